@@ -1,0 +1,1 @@
+"""Mathematics and shared values of federated PATE."""

@@ -1,0 +1,1 @@
+"""Images, tables and labelled data sets: the values and the readers that all roles share."""

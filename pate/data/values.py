@@ -1,0 +1,222 @@
+"""Inputs without labels, labelled data sets, and the hashes that identify them.
+
+Two kinds of inputs exist: :class:`Images` and :class:`Table`. Both are plain values over numpy
+arrays; reading them from files is the business of :mod:`pate.data.read`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: A column of a table: float64 with NaN for missing, or str with "" for missing.
+Column: TypeAlias = NDArray[np.float64] | NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images of one size.
+
+    Attributes:
+        pixels: (n, height, width, channels) uint8, channels 1 or 3.
+    """
+
+    pixels: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
+            raise DataError(
+                "images must be (n, height, width, channels) uint8, "
+                f"got {self.pixels.shape} {self.pixels.dtype}"
+            )
+        if self.pixels.shape[3] not in (1, 3):
+            raise DataError(f"images have 1 or 3 channels, got {self.pixels.shape[3]}")
+        self.pixels.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        _, height, width, channels = self.pixels.shape
+        return height, width, channels
+
+    def take(self, rows: NDArray[np.integer] | Sequence[int]) -> Images:
+        """Return the inputs at ``rows``, in that order."""
+        return Images(self.pixels[np.asarray(rows, dtype=np.int64)])
+
+    def schema(self) -> str:
+        """Return one line that two sides compare: kind and size."""
+        return "images {}x{}x{}".format(*self.size)
+
+    def row_hashes(self) -> list[bytes]:
+        """Return one SHA-256 digest per input."""
+        head = self.schema().encode()
+        return [hashlib.sha256(head + b"\0" + row.tobytes()).digest() for row in self.pixels]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of named columns, numbers or categories.
+
+    Attributes:
+        names: column names, in order, unique.
+        columns: one array of length n per name: float64 (NaN is missing) or str ("" is missing).
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.columns):
+            raise DataError("a table needs at least one column, and a name for each")
+        if len(set(self.names)) != len(self.names):
+            raise DataError(f"column names repeat: {sorted(self.names)}")
+        for name, column in zip(self.names, self.columns, strict=True):
+            if column.ndim != 1 or len(column) != len(self.columns[0]):
+                raise DataError(f"column {name!r} has shape {column.shape}")
+            if column.dtype == np.float64:
+                if np.isinf(column).any():
+                    raise DataError(f"column {name!r} holds an infinite number")
+            elif column.dtype.kind != "U":
+                raise DataError(f"column {name!r} is {column.dtype}, neither float64 nor str")
+            column.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def take(self, rows: NDArray[np.integer] | Sequence[int]) -> Table:
+        """Return the inputs at ``rows``, in that order."""
+        at = np.asarray(rows, dtype=np.int64)
+        return Table(self.names, tuple(column[at] for column in self.columns))
+
+    def schema(self) -> str:
+        """Return one line that two sides compare: column names and kinds."""
+        kinds = ("number" if c.dtype == np.float64 else "category" for c in self.columns)
+        return "table " + ", ".join(f"{n}:{k}" for n, k in zip(self.names, kinds, strict=True))
+
+    def aligned(self, names: Sequence[str], numeric: Sequence[bool]) -> Table:
+        """Return this table with the given columns, in that order and of those kinds.
+
+        Args:
+            names: the columns wanted.
+            numeric: for each, whether it must be numbers; a column of numbers becomes categories
+                by its shortest decimal text, categories become numbers only if every one parses.
+
+        Raises:
+            SchemaError: if a column is missing, or its categories are not numbers.
+        """
+        held = dict(zip(self.names, self.columns, strict=True))
+        missing = [name for name in names if name not in held]
+        if missing:
+            raise SchemaError(f"columns are missing: {', '.join(missing)}")
+        made = [_as_kind(n, held[n], number) for n, number in zip(names, numeric, strict=True)]
+        return Table(tuple(names), tuple(made))
+
+    def row_hashes(self) -> list[bytes]:
+        """Return one SHA-256 digest per input."""
+        head = self.schema().encode()
+        cells = [_canonical(column) for column in self.columns]
+        return [hashlib.sha256(head + b"\0" + b"".join(row)).digest() for row in zip(*cells, strict=True)]
+
+
+def _as_kind(name: str, column: Column, numeric: bool) -> Column:
+    if (column.dtype == np.float64) == numeric:
+        return column
+    if not numeric:
+        return np.array(["" if np.isnan(v) else f"{v:.15g}" for v in column.tolist()], dtype=np.str_)
+    try:
+        return np.array([float(v) if v else np.nan for v in column.tolist()], dtype=np.float64)
+    except ValueError as error:
+        raise SchemaError(f"column {name!r} should be numbers but holds other text") from error
+
+
+def _canonical(column: Column) -> list[bytes]:
+    """Return each cell as bytes that no other cell of its column kind shares, length first."""
+    if column.dtype == np.float64:
+        # One NaN and one zero, whatever the bits they came with.
+        plain = np.where(np.isnan(column), np.nan, column + 0.0).astype("<f8")
+        return [cell.tobytes() for cell in plain]
+    texts = [str(cell).encode() for cell in column.tolist()]
+    return [len(text).to_bytes(4, "big") + text for text in texts]
+
+
+#: What a query is one of.
+Inputs: TypeAlias = Images | Table
+
+
+def content_hash(inputs: Inputs) -> bytes:
+    """Return the SHA-256 digest that identifies a public set: its schema and its rows in order."""
+    whole = hashlib.sha256(b"pate public set v1\0" + inputs.schema().encode() + b"\0")
+    for digest in inputs.row_hashes():
+        whole.update(digest)
+    return whole.digest()
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs with labels, and with groups where people have several rows.
+
+    Attributes:
+        inputs: n images or table rows.
+        labels: (n,) int64, indices into ``classes``.
+        classes: class names, sorted as the campaign lists them.
+        groups: (n,) str, the group (patient) of each row, or None.
+    """
+
+    inputs: Inputs
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    groups: NDArray[np.str_] | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels.shape != (len(self.inputs),):
+            raise DataError(f"{len(self.inputs)} inputs but labels of shape {self.labels.shape}")
+        if self.groups is not None and self.groups.shape != self.labels.shape:
+            raise DataError(f"{len(self.inputs)} inputs but groups of shape {self.groups.shape}")
+        if len(set(self.classes)) != len(self.classes):
+            raise DataError(f"class names repeat: {self.classes}")
+        if self.labels.size and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise DataError("a label lies outside the class list")
+        self.labels.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: NDArray[np.integer] | Sequence[int]) -> Dataset:
+        """Return the records at ``rows``, in that order."""
+        at = np.asarray(rows, dtype=np.int64)
+        groups = None if self.groups is None else self.groups[at]
+        return Dataset(self.inputs.take(at), self.labels[at], self.classes, groups)
+
+    def row_hashes(self) -> list[bytes]:
+        """Return one SHA-256 digest per record: its input and its label's name."""
+        names = [name.encode() for name in self.classes]
+        return [
+            hashlib.sha256(digest + names[label]).digest()
+            for digest, label in zip(self.inputs.row_hashes(), self.labels.tolist(), strict=True)
+        ]
+
+    def with_classes(self, classes: Sequence[str]) -> Dataset:
+        """Return the same records with labels counted in another class list.
+
+        Raises:
+            SchemaError: if a class that has records is not in the list.
+        """
+        place = {name: at for at, name in enumerate(classes)}
+        present = {self.classes[at] for at in np.unique(self.labels).tolist()}
+        unknown = sorted(present - place.keys())
+        if unknown:
+            raise SchemaError(f"the data has classes that the list has not: {', '.join(unknown)}")
+        moved = np.array([place.get(name, -1) for name in self.classes], dtype=np.int64)
+        return Dataset(self.inputs, moved[self.labels], tuple(classes), self.groups)

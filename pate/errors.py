@@ -1,0 +1,145 @@
+"""The errors of the system: one tree, each kind with a stable exit code.
+
+::
+
+    PateError                1   anything of ours
+    ├── UsageError           2   an option, or a pair of options, that makes no sense
+    ├── DataError           10   a file or folder of data that cannot be used as it is
+    ├── SchemaError         11   two sides that do not describe the same classes, columns or public set
+    ├── StateError          12   a state directory that holds something else, or is in use
+    ├── BudgetError         20   a query that does not fit what is left of the privacy budget
+    ├── AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops
+    ├── LedgerError         22   a ledger whose chain, totals or releases do not hold
+    ├── ProtocolError       30   bytes from the network that are not a valid message
+    ├── QuorumError         31   too few parties are left to go on
+    ├── RefusedError        32   the other side said no
+    ├── UnreachableError    40   a server that does not answer
+    ├── PortInUseError      41   a port that somebody else has
+    ├── ProcessError        42   a child process that ended when it should not
+    └── DiskError           43   a disk that is full or not writable
+
+The message of an error is for the screen of whoever runs the process: it may name local
+paths and values. What may travel to another party is only :attr:`PateError.public`, a fixed
+sentence per kind.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PateError(Exception):
+    """Base of all errors that a command turns into one line and an exit code."""
+
+    exit_code: ClassVar[int] = 1
+    #: What the other side of the network may be told. Never made from data.
+    public: ClassVar[str] = "it failed for a reason that it keeps to itself"
+
+
+class UsageError(PateError):
+    """An option, or a combination of options, that makes no sense."""
+
+    exit_code = 2
+    public = "it was started with options that do not fit together"
+
+
+class DataError(PateError):
+    """Data that cannot be used as it is: missing, truncated, NaN, one class only, too few records."""
+
+    exit_code = 10
+    public = "its data could not be used"
+
+
+class SchemaError(PateError):
+    """Two sides that do not describe the same classes, columns, image size or public set."""
+
+    exit_code = 11
+    public = "its classes, columns or public set are not those of the campaign"
+
+
+class StateError(PateError):
+    """A state directory that holds another campaign, other parameters, or is in use."""
+
+    exit_code = 12
+    public = "its state directory holds something else"
+
+
+class BudgetError(PateError):
+    """A query whose worst cost does not fit what is left of the budget."""
+
+    exit_code = 20
+    public = "the privacy budget does not allow it"
+
+
+class AccountingError(PateError):
+    """An accountant that met NaN, a negative cost or a shrinking epsilon."""
+
+    exit_code = 21
+    public = "its privacy accounting stopped"
+
+
+class LedgerError(PateError):
+    """A ledger whose hash chain, totals or releases do not hold."""
+
+    exit_code = 22
+    public = "its ledger does not verify"
+
+
+class ProtocolError(PateError):
+    """Bytes from the network that are not a valid message of this protocol."""
+
+    exit_code = 30
+    public = "it got a message that it could not accept"
+
+
+class QuorumError(PateError):
+    """Too few parties are left to go on."""
+
+    exit_code = 31
+    public = "too few parties are left"
+
+
+class RefusedError(PateError):
+    """The other side understood the request and said no."""
+
+    exit_code = 32
+    public = "it refuses this campaign"
+
+
+class UnreachableError(PateError):
+    """A server that does not answer."""
+
+    exit_code = 40
+    public = "it cannot be reached"
+
+
+class PortInUseError(PateError):
+    """A port that somebody else has."""
+
+    exit_code = 41
+    public = "a port it needs is taken"
+
+
+class ProcessError(PateError):
+    """A child process that ended when it should not have."""
+
+    exit_code = 42
+    public = "one of its processes ended"
+
+
+class DiskError(PateError):
+    """A disk that is full or a directory that cannot be written."""
+
+    exit_code = 43
+    public = "its disk cannot be written"
+
+
+def every_kind() -> dict[str, type[PateError]]:
+    """Return all error kinds by class name, the base included."""
+    found: dict[str, type[PateError]] = {}
+    pending: list[type[PateError]] = [PateError]
+    while pending:
+        kind = pending.pop()
+        found[kind.__name__] = kind
+        pending.extend(kind.__subclasses__())
+    return found

@@ -1,0 +1,1 @@
+"""What every command needs around the mathematics: home directory, child processes, screen."""

@@ -1,0 +1,14 @@
+"""Environment variables that keep Flower to the two ends of a campaign."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: No telemetry, no update check, no package installation at run time. Must be set before the
+#: first import of flwr, and in every child process.
+QUIET_FLOWER: Final[dict[str, str]] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}

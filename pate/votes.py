@@ -1,0 +1,93 @@
+"""Vote vectors and histograms: what they are, and the checks that they must pass.
+
+A *vote vector* is what one party answers for one query: counts over the m classes that sum to
+its number of teachers. A *histogram* is the sum of vote vectors over the parties that answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Votes: (queries, classes) int64.
+Counts = NDArray[np.int64]
+
+
+def check_votes(counts: NDArray[np.generic], *, teachers: int, classes: int, queries: int) -> Counts:
+    """Return ``counts`` as int64 if it is a valid vote matrix, else raise.
+
+    Args:
+        counts: (queries, classes) integers, votes.
+        teachers: what every row must sum to.
+        classes: number of columns that the campaign has.
+        queries: number of rows that were asked for.
+
+    Raises:
+        ProtocolError: for a wrong shape or type, a negative count, or a row with another sum.
+    """
+    if counts.ndim != 2 or counts.shape != (queries, classes):
+        raise ProtocolError(f"votes have shape {counts.shape}, asked were ({queries}, {classes})")
+    if not np.issubdtype(counts.dtype, np.integer):
+        raise ProtocolError(f"votes are {counts.dtype}, not integers")
+    # Checked in the incoming type: a huge unsigned count must not wrap into a negative one first.
+    if queries and (int(counts.min()) < 0 or int(counts.max()) > teachers):
+        raise ProtocolError(f"a vote count lies outside [0, {teachers}]")
+    votes = counts.astype(np.int64)
+    bad = np.flatnonzero(votes.sum(axis=1) != teachers)
+    if bad.size:
+        row = int(bad[0])
+        raise ProtocolError(
+            f"{bad.size} vote rows do not sum to the declared {teachers} teachers "
+            f"(the first is row {row}, with {int(votes[row].sum())})"
+        )
+    return votes
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Summed votes of a batch.
+
+    Attributes:
+        counts: (queries, classes) int64, votes; every row sums to ``teachers``.
+        teachers: M, the number of teachers that voted.
+    """
+
+    counts: Counts
+    teachers: int
+
+    def __post_init__(self) -> None:
+        if self.teachers < 1:
+            raise ProtocolError(f"a histogram needs at least one teacher, got {self.teachers}")
+        if self.counts.ndim != 2:
+            raise ProtocolError(f"a histogram has two axes, got shape {self.counts.shape}")
+        rows, classes = self.counts.shape
+        check_votes(self.counts, teachers=self.teachers, classes=classes, queries=rows)
+        self.counts.setflags(write=False)
+
+    @classmethod
+    def total(cls, parts: Iterable[Histogram]) -> Histogram:
+        """Return the sum of the parties' vote matrices.
+
+        Raises:
+            ProtocolError: if there are none, or their shapes differ.
+        """
+        held = list(parts)
+        if not held:
+            raise ProtocolError("no votes to sum")
+        if len({part.counts.shape for part in held}) != 1:
+            raise ProtocolError(f"votes of different shapes: {sorted({p.counts.shape for p in held})}")
+        counts = np.sum([part.counts for part in held], axis=0, dtype=np.int64)
+        return cls(counts, sum(part.teachers for part in held))
+
+
+def plurality(row: NDArray[np.int64]) -> int:
+    """Return the class with most votes, the lowest index among equals: the fixed public tie rule."""
+    return int(np.argmax(row))

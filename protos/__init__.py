@@ -1,0 +1,1 @@
+"""Protocol messages: the .proto files, their generated code, and the checks on arrival."""
