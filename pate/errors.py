@@ -5,7 +5,7 @@
     PateError                1   anything of ours
     ├── UsageError           2   an option, or a pair of options, that makes no sense
     ├── DataError           10   a file or folder of data that cannot be used as it is
-    ├── SchemaError         11   two sides that do not describe the same classes, columns or public set
+    ├── SchemaError         11   two sides with other classes, columns or public sets
     ├── StateError          12   a state directory that holds something else, or is in use
     ├── BudgetError         20   a query that does not fit what is left of the privacy budget
     ├── AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops
@@ -44,7 +44,7 @@ class UsageError(PateError):
 
 
 class DataError(PateError):
-    """Data that cannot be used as it is: missing, truncated, NaN, one class only, too few records."""
+    """Data that cannot be used as it is: missing, truncated, NaN, too few records."""
 
     exit_code = 10
     public = "its data could not be used"

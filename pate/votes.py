@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Counts = NDArray[np.int64]
 
 
-def check_votes(counts: NDArray[np.generic], *, teachers: int, classes: int, queries: int) -> Counts:
+def check_votes(
+    counts: NDArray[np.generic], *, teachers: int, classes: int, queries: int
+) -> Counts:
     """Return ``counts`` as int64 if it is a valid vote matrix, else raise.
 
     Args:
@@ -83,11 +85,13 @@ class Histogram:
         if not held:
             raise ProtocolError("no votes to sum")
         if len({part.counts.shape for part in held}) != 1:
-            raise ProtocolError(f"votes of different shapes: {sorted({p.counts.shape for p in held})}")
-        counts = np.sum([part.counts for part in held], axis=0, dtype=np.int64)
+            raise ProtocolError(
+                f"votes of different shapes: {sorted({p.counts.shape for p in held})}"
+            )
+        counts: Counts = np.stack([part.counts for part in held]).sum(axis=0, dtype=np.int64)
         return cls(counts, sum(part.teachers for part in held))
 
 
 def plurality(row: NDArray[np.int64]) -> int:
-    """Return the class with most votes, the lowest index among equals: the fixed public tie rule."""
+    """Return the class with most votes; the lowest index wins a tie, a fixed public rule."""
     return int(np.argmax(row))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 #: A column of a table: float64 with NaN for missing, or str with "" for missing.
 Column: TypeAlias = NDArray[np.float64] | NDArray[np.str_]
+
+
+def is_numeric(column: Column) -> TypeGuard[NDArray[np.float64]]:
+    """Tell a column of numbers from a column of categories."""
+    return column.dtype == np.float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +90,7 @@ class Table:
         for name, column in zip(self.names, self.columns, strict=True):
             if column.ndim != 1 or len(column) != len(self.columns[0]):
                 raise DataError(f"column {name!r} has shape {column.shape}")
-            if column.dtype == np.float64:
+            if is_numeric(column):
                 if np.isinf(column).any():
                     raise DataError(f"column {name!r} holds an infinite number")
             elif column.dtype.kind != "U":
@@ -102,7 +107,7 @@ class Table:
 
     def schema(self) -> str:
         """Return one line that two sides compare: column names and kinds."""
-        kinds = ("number" if c.dtype == np.float64 else "category" for c in self.columns)
+        kinds = ("number" if is_numeric(c) else "category" for c in self.columns)
         return "table " + ", ".join(f"{n}:{k}" for n, k in zip(self.names, kinds, strict=True))
 
     def aligned(self, names: Sequence[str], numeric: Sequence[bool]) -> Table:
@@ -127,14 +132,19 @@ class Table:
         """Return one SHA-256 digest per input."""
         head = self.schema().encode()
         cells = [_canonical(column) for column in self.columns]
-        return [hashlib.sha256(head + b"\0" + b"".join(row)).digest() for row in zip(*cells, strict=True)]
+        return [
+            hashlib.sha256(head + b"\0" + b"".join(row)).digest()
+            for row in zip(*cells, strict=True)
+        ]
 
 
 def _as_kind(name: str, column: Column, numeric: bool) -> Column:
-    if (column.dtype == np.float64) == numeric:
+    if is_numeric(column) == numeric:
         return column
     if not numeric:
-        return np.array(["" if np.isnan(v) else f"{v:.15g}" for v in column.tolist()], dtype=np.str_)
+        return np.array(
+            ["" if np.isnan(v) else f"{v:.15g}" for v in column.tolist()], dtype=np.str_
+        )
     try:
         return np.array([float(v) if v else np.nan for v in column.tolist()], dtype=np.float64)
     except ValueError as error:
@@ -143,7 +153,7 @@ def _as_kind(name: str, column: Column, numeric: bool) -> Column:
 
 def _canonical(column: Column) -> list[bytes]:
     """Return each cell as bytes that no other cell of its column kind shares, length first."""
-    if column.dtype == np.float64:
+    if is_numeric(column):
         # One NaN and one zero, whatever the bits they came with.
         plain = np.where(np.isnan(column), np.nan, column + 0.0).astype("<f8")
         return [cell.tobytes() for cell in plain]

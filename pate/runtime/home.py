@@ -1,0 +1,90 @@
+"""State directories, and writing files so that a crash leaves the old one or the new one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from pate.errors import DiskError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def default_home(role: str) -> Path:
+    """Return where a role keeps its state unless told otherwise: the user's state directory."""
+    return Path(platformdirs.user_state_dir("pate", appauthor=False)) / role
+
+
+def private_directory(path: Path) -> Path:
+    """Make ``path`` and its parents, readable by their owner alone, and return it.
+
+    Raises:
+        DiskError: if it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiskError(f"cannot make the directory {path}: {error.strerror}") from error
+    return path
+
+
+def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Write ``content`` so that ``path`` holds all of it or what it held before, durably.
+
+    Raises:
+        DiskError: if the disk is full or not writable; nothing is left behind.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise DiskError(f"cannot write in {path.parent}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise DiskError(f"cannot write {path}: {error.strerror}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold an exclusive lock on the file ``path`` while the block runs.
+
+    The lock belongs to the process and goes with it, whatever ends it.
+
+    Args:
+        path: the lock file; made if absent.
+        what: who else might hold it, for the message.
+
+    Raises:
+        StateError: if another process holds it.
+    """
+    private_directory(path.parent)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(f"{path.parent} is in use: {what} runs on it already") from None
+        yield
