@@ -230,3 +230,12 @@ class Dataset:
             raise SchemaError(f"the data has classes that the list has not: {', '.join(unknown)}")
         moved = np.array([place.get(name, -1) for name in self.classes], dtype=np.int64)
         return Dataset(self.inputs, moved[self.labels], tuple(classes), self.groups)
+
+
+def batch_hash(rows: Sequence[bytes]) -> bytes:
+    """Return the SHA-256 digest that identifies an ordered batch of queries.
+
+    Args:
+        rows: the queries' own hashes, 32 bytes each.
+    """
+    return hashlib.sha256(b"pate batch v1\0" + b"".join(rows)).digest()

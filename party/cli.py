@@ -1,0 +1,140 @@
+"""``pate-party``: what a data holder runs."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.home import default_home, locked, private_directory
+from pate.runtime.screen import Screen
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Take part in a PATE campaign with your own data. Only votes leave this machine: no record, "
+    "no model weight, no score, and not the number of your records.",
+)
+
+
+@app.callback()
+def _party() -> None:
+    """Group of commands; without a callback typer would drop the name of a single one."""
+
+
+@app.command()
+def start(
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Your records: a folder of class folders of images, an .npz, IDX (MNIST) files, or "
+            "CSV/Parquet with --label.",
+            metavar="PATH",
+        ),
+    ],
+    server: Annotated[
+        str, typer.Option(help="Where the campaign's server is.", metavar="HOST:PORT")
+    ] = "127.0.0.1:9092",
+    name: Annotated[
+        str | None, typer.Option(help="Your name on the roster. Default: the data's file name.")
+    ] = None,
+    teachers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Into how many disjoint shards, one teacher each, to cut the data."
+        ),
+    ] = 10,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Kind of teacher: auto, linear, cnn (images), forest or boosting (tables)."
+        ),
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="Where to train a cnn: auto, cpu or cuda.")] = "auto",
+    label: Annotated[
+        str | None, typer.Option(help="Table: the column with the class.", metavar="COLUMN")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Table: the column that names the patient. All rows of one patient then go to one "
+            "teacher, and the campaign can protect patients and not only records.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="The class list, comma separated. Default: the classes in the data."),
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own copy of the public set; without it the server sends one.", metavar="PATH"
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Table: a column of --data or --public to leave out; repeat for more.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where teachers, votes and keys are kept. Default: your state directory.",
+            metavar="DIR",
+        ),
+    ] = None,
+    max_wait: Annotated[
+        float | None,
+        typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Train teachers on your data, join a campaign, vote, and leave when it has ended.
+
+    Teachers are trained once and reused while data and settings stay the same. A start that was
+    killed goes on where it was: give the same command again.
+    """
+    del config  # read before the other options, by its callback
+    from party.session import Settings, take_part
+
+    screen = Screen("pate-party")
+    known_as = name or _name_of(data)
+    place = private_directory(home or default_home("party") / known_as)
+    settings = Settings(
+        name=known_as,
+        data=data,
+        server=server,
+        teachers=teachers,
+        model=model,
+        device=device,
+        label=label,
+        group=group,
+        classes=tuple(c.strip() for c in classes.split(",")) if classes else None,
+        public=public,
+        drop=tuple(drop or ()),
+        home=place,
+        max_wait=max_wait,
+    )
+    with contextlib.ExitStack() as held:
+        held.enter_context(locked(place / "lock", "another pate-party"))
+        ending = take_part(settings, screen)
+    if as_json:
+        print_json({"party": known_as, **asdict(ending)})
+
+
+def _name_of(data: Path) -> str:
+    """Return a name made of what the data is called: its file or folder, less the endings."""
+    return data.resolve().name.split(".")[0] or "party"
+
+
+def main() -> NoReturn:
+    """Entry point of ``pate-party``."""
+    run(app, "pate-party")

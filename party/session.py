@@ -1,0 +1,89 @@
+"""One party's part in one campaign: read, shard, train, connect, vote, leave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.data.read import read_dataset, read_inputs
+
+from party.client_app import make_client_app
+from party.keys import identity_key, shard_key
+from party.resident import Connection
+from party.training import train_ensemble
+from party.voter import Ending, Voter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pate.runtime.screen import Screen
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``pate-party start`` was asked for; each field is the option of that name."""
+
+    name: str
+    data: Path
+    server: str
+    teachers: int
+    model: str
+    device: str
+    label: str | None
+    group: str | None
+    classes: tuple[str, ...] | None
+    public: Path | None
+    drop: tuple[str, ...]
+    home: Path
+    max_wait: float | None
+
+
+def take_part(settings: Settings, screen: Screen) -> Ending:
+    """Take part until the campaign has ended, and return how.
+
+    Raises:
+        PateError: if the data, the settings, the server or the campaign do not allow it.
+    """
+    dataset = read_dataset(
+        settings.data, label=settings.label, group=settings.group, classes=settings.classes
+    )
+    public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
+    screen.say(f"{settings.name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
+    with screen.bar(f"training {settings.teachers} teachers") as progress:
+        ensemble = train_ensemble(
+            dataset,
+            teachers=settings.teachers,
+            model=settings.model,
+            device=settings.device,
+            home=settings.home,
+            key=shard_key(settings.home),
+            progress=progress,
+        )
+    screen.say(f"{ensemble.teachers} teachers are ready; connecting to {settings.server}")
+    voter = Voter(
+        name=settings.name,
+        identity=identity_key(settings.home),
+        ensemble=ensemble,
+        home=settings.home,
+        public=public,
+        say=screen.say,
+    )
+    connection = Connection(
+        settings.server,
+        make_client_app(voter.handle),
+        home=settings.home / "flower",
+        on_event=screen.say,
+        max_wait=settings.max_wait,
+    )
+    connection.run(stop=lambda: voter.ending is not None or voter.refusal is not None)
+    if voter.refusal is not None:
+        raise voter.refusal
+    if voter.ending is None:
+        raise RuntimeError("the connection ended before the campaign did")
+    ending = voter.ending
+    screen.say(
+        f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
+        f"labels released, epsilon at most {ending.epsilon:g} at delta {ending.delta:g} towards the "
+        "public, data-independent"
+    )
+    return ending

@@ -1,0 +1,116 @@
+"""Votes that were given once, kept so that the same query gets the same votes ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.errors import DiskError, StateError
+from pate.runtime.home import private_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.votes import Counts
+
+
+class VoteCache:
+    """Vote vectors on disk, by the hash of the query.
+
+    A vote belongs to a query, a class list and an ensemble: ``ensemble`` changes when the
+    party's data or settings do, and then a campaign over the same public set gets new votes.
+    """
+
+    def __init__(self, path: Path, *, ensemble: bytes, classes: Sequence[str]) -> None:
+        private_directory(path.parent)
+        self._path = path
+        self._classes = len(classes)
+        key = hashlib.sha256(ensemble)
+        for name in classes:
+            key.update(len(name.encode()).to_bytes(4, "big") + name.encode())
+        self._key = key.digest()
+        path.touch(mode=0o600)
+        with self._transaction() as db:
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS votes (key BLOB NOT NULL, query BLOB NOT NULL, "
+                "counts BLOB NOT NULL, PRIMARY KEY (key, query)) WITHOUT ROWID"
+            )
+
+    def votes(
+        self,
+        queries: Sequence[bytes],
+        compute: Callable[[NDArray[np.int64]], Counts],
+        before_store: Callable[[], None] = lambda: None,
+    ) -> Counts:
+        """Return (queries, classes) int64 votes, computing and storing those not yet held.
+
+        Args:
+            queries: row hashes, one a query.
+            compute: given the positions that are missing, returns their votes in that order.
+            before_store: called between the two.
+
+        Raises:
+            DiskError: if the votes cannot be stored; then none leave either.
+            StateError: if the file is damaged.
+        """
+        held = self._load(queries)
+        missing = [at for at, query in enumerate(queries) if query not in held]
+        if missing:
+            made = compute(np.array(missing, dtype=np.int64)).astype("<i8")
+            before_store()
+            fresh = {queries[at]: row.tobytes() for at, row in zip(missing, made, strict=True)}
+            with self._transaction() as db:
+                db.executemany(
+                    "INSERT OR IGNORE INTO votes VALUES (?, ?, ?)",
+                    [(self._key, query, counts) for query, counts in fresh.items()],
+                )
+            held |= fresh
+        packed = b"".join(held[query] for query in queries)
+        if len(packed) != len(queries) * self._classes * 8:
+            raise StateError(f"{self._path} is damaged; remove it, and the votes are computed anew")
+        return (
+            np.frombuffer(packed, dtype="<i8").reshape(len(queries), self._classes).astype(np.int64)
+        )
+
+    def _load(self, queries: Sequence[bytes]) -> dict[bytes, bytes]:
+        wanted = set(queries)
+        with self._transaction() as db:
+            rows = db.execute("SELECT query, counts FROM votes WHERE key = ?", (self._key,))
+            return {query: counts for query, counts in rows if query in wanted}
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._path)
+
+
+class _Transaction:
+    """One connection, one transaction, and SQLite's errors said in our terms."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._db = sqlite3.connect(self._path, timeout=30)
+        return self._db
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        try:
+            if error is None:
+                self._db.commit()
+        except sqlite3.OperationalError as failed:
+            raise DiskError(f"cannot write {self._path}: {failed}") from failed
+        finally:
+            self._db.close()
+        if isinstance(error, sqlite3.OperationalError):
+            raise DiskError(f"cannot use {self._path}: {error}") from error
+        if isinstance(error, sqlite3.DatabaseError):
+            raise StateError(
+                f"{self._path} is damaged ({error}); remove it to compute anew"
+            ) from error

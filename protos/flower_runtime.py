@@ -1,0 +1,146 @@
+"""Flower's Runtime API for a process that stays: take tasks, keep them alive, hand them back.
+
+Flower starts a new process for each message. Ours stays, with its teachers loaded, and takes
+the tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started themselves
+on loopback; what they share is here. This module, and ``flower_internals`` of each role, are the
+only ones that import what Flower does not promise to keep.
+
+Flower's own clients and retry helpers are not used as they are: on a refused request they send
+SIGINT to the whole process, and they send even loopback traffic through a proxy that the
+environment names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import zipfile
+from typing import TYPE_CHECKING, Final, Self
+
+import httpx
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
+from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
+from flwr.supercore.protobuf.client import ProtobufClient
+from flwr.supercore.runtime import RuntimeHttpClient
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Sequence
+
+    from flwr.proto.task_pb2 import Task
+    from flwr.supercore.constant import TaskType
+    from flwr.supercore.protobuf.client import ProtobufClientInterceptor
+    from flwr.supercore.retry import RetryInvoker
+
+#: What a request on loopback may take; an upload of 5 MB on a busy machine stays far below.
+TIMEOUT_S: Final = 120.0
+#: The only files of a Flower app bundle (FAB) that carries no code.
+_CODELESS: Final = frozenset({"pyproject.toml", ".info/CONTENT"})
+_ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+
+
+class DirectClient(ProtobufClient):
+    """A Flower client that goes straight to its server: no proxy, no retries, no signals."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        interceptors: Sequence[ProtobufClientInterceptor] = (),
+        verify: ssl.SSLContext | bool | str = True,
+        timeout: float = TIMEOUT_S,
+        retry_invoker: RetryInvoker | None = None,
+    ) -> None:
+        super().__init__(
+            base_url, interceptors=interceptors, verify=verify, retry_invoker=retry_invoker
+        )
+        self._client.close()
+        self._client = httpx.Client(
+            verify=verify,
+            timeout=timeout,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
+        )
+
+
+class RuntimeClient(DirectClient, RuntimeHttpClient):
+    """The Runtime API, spoken directly."""
+
+    @classmethod
+    def at(cls, address: str, *interceptors: ProtobufClientInterceptor) -> Self:
+        """Return a client of the API at the loopback ``address`` (``host:port``)."""
+        return cls(f"http://{address}", interceptors=interceptors)
+
+    @classmethod
+    def with_secret(cls, address: str, secret: bytes) -> Self:
+        """Return a client that may acquire tasks."""
+        return cls.at(
+            address,
+            SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE),
+        )
+
+    @classmethod
+    def of_task(cls, address: str, token: str) -> Self:
+        """Return a client that speaks for one acquired task."""
+        return cls.at(address, RuntimeTokenHttpInterceptor(token))
+
+
+def acquire(door: RuntimeClient, kinds: Sequence[TaskType]) -> tuple[Task, str] | None:
+    """Take the oldest waiting task of ``kinds`` and its token, or None if there is none.
+
+    Raises:
+        httpx.HTTPError: if the API does not answer or refuses us.
+    """
+    response = door.AcquireTask(AcquireTaskRequest(supported_task_types=list(kinds)))
+    if not (response.HasField("task") and response.token):
+        return None
+    return response.task, response.token
+
+
+class Heartbeat:
+    """Tells Flower that a task is being worked on, from a thread, until it is stopped."""
+
+    def __init__(self, client: RuntimeClient) -> None:
+        def beat() -> bool:
+            # A heartbeat that fails is tried again; what it means is for the task's owner to see.
+            with contextlib.suppress(httpx.HTTPError):
+                return client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success
+            return False
+
+        self._sender = HeartbeatSender(beat)
+        self._sender.start()
+
+    def stop(self) -> None:
+        """Stop, and wait for the thread."""
+        if self._sender.is_running:
+            self._sender.stop()
+
+
+def finish(client: RuntimeClient, sub_status: str, details: str = "") -> None:
+    """Hand a task back. A Flower that is gone needs no telling."""
+    with contextlib.suppress(httpx.HTTPError):
+        client.PushTaskOutput(PushTaskOutputRequest(sub_status=sub_status, details=details))
+
+
+def carries_code(fab: bytes) -> bool:
+    """Say whether a Flower app bundle holds anything but its own description.
+
+    Nothing is unpacked: only the names in the archive are read. What is no archive at all counts
+    as code.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(fab)) as archive:
+            return not set(archive.namelist()) <= _CODELESS
+    except (zipfile.BadZipFile, ValueError, OSError, RuntimeError):
+        return True
+
+
+def fab_hash(fab: bytes) -> str:
+    """Return the name under which Flower keeps a bundle."""
+    return hashlib.sha256(fab).hexdigest()

@@ -1,0 +1,189 @@
+"""Bytes of the network: what is accepted, and what must be refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pate.data.values import Images, Inputs, Table, content_hash
+from pate.errors import ProtocolError
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+CAMPAIGN = b"c" * 16
+NONCE = b"n" * 16
+BATCH = b"b" * 32
+
+
+def request(**changes: object) -> vote_pb2.PartyRequest:
+    campaign = vote_pb2.Campaign(
+        id=CAMPAIGN,
+        classes=["a", "b"],
+        public_set=b"p" * 32,
+        queries=10,
+        schema="images 8x8x1",
+        mechanism="gnmax",
+        unit="record",
+        aggregation="plain",
+        epsilon=1.0,
+        delta=1e-5,
+    )
+    made = vote_pb2.PartyRequest(version=wire.VERSION, nonce=NONCE, campaign=campaign)
+    made.ask.first, made.ask.count, made.ask.batch = 2, 8, BATCH
+    for path, value in changes.items():
+        target, *rest = path.split("__")
+        if rest:
+            setattr(getattr(made, target), rest[0], value)
+        else:
+            setattr(made, target, value)
+    return made
+
+
+def test_a_valid_request_passes() -> None:
+    assert wire.read_request(request().SerializeToString()).ask.count == 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"nonce": b"short"},
+        {"campaign__id": b""},
+        {"campaign__public_set": b"x" * 31},
+        {"campaign__queries": 0},
+        {"campaign__schema": ""},
+        {"campaign__epsilon": float("nan")},
+        {"campaign__epsilon": -1.0},
+        {"campaign__delta": 0.0},
+        {"ask__count": 9},
+        {"ask__count": 0},
+        {"ask__first": 2**63},
+        {"ask__batch": b"b" * 31},
+    ],
+)
+def test_a_request_with_one_bad_field_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ProtocolError):
+        wire.read_request(request(**change).SerializeToString())
+
+
+def test_a_request_for_votes_needs_a_class_list() -> None:
+    bad = request()
+    del bad.campaign.classes[:]
+    with pytest.raises(ProtocolError, match="class list"):
+        wire.read_request(bad.SerializeToString())
+
+
+@given(st.binary(max_size=300))
+def test_noise_bytes_are_refused_and_never_crash(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        wire.read_request(body)
+    with pytest.raises(ProtocolError):
+        wire.read_reply(body, campaign=CAMPAIGN, nonce=NONCE)
+    with pytest.raises(ProtocolError):
+        wire.read_public_set(body, public_set=b"p" * 32, queries=3)
+
+
+def reply() -> vote_pb2.Reply:
+    made = vote_pb2.Reply(version=wire.VERSION, nonce=NONCE, campaign=CAMPAIGN, party="a")
+    made.farewell.SetInParent()
+    return made
+
+
+def test_a_signed_reply_comes_back_with_its_identity() -> None:
+    identity, read = wire.read_reply(wire.sign_reply(reply(), KEY), campaign=CAMPAIGN, nonce=NONCE)
+    assert identity == KEY.public_key().public_bytes_raw()
+    assert read.party == "a"
+
+
+def test_a_replayed_reply_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="replayed"):
+        wire.read_reply(wire.sign_reply(reply(), KEY), campaign=CAMPAIGN, nonce=b"m" * 16)
+
+
+def test_a_reply_for_another_campaign_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="another campaign"):
+        wire.read_reply(wire.sign_reply(reply(), KEY), campaign=b"d" * 16, nonce=NONCE)
+
+
+@pytest.mark.parametrize("field", ["body", "identity", "signature"])
+def test_a_changed_byte_breaks_the_signature(field: str) -> None:
+    signed = vote_pb2.SignedReply.FromString(wire.sign_reply(reply(), KEY))
+    held = bytearray(getattr(signed, field))
+    held[-1] ^= 1
+    setattr(signed, field, bytes(held))
+    with pytest.raises(ProtocolError, match="signed"):
+        wire.read_reply(signed.SerializeToString(), campaign=CAMPAIGN, nonce=NONCE)
+
+
+@pytest.mark.parametrize("name", ["", "a" * 65, "../etc", "a b", "-a", "é", "a\n", "[red]x"])
+def test_a_name_must_fit_a_file_and_a_screen(name: str) -> None:
+    with pytest.raises(ProtocolError):
+        wire.check_name(name)
+
+
+@pytest.mark.parametrize(("teachers", "width"), [(3, 1), (255, 1), (256, 2), (65_536, 4)])
+def test_votes_travel_in_the_least_width(teachers: int, width: int) -> None:
+    votes = np.array([[teachers, 0], [1, teachers - 1]], dtype=np.int64)
+    packed = wire.pack_votes(votes, teachers=teachers, batch=BATCH)
+    assert packed.width == width
+    read = wire.read_votes(packed, teachers=teachers, classes=2, queries=2, batch=BATCH)
+    np.testing.assert_array_equal(read, votes)
+
+
+def packed_votes() -> vote_pb2.VoteMatrix:
+    return wire.pack_votes(np.array([[2, 1], [0, 3]], dtype=np.int64), teachers=3, batch=BATCH)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("rows", 3, "asked were"),
+        ("rows", 2**62, "asked were"),
+        ("classes", 3, "asked were"),
+        ("teachers", 4, "declared"),
+        ("width", 3, "bytes"),
+        ("width", 2, "bytes"),
+        ("counts", b"\x02\x01\x00", "bytes"),
+        ("counts", b"\x02\x02\x00\x03", "do not sum"),
+        ("counts", b"\x04\x00\x00\x03", "outside"),
+        ("batch", b"x" * 32, "other queries"),
+    ],
+)
+def test_a_bad_vote_matrix_is_refused(field: str, value: object, why: str) -> None:
+    bad = packed_votes()
+    setattr(bad, field, value)
+    with pytest.raises(ProtocolError, match=why):
+        wire.read_votes(bad, teachers=3, classes=2, queries=2, batch=BATCH)
+
+
+IMAGES = Images(np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4, 1))
+TABLE = Table(("age", "job"), (np.array([1.5, np.nan]), np.array(["nurse", ""], dtype=np.str_)))
+
+
+@pytest.mark.parametrize("inputs", [IMAGES, TABLE], ids=["images", "table"])
+def test_a_public_set_arrives_as_it_left(inputs: Inputs) -> None:
+    body = wire.pack_public_set(inputs)
+    read = wire.read_public_set(body, public_set=content_hash(inputs), queries=2)
+    assert content_hash(read) == content_hash(inputs)
+    assert read.schema() == inputs.schema()
+
+
+def test_a_public_set_with_another_hash_or_size_is_refused() -> None:
+    body = wire.pack_public_set(IMAGES)
+    with pytest.raises(ProtocolError, match="another hash"):
+        wire.read_public_set(body, public_set=content_hash(TABLE), queries=2)
+    with pytest.raises(ProtocolError, match="announced"):
+        wire.read_public_set(body, public_set=content_hash(IMAGES), queries=3)
+
+
+def test_a_public_set_that_lies_about_its_shape_allocates_nothing() -> None:
+    lying = vote_pb2.PublicSet()
+    lying.images.count, lying.images.height, lying.images.width = 2**31, 2**31, 2**31
+    lying.images.channels = 1
+    lying.images.pixels = b"abc"
+    with pytest.raises(ProtocolError, match="shape"):
+        wire.read_public_set(lying.SerializeToString(), public_set=b"p" * 32, queries=2)
