@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.wire import EXPIRED, GONE, LOST
 from pate.errors import PateError, ProtocolError, QuorumError, SchemaError, every_kind
 from pate.votes import Histogram
 from protos import wire
@@ -382,8 +383,8 @@ class Exchange:
         held.votes[name] = Histogram(counts, party.teachers)
 
     def _failed(self, question: _Question, who: str, failure: str) -> None:
-        if failure in ("gone", "lost", "expired"):
-            if failure == "gone":
+        if failure in (GONE, LOST, EXPIRED):
+            if failure == GONE:
                 self._say(f"{who}: not reachable any more; it may come back")
             self._forget(question.node)
             return

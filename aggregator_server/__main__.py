@@ -1,0 +1,5 @@
+"""``python -m aggregator_server`` is ``pate-server``."""
+
+from aggregator_server.cli import main
+
+main()

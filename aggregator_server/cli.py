@@ -1,0 +1,290 @@
+"""``pate-server``: what the coordinator of a campaign runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from pate.errors import UsageError
+from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.home import default_home, write_file
+from pate.runtime.screen import Screen
+
+app = typer.Typer(
+    add_completion=False,
+    help="Run a PATE campaign: wait for the parties, sum their votes, add noise under a hard privacy "
+    "budget, and hand the labels to a student.",
+)
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="Look at the privacy ledger of a campaign, or check it."
+)
+app.add_typer(ledger_app, name="ledger")
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(help="Where campaigns are kept. Default: your state directory.", metavar="DIR"),
+]
+CampaignOption = Annotated[str, typer.Option("--campaign", help="Name of the campaign.")]
+HostOption = Annotated[
+    str,
+    typer.Option(help="Address that parties connect to. Only loopback until TLS is set up."),
+]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
+StudentPortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
+]
+PublicOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
+        metavar="PATH",
+    ),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
+    ),
+]
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds to wait for the remaining parties once --min-parties have voted.",
+    ),
+]
+LingerOption = Annotated[
+    float,
+    typer.Option(
+        min=-1,
+        help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def serve(
+    context: typer.Context,
+    aggregator: Annotated[
+        str,
+        typer.Option(
+            help="Mechanism: lnmax, gnmax, confident-gnmax (answers only where teachers agree) or "
+            "interactive-gnmax (answers where they agree and the student does not know)."
+        ),
+    ] = "confident-gnmax",
+    public: PublicOption = None,
+    parties: Annotated[
+        str, typer.Option(help="How many parties to wait for, or their names, comma separated.")
+    ] = "3",
+    min_parties: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With fewer the campaign stops. Default: two thirds of the roster."
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Class names, comma separated. Default: the parties', who must agree."),
+    ] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Hard budget: no label leaves once it is spent.")
+    ] = 2.0,
+    delta: Annotated[
+        float, typer.Option(help="At which epsilon holds; well below one over all records.")
+    ] = 1e-5,
+    unit: Annotated[
+        str, typer.Option(help="What is protected: a record, a patient, or a whole party.")
+    ] = "record",
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of labels. Default: 2 if interactive, else 1.")
+    ] = None,
+    first_round_share: Annotated[
+        str, typer.Option(help="Share of the budget that the first of several rounds may use.")
+    ] = "1/2",
+    max_queries: Annotated[
+        int | None, typer.Option(min=1, help="Ask at most so many queries, budget or not.")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option(help="Confident: votes that the top class needs, about.")
+    ] = None,
+    interactive_threshold: Annotated[
+        str | None,
+        typer.Option(help="Interactive: votes by which teachers must exceed the student's belief."),
+    ] = None,
+    sigma1: Annotated[
+        str | None, typer.Option(help="Standard deviation of the threshold's noise, in votes.")
+    ] = None,
+    sigma2: Annotated[
+        str | None, typer.Option(help="Standard deviation of the noise on each count, in votes.")
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="LNMax: scale of the Laplace noise (1/gamma), in votes.")
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option(help="Interactive: student's probability at which its label is reinforced."),
+    ] = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9092,
+    student_port: StudentPortOption = 9093,
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    drop: DropOption = None,
+    patience: PatienceOption = 120.0,
+    linger: LingerOption = -1.0,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Run a campaign from its start; `resume` goes on with one that was interrupted.
+
+    Numbers of votes left out follow from the number of teachers once the parties are known.
+    """
+    del config  # read before the other options, by its callback
+    if context.invoked_subcommand is not None:
+        return
+    if public is None:
+        raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
+    from pate.data.read import read_inputs
+
+    from aggregator_server.session import Doors, start_campaign
+    from aggregator_server.settings import make_spec
+
+    inputs = read_inputs(public, drop=tuple(drop or ()))
+    spec = make_spec(
+        inputs,
+        name=campaign,
+        aggregator=aggregator,
+        parties=parties,
+        min_parties=min_parties,
+        classes=classes,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        rounds=rounds,
+        max_queries=max_queries,
+        fractions={
+            "first_round_share": first_round_share,
+            "threshold": threshold,
+            "interactive_threshold": interactive_threshold,
+            "sigma1": sigma1,
+            "sigma2": sigma2,
+            "scale": scale,
+            "confidence": confidence,
+        },
+    )
+    doors = Doors(host, port, student_port, patience, linger)
+    summary = start_campaign(_folder(home, campaign), spec, inputs, doors, Screen("pate-server"))
+    if as_json:
+        print_json(summary)
+
+
+@app.command()
+def resume(
+    public: PublicOption = None,
+    drop: DropOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9092,
+    student_port: StudentPortOption = 9093,
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    patience: PatienceOption = 120.0,
+    linger: LingerOption = -1.0,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Go on with a campaign where it stopped, whatever stopped it.
+
+    Its parameters are those it was started with. Nothing is charged or released twice.
+    """
+    del config
+    from pate.data.read import read_inputs
+
+    from aggregator_server.session import Doors, resume_campaign
+
+    inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
+    doors = Doors(host, port, student_port, patience, linger)
+    summary = resume_campaign(_folder(home, campaign), inputs, doors, Screen("pate-server"))
+    if as_json:
+        print_json(summary)
+
+
+@app.command()
+def status(
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    as_json: JsonOption = False,
+) -> None:
+    """Say where a campaign stands: phase, roster, queries, labels, budget."""
+    from aggregator_server.report import describe, show
+
+    found = describe(_folder(home, campaign))
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option(help="Where to write the labels, as JSON.", metavar="FILE")],
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+) -> None:
+    """Write the released labels and the privacy statement to a file for `pate-student --labels`."""
+    from aggregator_server.report import label_set
+
+    labels = label_set(_folder(home, campaign))
+    write_file(out, labels.to_json().encode(), mode=0o644)
+    Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    as_json: JsonOption = False,
+) -> None:
+    """Print the ledger's entries, one a line. It is private to the server."""
+    from aggregator_server.report import entries, show_entries
+
+    found = entries(_folder(home, campaign))
+    if as_json:
+        print_json(found)
+    else:
+        show_entries(found)
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    head: Annotated[
+        str | None,
+        typer.Option(help="The head it must end in, as in privacy.json; shows a cut-off tail."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the ledger with the accountant: chain, costs, budget, releases."""
+    from aggregator_server.report import verify
+
+    found = verify(_folder(home, campaign), head)
+    if as_json:
+        print_json(found)
+    else:
+        Screen("pate-server").say(
+            f"the ledger holds: {found['entries']} entries, {found['labels_released']} labels, "
+            f"head {found['head']}"
+        )
+
+
+def _folder(home: Path | None, campaign: str) -> Path:
+    if not campaign or campaign.startswith(".") or "/" in campaign:
+        raise UsageError(f"{campaign!r} cannot be the name of a campaign: it names a folder")
+    return (home or default_home("server")) / campaign
+
+
+def main() -> NoReturn:
+    """Entry point of ``pate-server``."""
+    run(app, "pate-server")

@@ -1,0 +1,89 @@
+"""From what the coordinator typed to a campaign's specification."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from aggregator_server.spec import CampaignSpec, new_campaign_id
+from pate.data.values import Inputs, content_hash
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def make_spec(
+    inputs: Inputs,
+    *,
+    name: str,
+    aggregator: str,
+    parties: str,
+    min_parties: int | None,
+    classes: str | None,
+    epsilon: float,
+    delta: float,
+    unit: str,
+    rounds: int | None,
+    max_queries: int | None,
+    fractions: Mapping[str, str | None],
+) -> CampaignSpec:
+    """Return the specification of a new campaign over a public set.
+
+    Args:
+        inputs: the public set.
+        name: of the campaign.
+        aggregator: name of the mechanism.
+        parties: how many, or names, comma separated.
+        min_parties: or None for two thirds of them, at least one.
+        classes: names, comma separated, or None to take the parties'.
+        epsilon: hard budget.
+        delta: at which it holds.
+        unit: record, patient or party.
+        rounds: or None for the least that the mechanism has.
+        max_queries: or None.
+        fractions: text of each fractional parameter, or None; "40", "2.5" and "1/3" are exact.
+
+    Raises:
+        UsageError: naming the option that makes no sense.
+    """
+    roster = _roster(parties)
+    count = roster if isinstance(roster, int) else len(roster)
+    return CampaignSpec(
+        name=name,
+        id=new_campaign_id(),
+        aggregator=aggregator,
+        parties=roster,
+        min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
+        public_set=content_hash(inputs).hex(),
+        queries=len(inputs),
+        schema=inputs.schema(),
+        classes=tuple(c.strip() for c in classes.split(",")) if classes else None,
+        epsilon=float(epsilon),
+        delta=float(delta),
+        unit=unit,
+        rounds=rounds if rounds is not None else 2 if aggregator == "interactive-gnmax" else 1,
+        max_queries=max_queries,
+        first_round_share=_exact("first_round_share", fractions["first_round_share"] or "1/2"),
+        **{
+            field: None if text is None else _exact(field, text)
+            for field, text in fractions.items()
+            if field != "first_round_share"
+        },
+    )
+
+
+def _roster(parties: str) -> int | tuple[str, ...]:
+    if parties.strip().isdecimal():
+        return int(parties)
+    return tuple(sorted(name.strip() for name in parties.split(",")))
+
+
+def _exact(field: str, text: str) -> Fraction:
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError) as error:
+        option = field.replace("_", "-")
+        raise UsageError(
+            f"--{option} must be a number such as 40, 2.5 or 1/3, got {text!r}"
+        ) from error

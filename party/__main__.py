@@ -1,0 +1,5 @@
+"""``python -m party`` is ``pate-party``."""
+
+from party.cli import main
+
+main()

@@ -1,0 +1,5 @@
+"""``python -m pate`` is ``pate``."""
+
+from pate.commands.cli import main
+
+main()

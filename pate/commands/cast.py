@@ -1,0 +1,128 @@
+"""Child processes of a demonstration: started together, heard line by line, stopped together."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from pate.errors import ProcessError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pate.runtime.screen import Screen
+
+_STAMP = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
+_STOP_S = 10.0
+_POLL_S = 0.1
+
+
+@dataclass
+class _Role:
+    name: str
+    process: subprocess.Popen[str]
+    log: Path
+    lines: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
+
+
+class Cast:
+    """The processes of one demonstration.
+
+    Each role's standard error goes to the screen under its name and to a log file; its standard
+    output is its result, one JSON object. When one fails all are stopped.
+    """
+
+    def __init__(self, screen: Screen, logs: Path) -> None:
+        self._screen = screen
+        self._logs = logs
+        self._roles: dict[str, _Role] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        running = [role for role in self._roles.values() if role.process.poll() is None]
+        for role in running:
+            role.process.terminate()
+        deadline = time.monotonic() + _STOP_S
+        for role in running:
+            try:
+                role.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                role.process.kill()
+                role.process.wait()
+
+    def start(self, name: str, module: str, *arguments: str) -> None:
+        """Start ``python -m module arguments`` under a name."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        role = _Role(name, process, self._logs / f"{name}.log")
+        self._roles[name] = role
+        for read in (self._hear, self._collect):
+            reader = threading.Thread(target=read, args=(role,), daemon=True)
+            reader.start()
+            role.readers.append(reader)
+
+    def wait(self, *names: str) -> dict[str, dict[str, object]]:
+        """Wait until these roles have ended well, and return their results by name.
+
+        Raises:
+            ProcessError: as soon as any role has failed.
+        """
+        while any(self._roles[name].process.poll() is None for name in names):
+            self._require_well()
+            time.sleep(_POLL_S)
+        self._require_well()
+        return {name: self._result(self._roles[name]) for name in names}
+
+    def _require_well(self) -> None:
+        for role in self._roles.values():
+            code = role.process.poll()
+            if code:
+                for reader in role.readers:
+                    reader.join()
+                last = role.lines[-1] if role.lines else "it said nothing"
+                raise ProcessError(
+                    f"{role.name} ended with exit code {code}: {last} (see {role.log})"
+                )
+
+    def _result(self, role: _Role) -> dict[str, object]:
+        for reader in role.readers:
+            reader.join()
+        text = "".join(role.output)
+        if not text.strip():
+            return {}
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise ProcessError(
+                f"{role.name} printed something that is not its result (see {role.log})"
+            )
+        return found
+
+    def _hear(self, role: _Role) -> None:
+        assert role.process.stderr is not None  # noqa: S101 - asked for with PIPE
+        with role.log.open("w", encoding="utf-8") as log:
+            for line in role.process.stderr:
+                log.write(line)
+                log.flush()
+                text = _STAMP.sub("", line.rstrip())
+                if text:
+                    role.lines.append(text)
+                    self._screen.say(f"{role.name:<11} {text}")
+
+    def _collect(self, role: _Role) -> None:
+        assert role.process.stdout is not None  # noqa: S101 - asked for with PIPE
+        role.output.extend(role.process.stdout)

@@ -1,0 +1,112 @@
+"""``pate``: the whole system on one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.screen import Screen
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Federated PATE on one machine: watch a campaign, or simulate one with many parties. "
+    "The roles have their own commands: pate-server, pate-party, pate-student.",
+)
+
+OutOption = Annotated[
+    Path, typer.Option(help="Folder for the student, the figures and the logs.", metavar="DIR")
+]
+
+
+@app.callback()
+def _pate() -> None:
+    """Group of commands."""
+
+
+@app.command()
+def demo(
+    out: OutOption = Path("demo-output"),
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Run one real campaign: four hospitals, a server, a student, in a minute or two.
+
+    The data are the handwritten digits that come with scikit-learn. Each hospital is a process of
+    its own that trains teachers on its own records; only votes cross to the server, over a Flower
+    deployment; the student learns from the few labels that the privacy budget pays for.
+    """
+    del config
+    from pate.commands.demo import run_demo
+    from pate.commands.report import show
+
+    report = run_demo(out, Screen("pate"))
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        show(report)
+
+
+@app.command()
+def simulate(
+    parties: Annotated[int, typer.Option(min=1, help="How many parties to simulate.")] = 50,
+    teachers: Annotated[int, typer.Option(min=1, help="Teachers of each party.")] = 2,
+    aggregator: Annotated[
+        str, typer.Option(help="lnmax, gnmax, confident-gnmax or interactive-gnmax.")
+    ] = "confident-gnmax",
+    epsilon: Annotated[float, typer.Option(help="Hard budget of the campaign.")] = 8.0,
+    delta: Annotated[float, typer.Option(help="At which it holds.")] = 1e-4,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labelled records to deal out. Default: scikit-learn's digits.", metavar="PATH"
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Table: the column with the class.")] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="local: Flower's apps in threads of this process; ray: Flower's own simulation "
+            "engine (pip install 'federated-pate[sim]')."
+        ),
+    ] = "local",
+    student: Annotated[
+        bool, typer.Option("--student/--no-student", help="Train a student on the labels.")
+    ] = True,
+    out: OutOption = Path("simulation-output"),
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Run a campaign with many simulated parties in one process tree.
+
+    The server's and the parties' code is what runs in a deployment; only the transport differs.
+    """
+    del config
+    from pate.commands.report import show
+    from pate.commands.simulate import Simulation, run_simulation
+
+    setting = Simulation(
+        parties=parties,
+        teachers=teachers,
+        aggregator=aggregator,
+        epsilon=epsilon,
+        delta=delta,
+        data=data,
+        label=label,
+        engine=engine,
+        student=student,
+        out=out,
+    )
+    report = run_simulation(setting, Screen("pate"))
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        show(report)
+
+
+def main() -> NoReturn:
+    """Entry point of ``pate``."""
+    run(app, "pate")

@@ -1,0 +1,104 @@
+"""Dealing a labelled data set out to parties, a public set, and a test set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """Who holds what.
+
+    Attributes:
+        parties: one data set per party, disjoint.
+        public: unlabelled to everybody in the campaign; its true labels serve to judge.
+        test: held back to evaluate the student.
+    """
+
+    parties: tuple[Dataset, ...]
+    public: Dataset
+    test: Dataset
+
+
+def digits() -> Dataset:
+    """Return scikit-learn's bundled digits: 1,797 images of 8 x 8 grey values.
+
+    Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine
+    Learning Repository, 1998.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    grey = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
+    labels = bunch.target.astype(np.int64)
+    return Dataset(Images(grey[..., None]), labels, tuple(str(d) for d in range(10)))
+
+
+def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> Deal:
+    """Shuffle and deal: ``test`` and ``public`` records first, the rest evenly to the parties.
+
+    Args:
+        records: all there are.
+        parties: how many data holders.
+        public: size of the public set.
+        test: size of the test set.
+        seed: of the shuffle; it decides who holds what and nothing else.
+
+    Raises:
+        DataError: if too few records are left for a record a party.
+    """
+    left = len(records) - public - test
+    if left < parties:
+        raise DataError(
+            f"{len(records)} records less {public} public and {test} for testing are too few for "
+            f"{parties} parties"
+        )
+    order: NDArray[np.int64] = np.random.default_rng(seed).permutation(len(records))
+    held = np.array_split(order[test + public :], parties)
+    return Deal(
+        parties=tuple(records.take(np.sort(rows)) for rows in held),
+        public=records.take(order[test : test + public]),
+        test=records.take(order[:test]),
+    )
+
+
+def write_labelled(path: Path, records: Dataset) -> None:
+    """Write a data set of images as an ``.npz`` that the readers understand."""
+    if not isinstance(records.inputs, Images):
+        raise DataError("only images are written as .npz")
+    names = np.array(records.classes, dtype=np.str_)
+    np.savez_compressed(
+        path, images=records.inputs.pixels, labels=names[records.labels], classes=names
+    )
+
+
+def write_inputs(path: Path, inputs: Inputs) -> None:
+    """Write a public set: images as ``.npz``, a table as CSV."""
+    if isinstance(inputs, Images):
+        np.savez_compressed(path.with_suffix(".npz"), images=inputs.pixels)
+        return
+    _write_csv(path.with_suffix(".csv"), inputs)
+
+
+def _write_csv(path: Path, table: Table) -> None:
+    import csv
+
+    columns = [
+        [("" if np.isnan(v) else repr(v)) for v in c.tolist()] if is_numeric(c) else c.tolist()
+        for c in table.columns
+    ]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.names)
+        writer.writerows(zip(*columns, strict=True))

@@ -1,0 +1,5 @@
+"""``python -m student`` is ``pate-student``."""
+
+from student.cli import main
+
+main()

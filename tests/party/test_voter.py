@@ -1,0 +1,240 @@
+"""A party's side of the protocol, bytes to bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.keys import identity_key
+from party.voter import Voter
+from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
+from pate.errors import DiskError, SchemaError, StateError
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
+
+
+@dataclass
+class Parity:
+    """Three teachers that agree on whether the pixel sum is odd; counts what it was asked."""
+
+    teachers: int = 3
+    classes: tuple[str, ...] = ("even", "odd")
+    unit: str = "record"
+    schema: str = "images 4x4x1"
+    fingerprint: bytes = b"f" * 32
+    asked: list[int] = field(default_factory=list)
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        assert isinstance(inputs, Images)
+        self.asked.append(len(inputs))
+        odd = inputs.pixels.astype(np.int64).sum(axis=(1, 2, 3)) % 2
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        place = [classes.index(name) for name in self.classes]
+        votes[np.arange(len(inputs)), np.array(place)[odd]] = self.teachers
+        return votes
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def campaign(public: Inputs = PUBLIC, **changes: object) -> vote_pb2.Campaign:
+    made = vote_pb2.Campaign(
+        id=b"c" * 16,
+        classes=["odd", "even"],
+        public_set=content_hash(public),
+        queries=len(public),
+        schema=public.schema(),
+        mechanism="gnmax",
+        unit="record",
+        aggregation="plain",
+        epsilon=1.0,
+        delta=1e-5,
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def ask(voter: Voter, request: vote_pb2.PartyRequest, about: vote_pb2.Campaign) -> vote_pb2.Reply:
+    request.version, request.nonce = wire.VERSION, wire.new_id()
+    request.campaign.CopyFrom(about)
+    body = voter.handle(request.SerializeToString())
+    return wire.read_reply(body, campaign=about.id, nonce=request.nonce)[1]
+
+
+def describe(voter: Voter, about: vote_pb2.Campaign | None = None) -> vote_pb2.Reply:
+    request = vote_pb2.PartyRequest()
+    request.describe.SetInParent()
+    return ask(voter, request, about or campaign())
+
+
+def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
+    body = wire.pack_public_set(PUBLIC)
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    replies = []
+    for index in reversed(range(len(pieces))):  # the order of arrival is nobody's promise
+        request = vote_pb2.PartyRequest()
+        request.public_piece.index, request.public_piece.pieces = index, len(pieces)
+        request.public_piece.content = pieces[index]
+        replies.append(ask(voter, request, campaign()))
+    return replies
+
+
+def vote(voter: Voter, first: int = 0, count: int = 6) -> vote_pb2.Reply:
+    request = vote_pb2.PartyRequest()
+    request.ask.first, request.ask.count = first, count
+    request.ask.batch = batch_hash(PUBLIC.row_hashes()[first : first + count])
+    return ask(voter, request, campaign())
+
+
+def make(home: Path, ensemble: Parity | None = None, public: Inputs | None = None) -> Voter:
+    home.mkdir(exist_ok=True)
+    return Voter(
+        name="a",
+        identity=identity_key(home),
+        ensemble=ensemble or Parity(),
+        home=home,
+        public=public,
+    )
+
+
+def test_a_party_says_who_it_is_and_no_more(home: Path) -> None:
+    said = describe(make(home)).description
+    assert said.teachers == 3
+    assert list(said.classes) == ["even", "odd"]
+    assert said.unit == "record"
+    assert said.public_set == b""
+
+
+def test_votes_come_in_the_campaigns_class_order_and_sum_to_k(home: Path) -> None:
+    voter = make(home, public=PUBLIC)
+    reply = vote(voter)
+    votes = wire.read_votes(
+        reply.votes, teachers=3, classes=2, queries=6, batch=batch_hash(PUBLIC.row_hashes())
+    )
+    odd = PUBLIC.pixels.astype(int).sum(axis=(1, 2, 3)) % 2
+    np.testing.assert_array_equal(votes[:, 0], np.where(odd, 3, 0))
+
+
+def test_the_public_set_may_arrive_in_any_order_and_survives_a_restart(home: Path) -> None:
+    replies = send_public(make(home))
+    assert [bool(r.receipt.public_set) for r in replies] == [False] * (len(replies) - 1) + [True]
+    again = make(home)
+    assert describe(again).description.public_set == content_hash(PUBLIC)
+    assert vote(again).WhichOneof("body") == "votes"
+
+
+def test_a_damaged_copy_on_disk_is_asked_for_again(home: Path) -> None:
+    send_public(make(home))
+    (stored,) = (home / "public").iterdir()
+    stored.write_bytes(stored.read_bytes()[:-1])
+    assert describe(make(home)).description.public_set == b""
+
+
+def test_the_same_query_is_computed_once_also_after_a_restart(home: Path) -> None:
+    first = Parity()
+    one = vote(make(home, first, PUBLIC), 0, 4).votes.counts
+    second = Parity()
+    two = vote(make(home, second, PUBLIC), 0, 6).votes.counts
+    assert first.asked == [4]
+    assert second.asked == [2]
+    assert two[:8] == one
+
+
+def test_new_data_means_new_votes(home: Path) -> None:
+    vote(make(home, Parity(), PUBLIC))
+    changed = Parity(fingerprint=b"g" * 32)
+    vote(make(home, changed, PUBLIC))
+    assert changed.asked == [6]
+
+
+def test_votes_before_the_public_set_are_refused(home: Path) -> None:
+    assert vote(make(home)).refusal.kind == "ProtocolError"
+
+
+def test_queries_with_another_hash_are_refused(home: Path) -> None:
+    request = vote_pb2.PartyRequest()
+    request.ask.first, request.ask.count, request.ask.batch = 0, 6, b"x" * 32
+    assert ask(make(home, public=PUBLIC), request, campaign()).refusal.kind == "ProtocolError"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        campaign(unit="patient"),
+        campaign(schema="images 28x28x1"),
+        campaign(public_set=b"x" * 32),
+    ],
+    ids=["unit", "schema", "public set"],
+)
+def test_a_campaign_that_does_not_fit_is_refused_with_its_kind_alone(
+    home: Path, about: vote_pb2.Campaign
+) -> None:
+    voter = make(home, public=PUBLIC)
+    reply = describe(voter, about)
+    assert reply.refusal.kind == "SchemaError"
+    assert isinstance(voter.refusal, SchemaError)
+
+
+def test_a_class_that_the_campaign_lacks_is_refused(home: Path) -> None:
+    about = campaign()
+    del about.classes[:]
+    about.classes.extend(["even", "prime"])
+    voter = make(home)
+    assert describe(voter, about).refusal.kind == "SchemaError"
+    assert "odd" in str(voter.refusal)
+
+
+def test_a_full_disk_stops_the_vote_and_not_the_party(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise DiskError("cannot write: No space left on device")
+
+    voter = make(home)
+    monkeypatch.setattr("party.voter.write_file", full)
+    assert send_public(voter, size=10_000)[-1].refusal.kind == "DiskError"
+    assert voter.refusal is None
+
+
+def test_the_end_is_heard(home: Path) -> None:
+    voter = make(home, public=PUBLIC)
+    vote(voter)
+    request = vote_pb2.PartyRequest()
+    request.finish.queries_asked, request.finish.labels_released = 6, 4
+    request.finish.epsilon_cap, request.finish.delta = 1.0, 1e-5
+    assert ask(voter, request, campaign()).WhichOneof("body") == "farewell"
+    assert voter.ending is not None
+    assert (voter.ending.labels_released, voter.ending.votes_given) == (4, 6)
+
+
+def test_a_damaged_key_is_not_replaced_behind_ones_back(home: Path) -> None:
+    make(home)
+    (home / "identity.key").write_bytes(b"short")
+    with pytest.raises(StateError, match="damaged"):
+        identity_key(home)
+
+
+def test_keys_are_private_to_their_owner(home: Path) -> None:
+    make(home)
+    assert (home / "identity.key").stat().st_mode & 0o077 == 0
+
+
+def test_a_table_has_no_size_to_compare(home: Path) -> None:
+    table = Table(("x",), (np.array([1.0, 2.0]),))
+    about = campaign(table)
+    voter = make(home, Parity(schema="table x:number, y:number"))
+    assert describe(voter, about).WhichOneof("body") == "description"
