@@ -146,10 +146,9 @@ def serve(
         return
     if public is None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
-    from pate.data.read import read_inputs
-
     from aggregator_server.session import Doors, start_campaign
     from aggregator_server.settings import make_spec
+    from pate.data.read import read_inputs
 
     inputs = read_inputs(public, drop=tuple(drop or ()))
     spec = make_spec(
@@ -199,9 +198,8 @@ def resume(
     Its parameters are those it was started with. Nothing is charged or released twice.
     """
     del config
-    from pate.data.read import read_inputs
-
     from aggregator_server.session import Doors, resume_campaign
+    from pate.data.read import read_inputs
 
     inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
     doors = Doors(host, port, student_port, patience, linger)

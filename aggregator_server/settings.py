@@ -64,12 +64,13 @@ def make_spec(
         unit=unit,
         rounds=rounds if rounds is not None else 2 if aggregator == "interactive-gnmax" else 1,
         max_queries=max_queries,
-        first_round_share=_exact("first_round_share", fractions["first_round_share"] or "1/2"),
-        **{
-            field: None if text is None else _exact(field, text)
-            for field, text in fractions.items()
-            if field != "first_round_share"
-        },
+        first_round_share=_exact("first_round_share", fractions.get("first_round_share") or "1/2"),
+        threshold=_maybe(fractions, "threshold"),
+        interactive_threshold=_maybe(fractions, "interactive_threshold"),
+        sigma1=_maybe(fractions, "sigma1"),
+        sigma2=_maybe(fractions, "sigma2"),
+        scale=_maybe(fractions, "scale"),
+        confidence=_maybe(fractions, "confidence"),
     )
 
 
@@ -77,6 +78,11 @@ def _roster(parties: str) -> int | tuple[str, ...]:
     if parties.strip().isdecimal():
         return int(parties)
     return tuple(sorted(name.strip() for name in parties.split(",")))
+
+
+def _maybe(fractions: Mapping[str, str | None], field: str) -> Fraction | None:
+    text = fractions.get(field)
+    return None if text is None else _exact(field, text)
 
 
 def _exact(field: str, text: str) -> Fraction:

@@ -1,0 +1,210 @@
+"""A campaign from its first party to its last label: what is done in which order.
+
+Every step is in the ledger before the next one begins, so the same function starts a campaign and
+goes on with one that was interrupted anywhere: it looks where the ledger stands and does what is
+missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator_server.exchange import Exchange, Party
+from aggregator_server.labelling import label_round, public_order
+from aggregator_server.state import RosterParty
+from pate.data.values import batch_hash
+from pate.errors import UsageError
+from pate.runtime.failpoints import reach
+from pate.votes import Histogram
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aggregator_server.ledger import Ledger
+    from aggregator_server.spec import CampaignSpec
+    from aggregator_server.wire import Wire
+    from pate.data.values import Inputs
+    from pate.noise import Noise
+    from pate.runtime.screen import Screen
+
+
+class Campaign:
+    """Runs one campaign over a wire.
+
+    Args:
+        ledger: of the campaign, open.
+        inputs: the public set that the campaign is about.
+        link: the way to the parties.
+        noise: where noise comes from.
+        screen: for lines and progress.
+        patience: seconds to wait for the last parties once enough have voted.
+        await_predictions: called with a round; returns when the student's predictions for it are
+            in the ledger.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        inputs: Inputs,
+        link: Wire,
+        *,
+        noise: Noise,
+        screen: Screen,
+        patience: float,
+        await_predictions: Callable[[int], object],
+    ) -> None:
+        self._ledger = ledger
+        self._inputs = inputs
+        self._noise = noise
+        self._screen = screen
+        self._patience = patience
+        self._await_predictions = await_predictions
+        self._exchange = Exchange(
+            link, public_campaign(ledger.state().spec), pieces=self._pieces, say=screen.say
+        )
+
+    def run(self) -> None:
+        """Do all that is missing until the campaign is finished.
+
+        Raises:
+            SchemaError: if the parties do not describe the same classes.
+            QuorumError: if too few parties are left.
+            BudgetError: if the budget does not pay for a single query.
+        """
+        state = self._ledger.state()
+        if state.phase == "gathering":
+            self._gather()
+        else:
+            self._exchange.fix_roster(
+                [
+                    Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
+                    for p in state.roster
+                ],
+                state.classes,
+            )
+        if self._ledger.state().missing_votes:
+            self._collect()
+        while not (state := self._ledger.state()).rounds_over:
+            if state.phase == "predicting":
+                self._screen.say(f"round {state.round}: waiting for the student's predictions")
+                self._await_predictions(state.round)
+            self._label()
+        if state.phase != "finished":
+            self._ledger.finish()
+
+    def farewell(self, epsilon: float) -> None:
+        """Tell the parties that are here how the campaign ended.
+
+        Args:
+            epsilon: the guarantee towards the public at the campaign's delta.
+        """
+        state = self._ledger.state()
+        self._exchange.finish(
+            vote_pb2.Finish(
+                queries_asked=state.queries_asked,
+                labels_released=len(state.labels),
+                epsilon_cap=epsilon,
+                delta=state.spec.delta,
+            )
+        )
+
+    def _gather(self) -> None:
+        spec = self._ledger.state().spec
+        parties = self._exchange.gather(spec.parties)
+        classes = spec.classes or parties[0].classes
+        roster = [RosterParty(p.name, p.identity.hex(), p.teachers, p.unit) for p in parties]
+        state = self._ledger.record_roster(roster, classes)
+        reach("roster-recorded")
+        self._exchange.fix_roster(parties, classes)
+        self._screen.say(
+            f"the roster is complete: {len(roster)} parties, {state.teachers} teachers; "
+            f"mechanism {_plainly(state.mechanism(1).to_dict())}"
+        )
+
+    def _collect(self) -> None:
+        state = self._ledger.state()
+        hashes = self._inputs.row_hashes()
+        for missing in state.missing_votes:
+            first, count = missing.start, len(missing)
+            with self._screen.bar("votes from parties") as progress:
+                votes = self._exchange.collect(
+                    first=first,
+                    count=count,
+                    batch=batch_hash(hashes[first : first + count]),
+                    least=state.spec.min_parties,
+                    patience=self._patience,
+                    progress=progress,
+                )
+            reach("votes-arrived")
+            responders = [party.name for party in state.roster if party.name in votes]
+            total = Histogram.total(votes[name] for name in responders)
+            self._ledger.record_votes(first, total, responders)
+            reach("votes-recorded")
+            self._screen.say(f"votes on {count} queries from {', '.join(responders)}")
+
+    def _label(self) -> None:
+        state = self._ledger.state()
+        mechanism = state.mechanism(state.round)
+        with self._screen.bar(f"round {state.round}: queries") as progress:
+            summary = label_round(
+                self._ledger,
+                self._ledger.counts(),
+                mechanism,
+                self._noise,
+                round_=state.round,
+                order=public_order(state.spec.id, state.spec.queries),
+                predictions=self._ledger.predictions(state.round),
+                progress=progress,
+            )
+        more = state.spec.interactive and state.round < state.spec.rounds
+        self._ledger.end_round(wants_predictions=more)
+        reach("round-ended")
+        reinforced = f", {summary.reinforced} of them reinforced" if summary.reinforced else ""
+        self._screen.say(
+            f"round {summary.round}: {summary.asked} queries asked, "
+            f"{summary.labels} labels released{reinforced}"
+        )
+
+    def _pieces(self) -> Iterator[bytes]:
+        body = wire.pack_public_set(self._inputs)
+        for at in range(0, len(body), wire.PIECE_BYTES):
+            yield body[at : at + wire.PIECE_BYTES]
+
+
+def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
+    """Return what parties are told of a campaign."""
+    return vote_pb2.Campaign(
+        id=bytes.fromhex(spec.id),
+        classes=spec.classes or (),
+        public_set=bytes.fromhex(spec.public_set),
+        queries=spec.queries,
+        schema=spec.schema,
+        mechanism=spec.aggregator,
+        unit=spec.unit,
+        aggregation=spec.aggregation,
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+    )
+
+
+def require_one_message(inputs: Inputs, classes: int) -> None:
+    """Check that the votes of one party on a whole public set fit one message.
+
+    Raises:
+        UsageError: if they do not, with the size that would.
+    """
+    # Four bytes a count is the widest; the envelope needs far less than what is left free.
+    most = (wire.MAX_MESSAGE - 2**16) // (4 * classes)
+    if len(inputs) > most:
+        raise UsageError(
+            f"a public set of {len(inputs)} with {classes} classes is too large for one batch; "
+            f"use at most {most} queries"
+        )
+
+
+def _plainly(mechanism: dict[str, str | int]) -> str:
+    name = mechanism.get("mechanism", "")
+    rest = ", ".join(f"{key} {value}" for key, value in mechanism.items() if key != "mechanism")
+    return f"{name} ({rest})"

@@ -1,0 +1,158 @@
+"""What can be said of a campaign from its ledger: for the screen, for JSON, for a label file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from aggregator_server import audit
+from aggregator_server.chain import Head
+from aggregator_server.statement import privacy_statement
+from pate.errors import StateError
+from pate.labels import LabelRow, LabelSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from aggregator_server.state import CampaignState
+
+#: The ledger's name in a campaign's folder.
+LEDGER_FILE: Final = "ledger.db"
+
+
+def describe(folder: Path) -> dict[str, object]:
+    """Return where the campaign in ``folder`` stands, also while a server runs it.
+
+    Raises:
+        StateError: if there is none.
+        LedgerError: if its chain does not hold.
+    """
+    state, _ = audit.read_campaign(folder / LEDGER_FILE)
+    return describe_state(state)
+
+
+def describe_state(state: CampaignState) -> dict[str, object]:
+    """Return what may be told of a campaign: public figures alone."""
+    spec = state.spec
+    found: dict[str, object] = {
+        "campaign": spec.name,
+        "id": spec.id,
+        "phase": state.phase,
+        "round": state.round,
+        "rounds": spec.rounds,
+        "aggregator": spec.aggregator,
+        "queries": spec.queries,
+        "queries_asked": state.queries_asked,
+        "labels_released": len(state.labels),
+        "parties": [party.name for party in state.roster],
+        "teachers": state.teachers,
+        "classes": list(state.classes),
+        "ledger_head": str(state.head),
+    }
+    if state.roster:
+        statement = privacy_statement(state)
+        found |= {
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "unit": statement.unit,
+            "adjacency": statement.adjacency,
+            "observer": statement.observer,
+            "budget_spent": round(float(state.spent / state.rho_max), 4),
+        }
+    return found
+
+
+def show(found: Mapping[str, object]) -> None:
+    """Print what :func:`describe` returned as a table."""
+    sheet = Table(show_header=False)
+    sheet.add_column(style="bold")
+    sheet.add_column()
+    for name, value in found.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        sheet.add_row(name.replace("_", " "), text)
+    Console(highlight=False).print(sheet)
+
+
+def label_set(folder: Path) -> LabelSet:
+    """Return the released labels of the campaign in ``folder`` with their privacy statement.
+
+    Raises:
+        StateError: if there is no campaign, or it has not ended.
+        LedgerError: if its chain does not hold.
+    """
+    state, _ = audit.read_campaign(folder / LEDGER_FILE)
+    if state.phase != "finished":
+        raise StateError(
+            f"the campaign in {folder} is {state.phase}: its labels can be exported once it is "
+            "finished; `pate-server resume` goes on with it"
+        )
+    return LabelSet(
+        campaign=bytes.fromhex(state.spec.id),
+        classes=state.classes,
+        public_set=bytes.fromhex(state.spec.public_set),
+        queries=state.spec.queries,
+        rows=tuple(
+            LabelRow(query, held.label, held.round, held.source)
+            for query, held in state.labels.items()
+        ),
+        privacy=privacy_statement(state).to_json(),
+    )
+
+
+def entries(folder: Path) -> list[dict[str, object]]:
+    """Return the ledger's entries; they are private to the server."""
+    _, held = audit.read_campaign(folder / LEDGER_FILE)
+    return [
+        {
+            "seq": entry.seq,
+            "kind": entry.kind,
+            "written_at": entry.written_at,
+            "body": json.loads(entry.body),
+            "digest": entry.digest.hex(),
+        }
+        for entry in held
+    ]
+
+
+def show_entries(held: Sequence[Mapping[str, object]], widest: int = 100) -> None:
+    """Print entries, one a line, long bodies cut."""
+    console = Console(highlight=False, soft_wrap=True)
+    for entry in held:
+        body = json.dumps(entry["body"], separators=(",", ":"))
+        cut = body if len(body) <= widest else body[: widest - 1] + "…"
+        console.print(
+            f"{entry['seq']:>6} {entry['written_at']} {entry['kind']:<12} "
+            f"{str(entry['digest'])[:12]} {cut}",
+            markup=False,
+        )
+
+
+def verify(folder: Path, head: str | None) -> dict[str, object]:
+    """Replay the ledger and return what it sums up to.
+
+    Args:
+        folder: of the campaign.
+        head: ``number:digest`` that must be in the chain, or None.
+
+    Raises:
+        LedgerError: if anything does not hold.
+        StateError: if there is no ledger.
+    """
+    found = audit.verify(folder / LEDGER_FILE, None if head is None else Head.parse(head))
+    return {
+        "campaign": found.campaign,
+        "phase": found.phase,
+        "head": str(found.head),
+        "entries": found.head.seq,
+        "labels_released": found.labels,
+        "queries_asked": found.queries_asked,
+        "epsilon": found.epsilon,
+        "rho_max": str(found.rho_max),
+        "rho_spent": str(found.spent),
+        "rho_wasted": str(found.wasted),
+        "simulated": found.simulated,
+    }

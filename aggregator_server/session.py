@@ -1,0 +1,179 @@
+"""One run of ``pate-server``: open the ledger, open the doors, run the campaign, serve its labels."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aggregator_server.campaign import Campaign, require_one_message
+from aggregator_server.deployment import Deployment
+from aggregator_server.ledger import Ledger
+from aggregator_server.report import LEDGER_FILE, describe_state
+from aggregator_server.service import StudentService
+from aggregator_server.statement import privacy_statement
+from pate.data.values import Inputs, content_hash
+from pate.errors import ProtocolError, SchemaError, StateError
+from pate.noise import SystemNoise
+from pate.runtime.home import private_directory, write_file
+from protos import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from aggregator_server.spec import CampaignSpec
+    from pate.runtime.screen import Screen
+
+_PUBLIC_FILE = "public.bin"
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where the server listens and how long it waits.
+
+    Attributes:
+        host: address for parties.
+        port: for parties, 0 for any free one.
+        student_port: on loopback, 0 for any free one.
+        patience: seconds to wait for the last parties once enough have voted.
+        linger: seconds to serve labels after the end; negative: until Ctrl-C or a student has all.
+    """
+
+    host: str
+    port: int
+    student_port: int
+    patience: float
+    linger: float
+
+
+def start_campaign(
+    folder: Path, spec: CampaignSpec, inputs: Inputs, doors: Doors, screen: Screen
+) -> dict[str, object]:
+    """Run a new campaign to its end, or go on with the same one if it is already here.
+
+    Args:
+        folder: of the campaign.
+        spec: what is asked for.
+        inputs: the public set.
+        doors: where to listen.
+        screen: for lines and progress.
+
+    Returns:
+        What ``pate-server --json`` prints.
+
+    Raises:
+        StateError: if another campaign is in the folder, or a finished one.
+        PateError: whatever ends the campaign early; nothing that was released is lost.
+    """
+    require_one_message(inputs, len(spec.classes or ()) or 2)
+    path = private_directory(folder) / LEDGER_FILE
+    if path.exists():
+        with Ledger.open(path) as ledger:
+            state = ledger.state()
+            state.spec.require_same(spec)
+            if state.phase == "finished":
+                raise StateError(
+                    f"the campaign in {folder} is finished; name a new one with --campaign, or "
+                    "`pate-server export` its labels"
+                )
+            screen.say(f"going on with the campaign in {folder}: it is {state.phase}")
+            return _run(ledger, inputs, folder, doors, screen)
+    write_file(folder / _PUBLIC_FILE, wire.pack_public_set(inputs))
+    with Ledger.create(path, spec) as ledger:
+        screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
+        return _run(ledger, inputs, folder, doors, screen)
+
+
+def resume_campaign(
+    folder: Path, inputs: Inputs | None, doors: Doors, screen: Screen
+) -> dict[str, object]:
+    """Go on with the campaign in ``folder``; a finished one serves its labels again.
+
+    Raises:
+        StateError: if there is none, or its public set is not here any more.
+        SchemaError: if ``inputs`` is another public set than the campaign's.
+    """
+    with Ledger.open(folder / LEDGER_FILE) as ledger:
+        spec = ledger.state().spec
+        if inputs is None:
+            inputs = _stored_public_set(folder, spec)
+        elif content_hash(inputs).hex() != spec.public_set:
+            raise SchemaError(
+                f"--public is not the public set of this campaign: its hash is "
+                f"{content_hash(inputs).hex()[:12]}…, the campaign's is {spec.public_set[:12]}…"
+            )
+        screen.say(f"going on with the campaign in {folder}: it is {ledger.state().phase}")
+        return _run(ledger, inputs, folder, doors, screen)
+
+
+def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
+    path = folder / _PUBLIC_FILE
+    try:
+        return wire.read_public_set(
+            path.read_bytes(), public_set=bytes.fromhex(spec.public_set), queries=spec.queries
+        )
+    except (FileNotFoundError, ProtocolError) as error:
+        raise StateError(
+            f"the public set is not in {path} any more; name it with --public"
+        ) from error
+
+
+def _run(
+    ledger: Ledger, inputs: Inputs, folder: Path, doors: Doors, screen: Screen
+) -> dict[str, object]:
+    with _serving(StudentService(ledger, port=doors.student_port)) as service:
+        never = threading.Event()
+        if ledger.state().phase != "finished":
+            with Deployment(
+                folder, host=doors.host, port=doors.port, on_event=screen.say
+            ) as deployment:
+                screen.say(
+                    f"parties: pate-party start --data PATH --server {deployment.address}    "
+                    f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH --out DIR"
+                )
+                screen.say(
+                    "aggregation is plain: this server sees every party's vote vectors; what it "
+                    "releases is protected, what it sees is not"
+                )
+                campaign = Campaign(
+                    ledger,
+                    inputs,
+                    deployment.wire,
+                    noise=SystemNoise(),
+                    screen=screen,
+                    patience=doors.patience,
+                    await_predictions=lambda round_: service.wait_for_predictions(round_, never),
+                )
+                campaign.run()
+                campaign.farewell(privacy_statement(ledger.state()).epsilon)
+        found = describe_state(ledger.state())
+        screen.say(
+            f"the campaign is finished: {found['labels_released']} labels of "
+            f"{found['queries_asked']} queries asked, epsilon {found['epsilon']:.3g} at delta "
+            f"{found['delta']:g} (unit: {found['unit']}; observer: {found['observer']})"
+        )
+        _serve_to_the_end(service, doors.linger, screen)
+    return found
+
+
+@contextlib.contextmanager
+def _serving(service: StudentService) -> Iterator[StudentService]:
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def _serve_to_the_end(service: StudentService, linger: float, screen: Screen) -> None:
+    if linger == 0 or service.delivered:
+        return
+    screen.say(
+        f"serving the labels on port {service.port} until a student has them all; Ctrl-C ends it, "
+        "and `pate-server resume` serves them again"
+    )
+    never = threading.Event()
+    if not service.wait_until_delivered(never, None if linger < 0 else linger):
+        screen.say(f"no student came for the labels within {linger:g} s; they stay in the ledger")
