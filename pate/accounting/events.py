@@ -1,0 +1,244 @@
+"""What a mechanism did, as frozen values. The docstrings are the specification.
+
+*Adjacency, votes changed*: two neighbouring data sets differ by one unit (a record, a patient or a
+party). A unit reaches at most ``votes_per_unit`` = k teachers, and every teacher still votes, so of
+a query's histogram at most k votes move from some classes to others.
+
+*Noise*: the laws of :mod:`pate.noise`, exactly. ``sigma`` and ``scale`` are in votes.
+
+*Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
+(Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
+``docs/proofs/discrete-noise.md``.
+
+An event is a thing of the past with a meaning for ever: a ledger holds its text form, so the
+meaning of a kind never changes. A new meaning is a new kind.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+from pate.accounting.conversion import float_up
+from pate.errors import AccountingError, UsageError
+from pate.noise import check_scale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: More votes than that of one unit are a mistake, not a campaign.
+_MOST_VOTES = 2**31
+
+_FRACTION = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
+
+
+def check_votes_per_unit(votes: int) -> int:
+    """Return ``votes`` if a unit can move that many, else raise UsageError."""
+    if isinstance(votes, bool) or not isinstance(votes, int) or not 1 <= votes <= _MOST_VOTES:
+        raise UsageError(
+            f"votes_per_unit must be a whole number from 1 to {_MOST_VOTES}, got {votes!r}"
+        )
+    return votes
+
+
+def fraction_from_text(text: str | int) -> Fraction:
+    """Return the fraction that ``str(Fraction)`` wrote, in lowest terms and of sane length.
+
+    One value has one text, so that texts can be hashed.
+
+    Raises:
+        AccountingError: for any other text.
+    """
+    if isinstance(text, str) and _FRACTION.fullmatch(text):
+        value = Fraction(text)
+        if str(value) == text:
+            return value
+    raise AccountingError(f"not a fraction in lowest terms: {str(text)[:60]!r}")
+
+
+def _order(order: float) -> Fraction:
+    if not 1.0 < order < math.inf:
+        raise AccountingError(f"an order must be finite and above 1, got {order}")
+    return Fraction(order)
+
+
+@dataclass(frozen=True)
+class _GaussianEvent:
+    sigma: Fraction
+    votes_per_unit: int
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", check_scale(self.sigma, "sigma"))
+        check_votes_per_unit(self.votes_per_unit)
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP parameter, exact."""
+        raise NotImplementedError
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: rho * order, rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(self.rho * _order(order))
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form, of :func:`event_from_dict`."""
+        return {
+            "event": self.kind,
+            "sigma": str(self.sigma),
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+@dataclass(frozen=True)
+class GaussianThreshold(_GaussianEvent):
+    """One bit was released: whether max_j n_j + Z >= T, with Z of N_Z(0, sigma^2).
+
+    The same for max_j (n_j - r_j) with integers r that follow from public values. The maximum of
+    integers is an integer, and moves by at most k: each coordinate moves by at most k, and a
+    maximum is 1-Lipschitz in the largest coordinate. The bit is post-processing of the noisy
+    maximum. The threshold T does not matter to the cost.
+
+    rho = k^2 / (2 sigma^2).
+
+    Attributes:
+        sigma: parameter of the noise, in votes.
+        votes_per_unit: k.
+
+    Raises:
+        UsageError: for a sigma or k that makes no sense.
+
+    Source: Canonne, Kamath, Steinke 2020, Theorem 4.
+    """
+
+    kind: ClassVar[str] = "gaussian-threshold"
+
+    @property
+    def rho(self) -> Fraction:
+        """k^2 / (2 sigma^2)."""
+        return Fraction(self.votes_per_unit**2) / (2 * self.sigma**2)
+
+
+@dataclass(frozen=True)
+class GaussianMax(_GaussianEvent):
+    """A label was released: argmax_j (n_j + Z_j), with independent Z_j of N_Z(0, sigma^2).
+
+    The label is post-processing of the noisy histogram. A histogram moves by at most
+    k * sqrt(2) in l2: the displacement is convex in who moves where, so it is largest when all
+    k votes go from one class to one other. How ties are broken does not matter.
+
+    rho = 2 k^2 / (2 sigma^2) = k^2 / sigma^2.
+
+    Attributes:
+        sigma: parameter of the noise, in votes.
+        votes_per_unit: k.
+
+    Raises:
+        UsageError: for a sigma or k that makes no sense.
+
+    Source: Papernot et al. 2018, Proposition 8, with the noise of Canonne, Kamath, Steinke 2020,
+    Theorem 14.
+    """
+
+    kind: ClassVar[str] = "gaussian-max"
+
+    @property
+    def rho(self) -> Fraction:
+        """k^2 / sigma^2."""
+        return Fraction(self.votes_per_unit**2) / self.sigma**2
+
+
+@dataclass(frozen=True)
+class LaplaceMax:
+    """A label was released: argmax_j (n_j + Z_j), with independent Z_j, P[z] ~ exp(-|z|/scale).
+
+    A histogram moves by at most 2k in l1, so the noisy histogram, and the label with it, is
+    e0-DP with e0 = 2k / scale. The papers write gamma for 1/scale.
+
+    rho = e0^2 / 2.
+
+    Attributes:
+        scale: parameter of the noise, in votes.
+        votes_per_unit: k.
+
+    Raises:
+        UsageError: for a scale or k that makes no sense.
+
+    Source: Papernot et al. 2017, Theorem 2; pure DP to zCDP: Bun and
+    Steinke 2016, Proposition 1.4.
+    """
+
+    scale: Fraction
+    votes_per_unit: int
+
+    kind: ClassVar[str] = "laplace-max"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", check_scale(self.scale, "scale"))
+        check_votes_per_unit(self.votes_per_unit)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The pure-DP parameter e0 = 2k / scale."""
+        return 2 * self.votes_per_unit / self.scale
+
+    @property
+    def rho(self) -> Fraction:
+        """e0^2 / 2."""
+        return self.epsilon**2 / 2
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(min(self.rho * _order(order), self.epsilon))
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form, of :func:`event_from_dict`."""
+        return {
+            "event": self.kind,
+            "scale": str(self.scale),
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+Event = GaussianThreshold | GaussianMax | LaplaceMax
+
+
+def total_rho(events: Iterable[Event]) -> Fraction:
+    """Return the cost of the events together, in rho."""
+    return sum((event.rho for event in events), Fraction(0))
+
+
+def event_from_dict(fields: Mapping[str, str | int]) -> Event:
+    """Return the event that ``to_dict`` wrote.
+
+    Raises:
+        AccountingError: for an unknown kind, missing or additional fields, or values that no
+            event can have.
+    """
+    kind = fields.get("event")
+    parameter = "scale" if kind == LaplaceMax.kind else "sigma"
+    if set(fields) != {"event", parameter, "votes_per_unit"}:
+        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
+    votes = fields["votes_per_unit"]
+    if not isinstance(votes, int):
+        raise AccountingError(f"not an event: votes_per_unit is {votes!r}")
+    value = fraction_from_text(fields[parameter])
+    try:
+        for known in (GaussianThreshold, GaussianMax, LaplaceMax):
+            if kind == known.kind:
+                return known(value, votes)
+    except UsageError as error:
+        raise AccountingError(f"not an event: {error}") from error
+    raise AccountingError(f"unknown kind of event: {kind!r}")

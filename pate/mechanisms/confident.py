@@ -1,0 +1,95 @@
+"""Confident-GNMax: answer only where the teachers agree, as far as a noisy check can tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from pate.accounting.events import Event, GaussianMax, GaussianThreshold
+from pate.mechanisms.contract import (
+    Outcome,
+    Votes,
+    check_rows,
+    check_threshold,
+    noisy_argmax,
+)
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pate.noise import Noise
+
+
+@dataclass(frozen=True)
+class ConfidentGNMax:
+    """If max_j n_j + N_Z(0, sigma1^2) >= threshold, release GNMax with sigma2; else nothing.
+
+    The check is paid for by every query, the label only by those that get one.
+
+    Attributes:
+        threshold: T, in votes.
+        sigma1: parameter of the noise of the check, in votes.
+        sigma2: parameter of the noise on every class, in votes.
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Papernot et al. 2018, Algorithm 1, with discrete noise.
+    """
+
+    threshold: int
+    sigma1: Fraction
+    sigma2: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "confident-gnmax"
+    interactive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        check = GaussianThreshold(self.sigma1, self.votes_per_unit)
+        label = GaussianMax(self.sigma2, self.votes_per_unit)
+        object.__setattr__(self, "sigma1", check.sigma)
+        object.__setattr__(self, "sigma2", label.sigma)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The check and the label."""
+        return (
+            GaussianThreshold(self.sigma1, self.votes_per_unit),
+            GaussianMax(self.sigma2, self.votes_per_unit),
+        )
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query of (classes,) votes, or not."""
+        return self.answer_all(row[None], noise, prediction)[0]
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,
+        predictions: Votes | None = None,  # noqa: ARG002  (one signature for all mechanisms)
+    ) -> tuple[Outcome, ...]:
+        """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows = check_rows(rows)
+        agreed = rows.max(axis=1) + noise.gaussian(self.sigma1, len(rows)) >= self.threshold
+        chosen = rows[agreed]
+        labels = iter(noisy_argmax(chosen, noise.gaussian(self.sigma2, chosen.size)))
+        worst = self.worst
+        return tuple(
+            Outcome(next(labels), "teachers", worst) if yes else Outcome(None, None, worst[:1])
+            for yes in np.asarray(agreed)
+        )
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "threshold": self.threshold,
+            "sigma1": str(self.sigma1),
+            "sigma2": str(self.sigma2),
+            "votes_per_unit": self.votes_per_unit,
+        }

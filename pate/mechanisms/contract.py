@@ -1,0 +1,123 @@
+"""What every mechanism takes and gives: vote rows in, outcomes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pate.errors import ProtocolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pate.accounting.events import Event
+    from pate.noise import Noise
+
+#: Votes of one query: (classes,) int64, or of several: (queries, classes) int64.
+Votes = NDArray[np.int64]
+
+#: Counts and thresholds stay below it, so that count + noise stays far below 2^63.
+MOST_TEACHERS = 2**40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to one query, and what was done for it.
+
+    Attributes:
+        label: the class, or None where there is no answer.
+        source: ``teachers`` for a noisy vote; ``reinforced`` for the student's own prediction,
+            confirmed; None where there is no answer.
+        events: what was released, in order; also where there is no answer.
+    """
+
+    label: int | None
+    source: Literal["teachers", "reinforced"] | None
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        if (self.label is None) != (self.source is None):
+            raise UsageError(f"a label has a source: got {self.label} from {self.source}")
+
+
+class Mechanism(Protocol):
+    """From a vote row to a label or no answer.
+
+    Ties are broken towards the lowest class index everywhere: a public rule, so it costs
+    nothing. All comparisons are of integers.
+    """
+
+    name: ClassVar[str]
+    #: Whether :meth:`answer` needs the student's prediction.
+    interactive: ClassVar[bool]
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The events of the most costly outcome: what a query reserves."""
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query; see :meth:`answer_all`."""
+
+    def answer_all(
+        self, rows: Votes, noise: Noise, predictions: Votes | None = None
+    ) -> tuple[Outcome, ...]:
+        """Answer several queries, each by itself.
+
+        The outcomes have the law of as many calls of :meth:`answer`; their noise is drawn
+        together, which is much faster.
+
+        Args:
+            rows: (queries, classes) int64, votes.
+            noise: where the noise comes from.
+            predictions: (queries, classes) int64, expected votes of the student as of
+                :func:`~pate.mechanisms.interactive.round_predictions`; only an interactive
+                mechanism reads them.
+
+        Raises:
+            ProtocolError: for rows or predictions that cannot be votes.
+            UsageError: if predictions are missing that the mechanism needs.
+        """
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form, of :func:`~pate.mechanisms.mechanism_from_dict`."""
+
+
+def check_rows(rows: Votes, what: str = "votes") -> Votes:
+    """Return ``rows`` if they are (queries, classes) int64 counts of two classes or more.
+
+    Raises:
+        ProtocolError: otherwise.
+    """
+    if rows.dtype != np.int64:
+        raise ProtocolError(f"{what} are {rows.dtype}, not int64")
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise ProtocolError(f"{what} of shape {rows.shape} are not (queries, at least 2 classes)")
+    if rows.size and (int(rows.min()) < 0 or int(rows.max()) > MOST_TEACHERS):
+        raise ProtocolError(f"{what} have a count outside [0, {MOST_TEACHERS}]")
+    return rows
+
+
+def check_threshold(threshold: int) -> int:
+    """Return ``threshold`` if it is a whole number of votes of sane size, else raise UsageError."""
+    if isinstance(threshold, bool) or not isinstance(threshold, int):
+        raise UsageError(f"the threshold is a whole number of votes, got {threshold!r}")
+    if abs(threshold) > MOST_TEACHERS:
+        raise UsageError(f"a threshold of {threshold} votes is beyond any roster")
+    return threshold
+
+
+def noisy_argmax(rows: Votes, noise: Votes) -> list[int]:
+    """Return per row the class with most noisy votes, the lowest index among equals."""
+    return [int(label) for label in np.argmax(rows + noise.reshape(rows.shape), axis=1)]
+
+
+def check_fields(fields: Mapping[str, object], expected: set[str]) -> None:
+    """Raise UsageError unless ``fields`` has exactly the expected names."""
+    if set(fields) != expected:
+        raise UsageError(
+            f"a mechanism {fields.get('mechanism')!r} has the fields {sorted(expected)}, "
+            f"got {sorted(fields)}"
+        )

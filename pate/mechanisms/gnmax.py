@@ -1,0 +1,66 @@
+"""GNMax: the class with most votes after Gaussian noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pate.accounting.events import Event, GaussianMax
+from pate.mechanisms.contract import Outcome, Votes, check_rows, noisy_argmax
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pate.noise import Noise
+
+
+@dataclass(frozen=True)
+class GNMax:
+    """Release argmax_j (n_j + N_Z(0, sigma^2)) for every query.
+
+    Attributes:
+        sigma: parameter of the noise on every class, in votes.
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Papernot et al. 2018, section 4.1, with discrete noise.
+    """
+
+    sigma: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "gnmax"
+    interactive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", GaussianMax(self.sigma, self.votes_per_unit).sigma)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """What a query reserves, and uses."""
+        return (GaussianMax(self.sigma, self.votes_per_unit),)
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query of (classes,) votes. There is always a label."""
+        return self.answer_all(row[None], noise, prediction)[0]
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,
+        predictions: Votes | None = None,  # noqa: ARG002  (one signature for all mechanisms)
+    ) -> tuple[Outcome, ...]:
+        """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows = check_rows(rows)
+        labels = noisy_argmax(rows, noise.gaussian(self.sigma, rows.size))
+        return tuple(Outcome(label, "teachers", self.worst) for label in labels)
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "sigma": str(self.sigma),
+            "votes_per_unit": self.votes_per_unit,
+        }

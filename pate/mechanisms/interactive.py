@@ -1,0 +1,186 @@
+"""Interactive-GNMax: pay for a label only where the teachers disagree with the student."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from pate.accounting.events import Event, GaussianMax, GaussianThreshold
+from pate.errors import ProtocolError, UsageError
+from pate.mechanisms.contract import (
+    MOST_TEACHERS,
+    Outcome,
+    Votes,
+    check_rows,
+    check_threshold,
+    noisy_argmax,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pate.noise import Noise
+
+#: How far the sum of a predicted distribution may be from 1: room for float32.
+_SUM_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class InteractiveGNMax:
+    """Compare the votes n with those r that the student's prediction p leads one to expect.
+
+    With r_j = M p_j rounded to integers that sum to M (:func:`round_predictions`):
+
+    - if max_j (n_j - r_j) + N_Z(0, sigma1^2) >= threshold, release GNMax with sigma2;
+    - else, if max_j r_j > confidence * M, release argmax_j r_j: the prediction is *reinforced*;
+    - else nothing.
+
+    r is public and an integer, so the check has the sensitivity of a count; comparing with
+    M p_j in floats and rounding the margin afterwards can double it. The last two cases release
+    nothing but the bit of the check: what else they depend on is public.
+
+    Attributes:
+        threshold: T, in votes of margin.
+        sigma1: parameter of the noise of the check, in votes.
+        sigma2: parameter of the noise on every class, in votes.
+        confidence: of a prediction that may be reinforced, in [0, 1).
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Papernot et al. 2018, Algorithm 2, with discrete noise and integer expectations.
+    """
+
+    threshold: int
+    sigma1: Fraction
+    sigma2: Fraction
+    confidence: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "interactive-gnmax"
+    interactive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        check = GaussianThreshold(self.sigma1, self.votes_per_unit)
+        label = GaussianMax(self.sigma2, self.votes_per_unit)
+        confidence = self.confidence
+        if type(confidence) not in (Fraction, int):  # no floats, and no truth values
+            raise UsageError(f"confidence must be exact, got {confidence!r}: give a Fraction")
+        if not 0 <= confidence < 1:
+            raise UsageError(f"confidence must be at least 0 and below 1, got {confidence}")
+        object.__setattr__(self, "sigma1", check.sigma)
+        object.__setattr__(self, "sigma2", label.sigma)
+        object.__setattr__(self, "confidence", Fraction(confidence))
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The check and the label."""
+        return (
+            GaussianThreshold(self.sigma1, self.votes_per_unit),
+            GaussianMax(self.sigma2, self.votes_per_unit),
+        )
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query of (classes,) votes, given (classes,) expected votes."""
+        predictions = None if prediction is None else prediction[None]
+        return self.answer_all(row[None], noise, predictions)[0]
+
+    def answer_all(
+        self, rows: Votes, noise: Noise, predictions: Votes | None = None
+    ) -> tuple[Outcome, ...]:
+        """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows = check_rows(rows)
+        if predictions is None:
+            raise UsageError(
+                f"{self.name} needs the student's predictions; "
+                f"without a student yet, label a first round with confident-gnmax"
+            )
+        expected = check_rows(predictions, "predictions")
+        if expected.shape != rows.shape:
+            raise ProtocolError(f"predictions {expected.shape} for votes {rows.shape}")
+        if not np.array_equal(expected.sum(axis=1), rows.sum(axis=1)):
+            raise ProtocolError("predictions do not sum to the number of teachers")
+        margins = (rows - expected).max(axis=1)
+        disagreed = margins + noise.gaussian(self.sigma1, len(rows)) >= self.threshold
+        chosen = rows[disagreed]
+        labels = iter(noisy_argmax(chosen, noise.gaussian(self.sigma2, chosen.size)))
+        return tuple(
+            self._outcome(bool(yes), labels, row)
+            for yes, row in zip(np.asarray(disagreed), expected, strict=True)
+        )
+
+    def _outcome(self, disagreed: bool, labels: Iterator[int], expected: Votes) -> Outcome:
+        check, label = self.worst
+        if disagreed:
+            return Outcome(next(labels), "teachers", (check, label))
+        # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
+        if int(expected.max()) > self.confidence * int(expected.sum()):
+            return Outcome(int(expected.argmax()), "reinforced", (check,))
+        return Outcome(None, None, (check,))
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "threshold": self.threshold,
+            "sigma1": str(self.sigma1),
+            "sigma2": str(self.sigma2),
+            "confidence": str(self.confidence),
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Votes:
+    """Return the votes that predictions lead one to expect: integers that sum to ``teachers``.
+
+    Each row is scaled to sum to exactly 1, multiplied by M and rounded down; the votes that are
+    then missing go to the largest remainders, the lowest index among equals. Everything here is
+    public.
+
+    >>> round_predictions(np.array([[0.5, 0.25, 0.25]]), 10)
+    array([[5, 3, 2]])
+
+    Args:
+        probabilities: (queries, classes), each row a distribution.
+        teachers: M, of those that vote.
+
+    Returns:
+        (queries, classes) int64.
+
+    Raises:
+        ProtocolError: for anything that is not a float matrix of distributions: another shape,
+            NaN, negative values, a row that is more than 1e-3 away from summing to 1.
+        UsageError: for a number of teachers that makes no sense.
+    """
+    if not 1 <= teachers <= MOST_TEACHERS:
+        raise UsageError(f"there cannot be {teachers} teachers")
+    if not np.issubdtype(probabilities.dtype, np.floating):
+        raise ProtocolError(f"predictions are {probabilities.dtype}, not floats")
+    if probabilities.ndim != 2 or probabilities.shape[1] < 2:
+        raise ProtocolError(
+            f"predictions of shape {probabilities.shape} are not (queries, at least 2 classes)"
+        )
+    given = probabilities.astype(np.float64)
+    # Infinity and NaN fail here as well: before any arithmetic could warn of them.
+    if not bool(np.all((given >= 0.0) & (given <= 1.0 + _SUM_TOLERANCE))):
+        raise ProtocolError("a prediction is NaN, negative or above 1")
+    sums = given.sum(axis=1, keepdims=True)
+    if not bool(np.all(np.abs(sums - 1.0) <= _SUM_TOLERANCE)):
+        row = int(np.argmax(np.abs(sums[:, 0] - 1.0)))
+        raise ProtocolError(f"the predictions of query {row} sum to {sums[row, 0]:.6g}, not to 1")
+    shares = given / sums * teachers
+    floors = np.floor(shares)
+    votes: Votes = floors.astype(np.int64)
+    missing = teachers - votes.sum(axis=1, keepdims=True)
+    by_remainder = np.argsort(floors - shares, axis=1, kind="stable")
+    rank = np.empty_like(by_remainder)
+    np.put_along_axis(rank, by_remainder, np.arange(votes.shape[1])[None, :], axis=1)
+    votes += rank < missing
+    return votes

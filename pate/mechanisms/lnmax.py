@@ -1,0 +1,66 @@
+"""LNMax: the class with most votes after Laplace noise, the mechanism of the first PATE paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pate.accounting.events import Event, LaplaceMax
+from pate.mechanisms.contract import Outcome, Votes, check_rows, noisy_argmax
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pate.noise import Noise
+
+
+@dataclass(frozen=True)
+class LNMax:
+    """Release argmax_j (n_j + Z_j) for every query, with P[Z_j = z] ~ exp(-|z|/scale).
+
+    Attributes:
+        scale: parameter of the noise on every class, in votes; the paper's 1/gamma.
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Papernot et al. 2017, section 2.1, with discrete noise.
+    """
+
+    scale: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "lnmax"
+    interactive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", LaplaceMax(self.scale, self.votes_per_unit).scale)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """What a query reserves, and uses."""
+        return (LaplaceMax(self.scale, self.votes_per_unit),)
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query of (classes,) votes. There is always a label."""
+        return self.answer_all(row[None], noise, prediction)[0]
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,
+        predictions: Votes | None = None,  # noqa: ARG002  (one signature for all mechanisms)
+    ) -> tuple[Outcome, ...]:
+        """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows = check_rows(rows)
+        labels = noisy_argmax(rows, noise.laplace(self.scale, rows.size))
+        return tuple(Outcome(label, "teachers", self.worst) for label in labels)
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "scale": str(self.scale),
+            "votes_per_unit": self.votes_per_unit,
+        }

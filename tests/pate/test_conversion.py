@@ -1,0 +1,178 @@
+"""Conversions against figures computed apart, and their direction of rounding."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.accounting.conversion import (
+    best_order,
+    epsilon_from_rdp,
+    epsilon_from_rho,
+    float_up,
+    rho_from_epsilon,
+)
+from pate.errors import AccountingError
+
+rhos = st.fractions(min_value=Fraction(1, 10**9), max_value=Fraction(1000))
+deltas = st.floats(min_value=1e-30, max_value=0.5)
+
+
+def formula(rho: Fraction, delta: float, order: Decimal) -> Decimal:
+    """The improved conversion at one order, in 60 digits and written as in the paper."""
+    with localcontext(prec=60):
+        r = Decimal(rho.numerator) / Decimal(rho.denominator)
+        inverse = (1 / Decimal(delta)).ln()
+        return r * order + inverse / (order - 1) + (1 - 1 / order).ln() - order.ln() / (order - 1)
+
+
+def least(rho: Fraction, delta: float) -> Decimal:
+    """The minimum of the formula, by golden-section search over ln(order - 1)."""
+    ratio = (math.sqrt(5) - 1) / 2
+    low, high = -60.0, 60.0
+    with localcontext(prec=60):
+
+        def at(x: float) -> Decimal:
+            return formula(rho, delta, 1 + Decimal(x).exp())
+
+        for _ in range(150):
+            a, b = high - ratio * (high - low), low + ratio * (high - low)
+            if at(a) < at(b):
+                high = b
+            else:
+                low = a
+        return at((low + high) / 2)
+
+
+def test_figures_computed_apart() -> None:
+    # The rho of published numbers of queries and answers; improved conversion at the best order.
+    assert epsilon_from_rho(Fraction("0.19"), 1e-5) == pytest.approx(2.7340536403879776, rel=1e-12)
+    assert epsilon_from_rho(Fraction("0.192972"), 1e-5) == pytest.approx(2.758, abs=5e-4)
+    assert epsilon_from_rho(Fraction("2.0425"), 1e-6) == pytest.approx(11.837, abs=5e-4)
+    # By hand: order 2, rdp 1, delta 1/10: improved 1 + ln(1/2) + ln(10) - ln(2).
+    by_hand = 1 + math.log(10) - 2 * math.log(2)
+    assert epsilon_from_rdp([2], [1.0], 0.1) == pytest.approx(by_hand, rel=1e-13)
+    assert epsilon_from_rdp([2], [1.0], 0.1, "classical") == pytest.approx(1 + math.log(10))
+    orders = [2, 4, 8, 16, 32]
+    rdp = [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert epsilon_from_rdp(orders, rdp, 1e-5) == pytest.approx(1.3181505950444587, rel=1e-12)
+    assert epsilon_from_rdp(orders, rdp, 1e-5, "classical") == pytest.approx(
+        1.5675283643313486, rel=1e-12
+    )
+    assert best_order(orders, rdp, 1e-5) == 16
+    # Where an order has no bound, the others decide.
+    assert epsilon_from_rdp([2, 4], [1.0, math.inf], 0.1) == epsilon_from_rdp([2], [1.0], 0.1)
+    assert epsilon_from_rdp([2], [math.inf], 0.1) == math.inf
+
+
+@settings(max_examples=25, deadline=None)
+@given(rhos, deltas)
+def test_epsilon_is_never_below_the_minimum_and_hardly_above(rho: Fraction, delta: float) -> None:
+    exact = least(rho, delta)
+    got = Decimal(epsilon_from_rho(rho, delta))
+    assert got >= max(exact, Decimal(0)) - Decimal(10) ** -40
+    assert got <= max(exact, Decimal(0)) * (1 + Decimal("1e-9")) + Decimal("1e-10")
+
+
+@given(rhos, deltas, st.floats(min_value=1e-6, max_value=10))
+def test_epsilon_grows_with_rho(rho: Fraction, delta: float, more: float) -> None:
+    assert epsilon_from_rho(rho * (1 + Fraction(more)), delta) >= epsilon_from_rho(rho, delta)
+
+
+@given(rhos, deltas)
+def test_epsilon_is_below_that_of_any_list_of_orders(rho: Fraction, delta: float) -> None:
+    orders = [1.01, 1.5, 2, 3, 5, 10, 30, 100, 1000]
+    rdp = [float_up(rho * Fraction(order)) for order in orders]
+    best = epsilon_from_rho(rho, delta)
+    assert best <= epsilon_from_rdp(orders, rdp, delta) * (1 + 1e-12) + 1e-12
+    assert epsilon_from_rdp(orders, rdp, delta) <= epsilon_from_rdp(orders, rdp, delta, "classical")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(min_value=1e-3, max_value=200), deltas)
+def test_a_budget_in_rho_is_within_and_close_to_epsilon(epsilon: float, delta: float) -> None:
+    rho = rho_from_epsilon(epsilon, delta)
+    assert rho > 0
+    assert epsilon_from_rho(rho, delta) <= epsilon
+    # The largest: one part in 10^8 more is too much.
+    assert epsilon_from_rho(rho * (1 + Fraction(1, 10**8)), delta) > epsilon
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fractions(min_value=Fraction(1, 10**4), max_value=Fraction(100)), deltas)
+def test_to_epsilon_and_back(rho: Fraction, delta: float) -> None:
+    epsilon = epsilon_from_rho(rho, delta)
+    if epsilon > 1e-3:  # where the formula is cut off at 0 there is no way back
+        assert abs(rho_from_epsilon(epsilon, delta) / rho - 1) < Fraction(1, 10**8)
+
+
+def test_nothing_costs_nothing() -> None:
+    assert epsilon_from_rho(Fraction(0), 1e-5) == 0.0
+    assert rho_from_epsilon(0.0, 1e-5) == 0
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 10**400), Fraction(1, 10**30), Fraction(10**100)])
+@pytest.mark.parametrize("delta", [5e-324, 1e-300, 1e-5, 1 - 2**-53])
+def test_extremes_stay_numbers(rho: Fraction, delta: float) -> None:
+    got = epsilon_from_rho(rho, delta)
+    assert math.isfinite(got)
+    assert got >= 0.0
+
+
+@pytest.mark.parametrize("rho", [Fraction(-1), math.nan, 0.5, math.inf, "1", None, True])
+def test_a_bad_rho_stops_the_accountant(rho: object) -> None:
+    with pytest.raises(AccountingError, match="rho"):
+        epsilon_from_rho(rho, 1e-5)  # type: ignore[arg-type]
+
+
+def test_a_rho_beyond_floats_stops_the_accountant() -> None:
+    with pytest.raises(AccountingError, match="too large"):
+        epsilon_from_rho(Fraction(10**400), 1e-5)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan, math.inf, 2.0])
+def test_a_bad_delta_stops_the_accountant(delta: float) -> None:
+    for call in (
+        lambda: epsilon_from_rho(Fraction(1), delta),
+        lambda: rho_from_epsilon(1.0, delta),
+        lambda: epsilon_from_rdp([2], [1.0], delta),
+    ):
+        with pytest.raises(AccountingError, match="delta"):
+            call()
+
+
+@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf])
+def test_a_bad_epsilon_stops_the_accountant(epsilon: float) -> None:
+    with pytest.raises(AccountingError, match="epsilon"):
+        rho_from_epsilon(epsilon, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("orders", "rdp"),
+    [
+        ([], []),
+        ([2], []),
+        ([2, 3], [0.1]),
+        ([1.0], [0.1]),
+        ([0.5], [0.1]),
+        ([math.nan], [0.1]),
+        ([math.inf], [0.1]),
+        ([2], [math.nan]),
+        ([2], [-0.1]),
+        ([2, 3], [0.1, math.nan]),
+    ],
+)
+def test_a_bad_curve_stops_the_accountant(orders: list[float], rdp: list[float]) -> None:
+    for name in ("improved", "classical"):
+        with pytest.raises(AccountingError):
+            epsilon_from_rdp(orders, rdp, 1e-5, name)
+
+
+def test_an_unknown_formula_is_refused() -> None:
+    with pytest.raises(AccountingError, match="formula"):
+        epsilon_from_rdp([2], [0.1], 1e-5, "optimistic")  # type: ignore[arg-type]
