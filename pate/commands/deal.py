@@ -83,12 +83,15 @@ def write_labelled(path: Path, records: Dataset) -> None:
     )
 
 
-def write_inputs(path: Path, inputs: Inputs) -> None:
-    """Write a public set: images as ``.npz``, a table as CSV."""
+def write_inputs(path: Path, inputs: Inputs) -> Path:
+    """Write a public set beside ``path``, images as ``.npz`` and a table as CSV; return the file."""
     if isinstance(inputs, Images):
-        np.savez_compressed(path.with_suffix(".npz"), images=inputs.pixels)
-        return
-    _write_csv(path.with_suffix(".csv"), inputs)
+        made = path.with_suffix(".npz")
+        np.savez_compressed(made, images=inputs.pixels)
+    else:
+        made = path.with_suffix(".csv")
+        _write_csv(made, inputs)
+    return made
 
 
 def _write_csv(path: Path, table: Table) -> None:

@@ -22,6 +22,7 @@ HOSPITALS: Final = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")
 TEACHERS: Final = 25
 PUBLIC: Final = 500
 TEST: Final = 297
+AGGREGATOR: Final = "interactive-gnmax"
 EPSILON: Final = 8.0
 DELTA: Final = 1e-4
 
@@ -64,11 +65,11 @@ def run_demo(out: Path, screen: Screen) -> Report:
         unit=statement.unit,
         adjacency=statement.adjacency,
         observer=statement.observer,
-        mechanism=str(statement.mechanism),
+        mechanism=AGGREGATOR,
         seconds=round(time.monotonic() - began, 1),
         files={"student": str(out / "student"), "picture": str(picture), "logs": str(logs)},
     )
-    draw(picture, report, labels, dealt.public, statement)
+    draw(picture, report, labels, dealt.public)
     return report
 
 
@@ -106,7 +107,7 @@ def _campaign(place: Path, out: Path, logs: Path, screen: Screen) -> LabelSet:
     with Cast(screen, logs) as cast:
         cast.start(
             "server", "aggregator_server",
-            "--aggregator", "interactive-gnmax", "--public", str(place / "public.npz"),
+            "--aggregator", AGGREGATOR, "--public", str(place / "public.npz"),
             "--parties", ",".join(HOSPITALS), "--epsilon", str(EPSILON), "--delta", str(DELTA),
             "--port", str(port), "--student-port", str(student_port),
             "--home", str(place / "server"), "--linger", "60", "--json",

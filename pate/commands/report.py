@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.labels import LabelSet
-    from pate.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
@@ -109,13 +108,10 @@ def _percent(share: float | None) -> str:
     return "not trained" if share is None else f"{100 * share:.1f} %"
 
 
-def draw(
-    path: Path, report: Report, labels: LabelSet, public: Dataset, statement: PrivacyStatement
-) -> None:
+def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     """Draw the campaign as a PNG: accuracies, labels by class, and some of the labels given."""
     from matplotlib.figure import Figure
 
-    del statement
     figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained")
     figure.suptitle(
         f"{report.parties} parties, {report.teachers} teachers, {report.mechanism}: "
