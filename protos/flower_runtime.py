@@ -19,22 +19,36 @@ import zipfile
 from typing import TYPE_CHECKING, Final, Self
 
 import httpx
+from flwr.common.constant import ErrorCode, SubStatus
 from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
     PushTaskOutputRequest,
     SendTaskHeartbeatRequest,
 )
+from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufClient
 from flwr.supercore.runtime import RuntimeHttpClient
+
+__all__ = [
+    "DirectClient",
+    "ErrorCode",
+    "Heartbeat",
+    "RuntimeClient",
+    "SubStatus",
+    "TaskType",
+    "acquire",
+    "carries_code",
+    "fab_hash",
+    "finish",
+]
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
     from flwr.proto.task_pb2 import Task
-    from flwr.supercore.constant import TaskType
     from flwr.supercore.protobuf.client import ProtobufClientInterceptor
     from flwr.supercore.retry import RetryInvoker
 

@@ -4,7 +4,8 @@ A parent that is killed outright (``kill -9``, the memory killer) runs no clean-
 that it leaves behind keeps ports, memory and a node identity. So each child holds the read end
 of a pipe whose only write end is the parent's: when the parent goes, in whatever way, the kernel
 closes the pipe, and a thread in the child ends it. This needs no signals, no process groups and
-nothing that one operating system has alone.
+nothing that one operating system has alone. Only a process that the parent forks without an exec
+(workers of ``multiprocessing``) shares its end of the pipe, and keeps the child while it lives.
 
 The child is ``python -m pate.runtime.lifeline module:function argument ...``: it loads the
 function by name and calls it as its main program, with the arguments as its command line.
@@ -164,11 +165,13 @@ def listen(host: str, port: int) -> socket.socket:
         PortInUseError: if somebody else listens there.
         UsageError: if the address is not one of this machine, or the port is not allowed.
     """
+    if not 0 <= port < 2**16:
+        raise UsageError(f"{port} is no port; ports go from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UsageError(f"{host}:{port} is no address of this machine: {error}") from error
     listener = socket.socket(family, kind, protocol)
     try:
@@ -177,9 +180,9 @@ def listen(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_LISTEN_BACKLOG)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
                 f"port {port} of {host} is taken; stop what uses it, or choose another with --port"
             ) from error

@@ -1,0 +1,211 @@
+"""Checking a whole ledger: the chain by replay, the other tables against the chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from aggregator_server import blobs
+from aggregator_server.chain import Entry, Head, canonical
+from aggregator_server.replay import replay
+from aggregator_server.store import layout, tables
+from aggregator_server.store.database import Database
+from pate.accounting.conversion import epsilon_from_rho
+from pate.errors import LedgerError, ProtocolError
+from pate.votes import check_votes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from aggregator_server.state import CampaignState
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a ledger that holds says in sum.
+
+    Attributes:
+        campaign: its id, hex.
+        phase: of the campaign.
+        head: the last entry.
+        labels: number of queries that have one.
+        queries_asked: number of answers, labels and no answers.
+        rho_max: the budget; 0 before the roster.
+        spent: charged so far.
+        wasted: the part of it that was charged for answers that never came.
+        epsilon: what the budget is worth at the campaign's delta: the guarantee.
+        simulated: whether seeded noise was used, so that nothing is guaranteed.
+    """
+
+    campaign: str
+    phase: str
+    head: Head
+    labels: int
+    queries_asked: int
+    rho_max: Fraction
+    spent: Fraction
+    wasted: Fraction
+    epsilon: float
+    simulated: bool
+
+
+def read_campaign(path: Path) -> tuple[CampaignState, list[Entry]]:
+    """Return where a campaign stands and all its entries, also while a server writes them.
+
+    The chain is replayed; the rest of the file is not looked at, see :func:`verify`.
+
+    Raises:
+        LedgerError: if the chain does not hold.
+        StateError: if there is no file.
+    """
+    database = Database.examine(path)
+    try:
+        with database.reading() as connection:
+            entries = read_entries(connection)
+    finally:
+        database.close()
+    return replay(entries), entries
+
+
+def verify(path: Path, expected_head: Head | None = None) -> Verification:
+    """Check everything that a ledger file says, also while a server writes it.
+
+    The chain is replayed from its first entry by the rules that admit new entries: each link and
+    digest, each cost by the accountant, the budget at every step, a charge before each release,
+    one label a query. The other tables must agree with the chain, and tables and triggers with
+    the migrations.
+
+    Args:
+        path: the SQLite file.
+        expected_head: a head that was kept elsewhere, as in a privacy statement. It must be in
+            the chain: without one, entries cut off at the end cannot be told from entries that
+            were never written.
+
+    Raises:
+        LedgerError: if anything does not hold.
+        StateError: if there is no file.
+    """
+    database = Database.examine(path)
+    try:
+        with database.reading() as connection:
+            layout.check(connection)
+            _check_pages(connection)
+            entries = read_entries(connection)
+            state = replay(entries)
+            check_tables(connection, state)
+    finally:
+        database.close()
+    if expected_head is not None:
+        _check_head(entries, expected_head)
+    return Verification(
+        campaign=state.spec.id,
+        phase=state.phase,
+        head=state.head,
+        labels=len(state.labels),
+        queries_asked=state.queries_asked,
+        rho_max=state.rho_max,
+        spent=state.spent,
+        wasted=state.wasted,
+        epsilon=epsilon_from_rho(state.rho_max, state.spec.delta),
+        simulated=state.simulated,
+    )
+
+
+def read_entries(
+    connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
+) -> list[Entry]:
+    """Return the chain as it stands in the file, unchecked.
+
+    Args:
+        connection: to read from.
+        least: number of the first entry wanted.
+        kinds: which kinds; None for all.
+    """
+    table = tables.entries
+    columns = (
+        table.c.seq,
+        table.c.kind,
+        table.c.body,
+        table.c.previous,
+        table.c.digest,
+        table.c.written_at,
+    )
+    query = select(*columns).where(table.c.seq >= least).order_by(table.c.seq)
+    if kinds is not None:
+        query = query.where(table.c.kind.in_(kinds))
+    rows = connection.execute(query)
+    return [Entry(*row) for row in rows]
+
+
+def check_tables(connection: Connection, state: CampaignState) -> None:
+    """Compare the tables beside the chain with what the chain says.
+
+    Raises:
+        LedgerError: for a row too many, missing or changed, or bytes with another digest.
+    """
+    wanted = {(q, r.label, r.round, r.source, r.entry) for q, r in state.labels.items()}
+    table = tables.releases
+    columns = (table.c.query, table.c.label, table.c.round, table.c.source, table.c.entry)
+    found = {tuple(row) for row in connection.execute(select(*columns))}
+    if odd := wanted ^ found:
+        raise LedgerError(f"the releases table and the chain differ: query {min(odd)[0]}")
+    _check_batches(connection, state)
+    _check_predictions(connection, state)
+
+
+def _check_batches(connection: Connection, state: CampaignState) -> None:
+    table = tables.batches
+    columns = (
+        table.c.first, table.c.count, table.c.teachers, table.c.responders, table.c.entry,
+        table.c.counts,
+    )  # fmt: skip
+    rows = connection.execute(select(*columns).order_by(table.c.first)).all()
+    if [row[0] for row in rows] != [batch.first for batch in state.batches]:
+        raise LedgerError("the batches table and the chain hold different batches of votes")
+    classes = len(state.classes)
+    for (*described, blob), batch in zip(rows, state.batches, strict=True):
+        where = f"votes of queries {batch.first} to {batch.first + batch.count - 1}"
+        responders = canonical(list(batch.responders))
+        if described != [batch.first, batch.count, batch.teachers, responders, batch.entry]:
+            raise LedgerError(f"{where}: the batches table and the chain differ")
+        if blobs.counts_digest(blob, batch.first, batch.count, classes) != batch.digest:
+            raise LedgerError(f"{where}: the counts were altered, their digest does not hold")
+        counts = blobs.unpack_counts(blob, batch.count, classes)
+        try:
+            check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)
+        except ProtocolError as error:
+            raise LedgerError(f"{where}: {error}") from error
+
+
+def _check_predictions(connection: Connection, state: CampaignState) -> None:
+    rows = connection.execute(select(tables.predictions)).all()
+    if {row.round for row in rows} != set(state.predictions):
+        raise LedgerError("the predictions table and the chain hold different rounds")
+    size = (state.spec.queries, len(state.classes))
+    for row in rows:
+        record = state.predictions[row.round]
+        digest = blobs.probabilities_digest(row.probabilities, row.round, *size)
+        if digest != record.digest or (row.digest.hex(), row.entry) != (digest, record.entry):
+            raise LedgerError(f"the predictions for round {row.round} were altered")
+
+
+def _check_pages(connection: Connection) -> None:
+    for pragma in ("integrity_check", "foreign_key_check"):
+        said = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA {pragma}")]
+        if said not in (["ok"], []):
+            raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
+
+
+def _check_head(entries: list[Entry], expected: Head) -> None:
+    if not 0 < expected.seq <= len(entries):
+        raise LedgerError(
+            f"entry {expected.seq} was in this ledger and is gone: it ends at {len(entries)}"
+        )
+    if entries[expected.seq - 1].head != expected:
+        raise LedgerError(f"entry {expected.seq} is another than the expected {expected}")

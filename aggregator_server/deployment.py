@@ -1,0 +1,201 @@
+"""Everything that has to run so that parties can take part, kept running.
+
+A :class:`Deployment` holds the SuperLink (a child process on loopback), the gateway (what the
+network sees of it) and the run that carries the campaign, and hands out one wire to the parties
+that survives the loss of any of them but the first process itself. If that one is killed, its
+child ends with it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+import httpx
+
+from aggregator_server.flower_internals import LINK_ERRORS, Session
+from aggregator_server.gateway import Gateway
+from aggregator_server.superlink import SuperLink
+from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
+from pate.errors import PateError, ProcessError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+_WATCH_S: Final = 0.2
+#: Starts in a row that may fail before the deployment gives up.
+_ATTEMPTS: Final = 4
+#: What a SuperLink answers when our run is not one that it lets us use: it was stopped or is gone.
+_RUN_IS_OVER: Final = frozenset({401, 403, 404})
+
+
+class Deployment:
+    """SuperLink, gateway and run of one campaign; use it as a context manager.
+
+    Attributes:
+        address: what a party is told to connect to, ``host:port``.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+        ttl: float = DEFAULT_TTL_S,
+        on_event: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take the public port.
+
+        Args:
+            home: directory for the SuperLink's log and secret.
+            host: address that parties connect to.
+            port: its port; 0 takes any free one.
+            tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
+            tls_key: its key (PEM).
+            ttl: how long a message to a party and its answer are good for, in seconds.
+            on_event: called with one line for the operator when something was started, ended or
+                went wrong, from any thread.
+
+        Raises:
+            PortInUseError: if somebody else listens there.
+            UsageError: if ``host`` is reached from outside and there is no certificate, or the
+                certificate cannot be used.
+        """
+        self._home = home / "superlink"
+        self._ttl = ttl
+        self._on_event = on_event
+        self._gateway = Gateway(host, port, tls_certificate=tls_certificate, tls_key=tls_key)
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{shown}:{self._gateway.port}"
+        self._wire = SwitchableWire(self._suspected)
+        self._superlink: SuperLink | None = None
+        self._session: Session | None = None
+        self._closing = threading.Event()
+        self._suspicion: str | None = None
+        self._watcher = threading.Thread(target=self._watch, name="superlink-watch", daemon=True)
+
+    @property
+    def wire(self) -> Wire:
+        """The way to the parties; the same object before and after a SuperLink was lost."""
+        return self._wire
+
+    @property
+    def superlink_pid(self) -> int | None:
+        """Process id of the SuperLink, or None while there is none."""
+        superlink = self._superlink
+        return None if superlink is None else superlink.child.pid
+
+    def __enter__(self) -> Self:
+        """Start everything; see :meth:`start`."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything."""
+        self.close()
+
+    def start(self) -> None:
+        """Start everything, and return when parties can connect.
+
+        Raises:
+            ProcessError: if the SuperLink or the gateway does not start.
+            DiskError: if ``home`` cannot be written.
+        """
+        try:
+            # First of all, so that parties that are early are told that it is not ready yet.
+            self._gateway.start()
+            self._bring_up()
+        except LINK_ERRORS as error:
+            self.close()
+            raise ProcessError(f"the SuperLink started and then failed: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Stop everything, in order. Harmless if it was done before."""
+        self._closing.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._wire.close()
+        self._gateway.stop()
+        self._tear_down()
+
+    def _bring_up(self) -> None:
+        """Start a SuperLink and a run on it, and join the wire and the gateway to them."""
+        self._superlink = SuperLink(self._home, cancelled=self._closing.is_set)
+        self._session = Session(self._superlink.address, self._superlink.secret)
+        self._wire.attach(GridWire(self._session.grid, ttl=self._ttl))
+        self._gateway.point_at(self._superlink.address)
+
+    def _tear_down(self) -> int:
+        """Stop the SuperLink, or reap it. Returns how many messages are lost."""
+        self._gateway.point_at(None)
+        lost = self._wire.detach()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        superlink, self._superlink = self._superlink, None
+        if superlink is not None:
+            superlink.stop()
+        return lost
+
+    def _suspected(self, error: BaseException) -> None:
+        """Note what the wire met; the watcher decides. Called while the wire is locked."""
+        over = isinstance(error, httpx.HTTPStatusError) and (
+            error.response.status_code in _RUN_IS_OVER
+        )
+        if over:
+            self._suspicion = "the SuperLink no longer knows the run"
+
+    def _watch(self) -> None:
+        """Bring up a new SuperLink whenever the old one has ended, until :meth:`close`."""
+        while not self._closing.wait(_WATCH_S):
+            superlink = self._superlink
+            if superlink is None or not superlink.child.running:
+                code = None if superlink is None else superlink.child.exit_code
+                self._renew(f"the SuperLink ended (exit code {code})")
+            elif self._suspicion is not None:
+                self._renew(self._suspicion)
+
+    def _renew(self, why: str) -> None:
+        began = time.monotonic()
+        self._on_event(f"{why}; starting it again")
+        lost = self._tear_down()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._bring_up()
+            except (PateError, *LINK_ERRORS) as error:
+                self._tear_down()
+                if self._closing.is_set():
+                    return
+                self._on_event(f"attempt {attempt} of {_ATTEMPTS} to start it failed: {error}")
+                if attempt == _ATTEMPTS:
+                    self._give_up(error)
+                    return
+                self._closing.wait(2.0**attempt)
+            else:
+                self._suspicion = None
+                self._on_event(
+                    f"the SuperLink is back after {time.monotonic() - began:.1f} s; "
+                    f"{lost} messages will be sent again"
+                )
+                return
+
+    def _give_up(self, error: BaseException) -> None:
+        self._wire.fail(
+            ProcessError(f"the SuperLink cannot be kept running ({_ATTEMPTS} attempts): {error}")
+        )
+        self._closing.set()

@@ -1,0 +1,343 @@
+"""The server's side of Flower that Flower does not promise to keep: runs, tasks and the grid.
+
+What both roles use is in :mod:`protos.flower_runtime`. Everything here speaks to a SuperLink on
+loopback that this process started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import time
+import zipfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from flwr.app import Error, Message, Metadata, RecordDict
+from flwr.app.message import make_message
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.proto.control_pb2 import StartRunRequest
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPushError,
+    inflate_object_from_contents,
+    pull_objects,
+)
+from flwr.supercore.run import Run
+from flwr.superlink.grid import HttpGrid
+
+from pate.errors import ProcessError
+from protos.carriage import MESSAGE_TYPE
+from protos.flower_runtime import (
+    DirectClient,
+    ErrorCode,
+    Heartbeat,
+    RuntimeClient,
+    SubStatus,
+    TaskType,
+    acquire,
+    fab_hash,
+    finish,
+)
+from protos.wire import MAX_MESSAGE
+
+__all__ = [
+    "FLOWER_NODE",
+    "LINK_ERRORS",
+    "SUPERLINK_MAIN",
+    "ResidentGrid",
+    "Run",
+    "Session",
+    "codeless_fab",
+    "empty_run",
+    "error_reply",
+    "make_fab",
+    "query",
+    "start_run",
+]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from flwr.proto.message_pb2 import Message as ProtoMessage
+    from flwr.proto.message_pb2 import ObjectTree
+
+    _Announcement = tuple[ProtoMessage, ObjectTree]
+
+#: What of Flower runs as the child process.
+SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
+#: The node id that Flower itself answers from.
+FLOWER_NODE: Final = SUPERLINK_NODE_ID
+#: Smallest piece that Flower cuts a full array into, in bytes; bounds how many pieces there are.
+_PIECE_BYTES: Final = 2**20
+_MAX_OBJECTS: Final = MAX_MESSAGE // _PIECE_BYTES + 16
+_PARALLEL_PULLS: Final = 16
+_TASK_DEADLINE_S: Final = 30.0
+
+#: What a grid raises when its link does not take a request; nothing that a party can cause.
+LINK_ERRORS: Final = (httpx.HTTPError, ObjectPushError)
+
+_PYPROJECT: Final = b"""\
+[project]
+name = "pate-campaign"
+version = "1.0.0"
+
+[tool.flwr.app]
+publisher = "pate"
+
+[tool.flwr.app.components]
+serverapp = "aggregator_server.resident:none"
+clientapp = "party.resident:none"
+"""
+
+
+class ControlClient(DirectClient, ControlHttpClient):
+    """The Control API, spoken directly."""
+
+
+def make_fab(files: Mapping[str, bytes]) -> bytes:
+    """Return a Flower app bundle of ``files``, the same bytes each time.
+
+    Flower's own builder does this for folders of code, by the rules of a ``.gitignore``.
+    """
+    manifest = "\n".join(
+        f"{name},{hashlib.sha256(content).hexdigest()},{len(content) * 8}"
+        for name, content in files.items()
+    )
+    bundle = io.BytesIO()
+    with zipfile.ZipFile(bundle, "w") as archive:
+        for name, content in {**files, ".info/CONTENT": manifest.encode()}.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return bundle.getvalue()
+
+
+def codeless_fab() -> bytes:
+    """Return the bundle of our runs: a description and nothing that could be executed."""
+    return make_fab({"pyproject.toml": _PYPROJECT})
+
+
+def start_run(address: str, fab: bytes) -> int:
+    """Start a run on the SuperLink at ``address`` and return its id.
+
+    Raises:
+        httpx.HTTPError: if the SuperLink does not answer.
+        ProcessError: if it does not accept the run.
+    """
+    bundle = Fab(fab_hash(fab), fab, {})
+    with ControlClient(f"http://{address}") as control:
+        response = control.StartRun(StartRunRequest(fab=fab_to_proto(bundle)))
+    if not response.HasField("run_id"):
+        raise ProcessError(f"the SuperLink at {address} did not accept the run")
+    return int(response.run_id)
+
+
+def query(grid_run: int, node: int, content: RecordDict, ttl: float) -> Message:
+    """Return an instruction message of the server to one node.
+
+    Flower's own constructor takes the sender from a global of the process; this one does not, so
+    that a server and parties can live in one process.
+    """
+    metadata = Metadata(
+        run_id=grid_run,
+        message_id="",
+        src_node_id=FLOWER_NODE,
+        dst_node_id=node,
+        reply_to_message_id="",
+        group_id="",
+        created_at=time.time(),
+        ttl=ttl,
+        message_type=MESSAGE_TYPE,
+    )
+    return make_message(metadata=metadata, content=content)
+
+
+def empty_run(run_id: int) -> Run:
+    """Return a run of which nothing but the id is known, as a grid without a SuperLink needs."""
+    return Run.create_empty(run_id)
+
+
+def error_reply(message_id: str, run: int, node: int, error: Error) -> Message:
+    """Return the message by which Flower says that ``message_id`` got no answer of its party."""
+    metadata = Metadata(
+        run_id=run,
+        message_id="",
+        src_node_id=FLOWER_NODE,
+        dst_node_id=node,
+        reply_to_message_id=message_id,
+        group_id="",
+        created_at=time.time(),
+        ttl=1.0,
+        message_type=MESSAGE_TYPE,
+    )
+    return make_message(metadata=metadata, error=error)
+
+
+class ResidentGrid(HttpGrid):
+    """Flower's grid, such that no party can hold up or break the reading of another's reply.
+
+    Each reply is fetched in a thread of its own, so one that is still being uploaded delays
+    nobody, and one that is malformed or too large becomes an error for its sender alone. The
+    original fetches them one after another and raises at the first that is broken, with all the
+    others already taken from the SuperLink.
+    """
+
+    def __init__(self, address: str, token: str) -> None:
+        super().__init__(runtime_api_address=address, insecure=True, token=token)
+        self.client = RuntimeClient.of_task(address, token)
+        self._client = self.client
+        self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
+        self._arriving: dict[str, Future[Message]] = {}
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that are completely here, and begin to fetch the others.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+        """
+        waiting = [i for i in message_ids if i not in self._arriving]
+        replies = []
+        for asked, found in self._announced(waiting).items():
+            if isinstance(found, Message):
+                replies.append(found)
+            else:
+                self._arriving[asked] = self._pool.submit(self._fetch, *found)
+        trouble: BaseException | None = None
+        for asked in [i for i, reply in self._arriving.items() if reply.done()]:
+            reply = self._arriving.pop(asked)
+            trouble = reply.exception() or trouble
+            if reply.exception() is None:
+                replies.append(reply.result())
+        # What did arrive goes first; a link that is down shows itself again at the next call.
+        if trouble is not None and not replies:
+            raise trouble
+        return replies
+
+    def _announced(self, waiting: list[str]) -> dict[str, Message | _Announcement]:
+        """Ask which of ``waiting`` have a reply, and where its pieces are."""
+        if not waiting:
+            return {}
+        try:
+            response = self.client.PullMessages(PullAppMessagesRequest(message_ids=waiting))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
+                raise
+            # One message that the SuperLink no longer knows spoils the answer for all.
+            if len(waiting) == 1:
+                return {waiting[0]: self._error_reply(waiting[0], ErrorCode.MESSAGE_UNAVAILABLE)}
+            return {k: v for i in waiting for k, v in self._announced([i]).items()}
+        pairs = zip(response.messages_list, response.message_object_trees, strict=True)
+        found = {message.metadata.reply_to_message_id: (message, tree) for message, tree in pairs}
+        return {asked: found[asked] for asked in waiting if asked in found}
+
+    def _fetch(self, envelope: ProtoMessage, tree: ObjectTree) -> Message:
+        """Fetch one reply. Whatever is wrong with it becomes an error message.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer; that is no fault of the sender.
+        """
+        try:
+            return self._inflated(envelope, tree)
+        except httpx.HTTPError:
+            raise
+        except Exception:  # noqa: BLE001 - bytes of another party, read by code that is not ours
+            return self._error_reply(
+                envelope.metadata.reply_to_message_id, ErrorCode.REPLY_MESSAGE_UNAVAILABLE
+            )
+
+    def _error_reply(self, asked: str, code: int) -> Message:
+        return error_reply(asked, self.run.run_id, FLOWER_NODE, Error(code))
+
+    def _inflated(self, envelope: ProtoMessage, tree: ObjectTree) -> Message:
+        run = self.run.run_id
+        objects = [node.object_id for node in iterate_object_tree(tree)]
+        try:
+            if len(objects) > _MAX_OBJECTS:
+                raise ValueError(f"{len(objects)} pieces")
+            contents = pull_objects(
+                objects,
+                make_pull_object_fn_protobuf(self.client.PullObject, self.node, run),
+                max_time=envelope.metadata.ttl,
+                initial_backoff=0.1,
+                backoff_cap=1.0,
+            )
+        finally:
+            # Taken or not, the SuperLink may forget it.
+            self.client.ConfirmMessageReceived(
+                ConfirmMessageReceivedRequest(
+                    node=self.node, run_id=run, message_object_id=envelope.metadata.message_id
+                )
+            )
+        message = inflate_object_from_contents(envelope.metadata.message_id, contents)
+        if not isinstance(message, Message):
+            raise TypeError(type(message).__name__)
+        # The envelope was matched to its sender by the SuperLink; what is inside is only claimed.
+        claimed = message.metadata.reply_to_message_id
+        if claimed != envelope.metadata.reply_to_message_id:
+            raise ValueError("an answer to another message")
+        return message
+
+    def close(self) -> None:
+        """Let go of what is still arriving, and disconnect."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+class Session:
+    """One run of one SuperLink, with its ServerApp task held by this process.
+
+    Attributes:
+        grid: the way to the parties.
+    """
+
+    def __init__(self, address: str, secret: bytes, fab: bytes | None = None) -> None:
+        """Start a run and take its task.
+
+        Args:
+            address: ``host:port`` of the SuperLink.
+            secret: what allows tasks to be taken from it.
+            fab: the bundle of the run; left out, :func:`codeless_fab`.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+            ProcessError: if it does not accept the run, or gives its task to nobody.
+        """
+        run_id = start_run(address, codeless_fab() if fab is None else fab)
+        token = _token_of(address, secret, run_id)
+        self.grid = ResidentGrid(address, token)
+        try:
+            task = self.grid.client.PullTaskInput(PullTaskInputRequest())
+            self.grid.set_run(run_from_proto(task.run))
+            self._heartbeat = Heartbeat(self.grid.client)
+        except BaseException:
+            self.grid.close()
+            raise
+
+    def close(self) -> None:
+        """End the run, if there still is one."""
+        self._heartbeat.stop()
+        finish(self.grid.client, SubStatus.COMPLETED)
+        self.grid.close()
+
+
+def _token_of(address: str, secret: bytes, run_id: int) -> str:
+    """Acquire the ServerApp task of the run ``run_id``; a task of any other run is refused."""
+    deadline = time.monotonic() + _TASK_DEADLINE_S
+    with RuntimeClient.with_secret(address, secret) as door:
+        while time.monotonic() < deadline:
+            taken = acquire(door, [TaskType.SERVER_APP])
+            if taken is None:
+                time.sleep(0.05)
+                continue
+            task, token = taken
+            if task.run_id == run_id:
+                return token
+            with RuntimeClient.of_task(address, token) as stray:
+                finish(stray, SubStatus.FAILED, "not a run of this server")
+    raise ProcessError(f"the SuperLink at {address} offers no task for its run {run_id}")

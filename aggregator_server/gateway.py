@@ -1,0 +1,236 @@
+"""The public face of the SuperLink: what parties need passes, and nothing else.
+
+A SuperLink serves three APIs on one port. Two of them, for operators and for the processes of a
+run, ask nobody who they are: whoever reaches them can start runs and read every reply. So the
+SuperLink listens on loopback, and this gateway is what the network sees: the twelve routes of the
+API for parties, and the health check. Anything else does not exist.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+
+from pate.errors import ProcessError, UsageError
+from pate.runtime.lifeline import LOOPBACK, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+    from pathlib import Path
+
+    Scope = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+    Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+#: What a party may call, all by POST.
+FLEET_ROUTES: Final = frozenset(
+    f"/v1/fleet/{call}"
+    for call in (
+        "register-node",
+        "activate-node",
+        "deactivate-node",
+        "unregister-node",
+        "send-node-heartbeat",
+        "pull-messages",
+        "push-messages",
+        "get-run",
+        "get-fab",
+        "push-object",
+        "pull-object",
+        "confirm-message-received",
+    )
+)
+HEALTH_ROUTE: Final = "/health"
+#: Largest body of one request, in bytes; Flower cuts what is larger into pieces of 5 MiB.
+MAX_BODY: Final = 16 * 2**20
+_START_DEADLINE_S: Final = 20.0
+_UPSTREAM_TIMEOUT_S: Final = 60.0
+
+
+class Filter:
+    """The gateway as an ASGI application.
+
+    Attributes:
+        upstream: ``host:port`` of the SuperLink, or None while there is none.
+    """
+
+    def __init__(self, upstream: str | None = None, *, max_body: int = MAX_BODY) -> None:
+        self.upstream = upstream
+        self._max_body = max_body
+        self._client: httpx.AsyncClient | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or take part in the start and the end of the server."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            status, headers, body = await self._answer(scope, receive)
+            headers = [*headers, (b"content-length", str(len(body)).encode())]
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._client = httpx.AsyncClient(
+                    timeout=_UPSTREAM_TIMEOUT_S,
+                    trust_env=False,
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+                )
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                if self._client is not None:
+                    await self._client.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(
+        self, scope: Scope, receive: Receive
+    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        method, path = scope["method"], scope["path"]
+        if not (
+            (method == "POST" and path in FLEET_ROUTES)
+            or (method == "GET" and path == HEALTH_ROUTE)
+        ):
+            return 404, [], b""
+        body = await self._body(scope, receive)
+        if body is None:
+            # What is left of the body is not read: the connection cannot be used again.
+            return 413, [(b"connection", b"close")], b""
+        if self._client is None or self.upstream is None:
+            return 503, [], b""
+        try:
+            # The path is one of ours, the query is dropped, and only these headers pass.
+            reply = await self._client.request(
+                method,
+                f"http://{self.upstream}{path}",
+                content=body,
+                headers=[(k, v) for k, v in scope["headers"] if _passes(k)],
+            )
+        except httpx.HTTPError:
+            return 503, [], b""
+        headers = [(k.lower(), v) for k, v in reply.headers.raw if _passes(k.lower())]
+        return reply.status_code, headers, reply.content
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Read a body, or return None if it is too large or breaks off."""
+        for name, value in scope["headers"]:
+            if name == b"content-length" and int(value) > self._max_body:
+                return None
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self._max_body:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+class Gateway:
+    """The filter on a public port, served by a thread of this process.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+    ) -> None:
+        """Take the port. Nothing is served before :meth:`start`.
+
+        Args:
+            host: address to listen on.
+            port: port to listen on; 0 takes any free one.
+            tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
+            tls_key: its key (PEM).
+
+        Raises:
+            PortInUseError: if somebody else listens there.
+            UsageError: if ``host`` is reached from outside and there is no certificate, or the
+                certificate cannot be used.
+        """
+        if (tls_certificate is None) != (tls_key is None):
+            raise UsageError("a TLS certificate and its key go together: give both, or neither")
+        if tls_certificate is None and host not in LOOPBACK:
+            raise UsageError(
+                f"{host} is reached from outside this machine, and without TLS everybody on the "
+                "way reads the votes: give a certificate and its key, or listen on 127.0.0.1"
+            )
+        self._certificate, self._key = tls_certificate, tls_key
+        _check_certificate(tls_certificate, tls_key)
+        self._filter = Filter()
+        self._listener = listen(host, port)
+        self.port = int(self._listener.getsockname()[1])
+        self._server: Any = None  # uvicorn, which is imported when it is needed
+        self._thread: threading.Thread | None = None
+
+    def point_at(self, upstream: str | None) -> None:
+        """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
+        self._filter.upstream = upstream
+
+    def start(self) -> None:
+        """Begin to serve, and return when it does.
+
+        Raises:
+            ProcessError: if it does not.
+        """
+        import uvicorn
+
+        config = uvicorn.Config(
+            self._filter,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=None if self._certificate is None else str(self._certificate),
+            ssl_keyfile=None if self._key is None else str(self._key),
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._listener],), name="gateway", daemon=True
+        )
+        self._thread.start()
+        deadline = time.monotonic() + _START_DEADLINE_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.stop()
+                raise ProcessError(f"the gateway at port {self.port} did not start")
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Stop serving and give the port back. Harmless if it never started."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(timeout=10)
+        self._listener.close()
+
+
+def _passes(header: bytes) -> bool:
+    """Say which headers go through: the kind of body, and Flower's own."""
+    return header in {b"content-type", b"accept"} or header.startswith(b"flwr-")
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    if certificate is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"{certificate} and {key} cannot be used as certificate and key: {error}"
+        ) from error

@@ -1,0 +1,208 @@
+"""One round of labels: charge, then draw noise, then release, chunk by chunk.
+
+Which queries are asked, in which order and how many at a time follows from public values alone: the
+campaign's id, what was released before, and the budget. The votes decide only what a mechanism
+says about them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.accounting.events import total_rho
+from pate.errors import LedgerError, StateError, UsageError
+from pate.mechanisms import round_predictions
+from pate.runtime import failpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from fractions import Fraction
+
+    from aggregator_server.blobs import Probabilities
+    from aggregator_server.ledger import Ledger
+    from aggregator_server.state import CampaignState
+    from pate.mechanisms import Mechanism, Outcome
+    from pate.noise import Noise
+    from pate.votes import Counts
+
+#: Queries of one charge. A crash wastes at most one charge; a smaller one costs more commits.
+CHUNK: Final = 64
+
+
+@dataclass(frozen=True)
+class RoundSummary:
+    """What a round gave, over all processes that worked on it.
+
+    Attributes:
+        round: from 1.
+        asked: queries that were answered in it.
+        labels: of those, how many have a label now.
+        reinforced: of the labels, how many are the student's own predictions.
+        spent: charged by the campaign so far.
+        exhausted: whether the budget or ``max_queries`` ended the round before its queries did.
+    """
+
+    round: int
+    asked: int
+    labels: int
+    reinforced: int
+    spent: Fraction
+    exhausted: bool
+
+
+def public_order(campaign: str, queries: int) -> tuple[int, ...]:
+    """Return the order in which a campaign asks its queries: pseudo-random and public.
+
+    >>> sorted(public_order("00" * 16, 5))
+    [0, 1, 2, 3, 4]
+
+    Args:
+        campaign: id, hex.
+        queries: size of the public set.
+    """
+    key = b"pate query order v1\0" + bytes.fromhex(campaign)
+
+    def rank(query: int) -> bytes:
+        return hashlib.sha256(key + query.to_bytes(8, "big")).digest()
+
+    return tuple(sorted(range(queries), key=rank))
+
+
+def label_round(
+    ledger: Ledger,
+    counts: Counts,
+    mechanism: Mechanism,
+    noise: Noise,
+    *,
+    round_: int,
+    order: Sequence[int],
+    predictions: Probabilities | None = None,
+    rho_limit: Fraction | None = None,
+    max_queries: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    allow_simulated: bool = False,
+) -> RoundSummary:
+    """Answer the queries of one round, as far as the budget goes; go on with an interrupted one.
+
+    Args:
+        ledger: of the campaign; its present round must be ``round_``.
+        counts: (queries, classes) int64, summed votes of the whole public set. A row sums to the
+            teachers that voted in its batch.
+        mechanism: the one that the roster fixed for this round.
+        noise: where the noise comes from.
+        round_: from 1.
+        order: indices of queries in the order to ask them, see :func:`public_order`. It must not
+            depend on votes.
+        predictions: (queries, classes) float32, the student's; for an interactive mechanism.
+        rho_limit: what may be spent in all when the round ends, if that is less than the ledger's
+            own limit for the round.
+        max_queries: most queries of this round, if that is less than the campaign has left.
+        progress: called after each chunk with queries done, and queries that are in the order.
+        stop: asked before each chunk; once it holds, the round returns early.
+        allow_simulated: let a seeded noise source through. For simulations alone: labels that are
+            made with it protect nobody, and the ledger says so.
+
+    Raises:
+        UsageError: if the noise source is not fit for use, or predictions are missing.
+        StateError: if the ledger is in another round or phase.
+        LedgerError: if the mechanism is not the roster's, or votes are missing.
+        DiskError: if the disk is full; the last charge is then spent in vain.
+    """
+    simulated = noise.production is not True
+    if simulated and not allow_simulated:
+        raise UsageError(
+            "releases need noise of the operating system: a seeded source protects nobody"
+        )
+    state = ledger.state()
+    _check(state, counts, mechanism, round_, predictions)
+    before = len(state.answered.get(round_, ()))
+    goal = len(order) if max_queries is None else min(len(order), max_queries)
+    waiting = _waiting(state, round_, order)
+    stopped = False
+    while waiting and not (stopped := stop is not None and stop()):
+        size = _fitting(state, mechanism, rho_limit)
+        if max_queries is not None:
+            size = min(size, max_queries - len(state.answered.get(round_, ())))
+        if size <= 0:
+            break
+        chunk, waiting = waiting[:size], waiting[size:]
+        charge = ledger.charge(chunk, simulated=simulated)
+        failpoints.reach("charge-recorded")
+        outcomes = _answers(counts[chunk], mechanism, noise, _rows(predictions, chunk))
+        failpoints.reach("noise-drawn")
+        state = ledger.release(charge, outcomes)
+        failpoints.reach("release-recorded")
+        if progress is not None:
+            progress(len(state.answered[round_]), max(goal, before))
+    return _summary(state, round_, exhausted=bool(waiting) and not stopped)
+
+
+def _check(
+    state: CampaignState,
+    counts: Counts,
+    mechanism: Mechanism,
+    round_: int,
+    predictions: Probabilities | None,
+) -> None:
+    if state.round != round_ or state.phase not in ("voting", "labelling") or state.rounds_over:
+        raise StateError(
+            f"round {round_} cannot be labelled: the campaign is {state.phase}, in round {state.round}"
+        )
+    if mechanism.to_dict() != state.mechanism(round_).to_dict():
+        raise LedgerError(f"the roster fixed another mechanism for round {round_}: {mechanism}")
+    shape = (state.spec.queries, len(state.classes))
+    if counts.shape != shape:
+        raise LedgerError(f"votes of shape {counts.shape}, the campaign has {shape}")
+    if mechanism.interactive and predictions is None:
+        raise UsageError(f"{mechanism.name} needs the student's predictions for round {round_}")
+    if predictions is not None and predictions.shape != shape:
+        raise LedgerError(f"predictions of shape {predictions.shape}, the campaign has {shape}")
+
+
+def _waiting(state: CampaignState, round_: int, order: Sequence[int]) -> list[int]:
+    """Return the queries that are still to be asked: no label yet, not answered this round."""
+    answered = state.answered.get(round_, frozenset())
+    return [query for query in order if query not in state.labels and query not in answered]
+
+
+def _fitting(state: CampaignState, mechanism: Mechanism, rho_limit: Fraction | None) -> int:
+    """Return how many queries may be charged next, at worst cost."""
+    limit = state.rho_limit if rho_limit is None else min(rho_limit, state.rho_limit)
+    fit = (limit - state.spent) // total_rho(mechanism.worst)
+    left = state.queries_left
+    return min(CHUNK, fit) if left is None else min(CHUNK, fit, left)
+
+
+def _rows(predictions: Probabilities | None, chunk: list[int]) -> Probabilities | None:
+    return None if predictions is None else predictions[chunk]
+
+
+def _answers(
+    rows: Counts, mechanism: Mechanism, noise: Noise, predictions: Probabilities | None
+) -> tuple[Outcome, ...]:
+    if not mechanism.interactive or predictions is None:
+        return mechanism.answer_all(rows, noise)
+    # Batches may have been answered by different teachers; how many is public.
+    teachers = rows.sum(axis=1)
+    expected = np.empty_like(rows)
+    for each in np.unique(teachers).tolist():
+        same = teachers == each
+        expected[same] = round_predictions(predictions[same], each)
+    return mechanism.answer_all(rows, noise, expected)
+
+
+def _summary(state: CampaignState, round_: int, *, exhausted: bool) -> RoundSummary:
+    mine = [label for label in state.labels.values() if label.round == round_]
+    return RoundSummary(
+        round=round_,
+        asked=len(state.answered.get(round_, ())),
+        labels=len(mine),
+        reinforced=sum(label.source == "reinforced" for label in mine),
+        spent=state.spent,
+        exhausted=exhausted,
+    )

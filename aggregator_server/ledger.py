@@ -1,0 +1,407 @@
+"""The ledger of one campaign: every step of it, durable before anything that follows from it.
+
+:class:`Ledger` is the one writer. A step is first admitted by the rules of
+:mod:`aggregator_server.replay`, then committed to the disk, and only then is the new state seen by
+anybody. So after a crash at any instruction the file holds a state that the rules allow, and the
+campaign goes on from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self, cast
+
+import numpy as np
+from sqlalchemy import insert, select
+
+from aggregator_server import audit, blobs
+from aggregator_server import spec as specification
+from aggregator_server.chain import Entry, canonical
+from aggregator_server.replay import follow, replay, votes_per_unit
+from aggregator_server.store import layout, tables
+from aggregator_server.store.database import Database
+from pate.accounting.events import total_rho
+from pate.errors import LedgerError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Table
+
+    from aggregator_server.blobs import Probabilities
+    from aggregator_server.chain import Json
+    from aggregator_server.spec import CampaignSpec
+    from aggregator_server.state import CampaignState, Charge, RosterParty
+    from pate.mechanisms import Outcome
+    from pate.votes import Counts, Histogram
+
+#: A row for one of the tables beside the chain.
+Row = tuple["Table", "Mapping[str, object]"]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Ledger:
+    """The open ledger of a campaign. Its methods may be called from several threads.
+
+    After a write that the disk refused, what is on the disk is not known: the object then refuses
+    everything more, and the ledger must be opened anew, which reads it from the file.
+    """
+
+    def __init__(
+        self, database: Database, state: CampaignState, clock: Callable[[], datetime]
+    ) -> None:
+        self._database = database
+        self._state = state
+        self._clock = clock
+        self._turn = threading.Condition(threading.RLock())
+        #: The charge that this process made and may release. One that an earlier process left
+        #: open is not taken up: see :meth:`charge`.
+        self._held: Charge | None = None
+        self._failed = False
+
+    @classmethod
+    def create(
+        cls, path: Path, spec: CampaignSpec, *, clock: Callable[[], datetime] = _now
+    ) -> Self:
+        """Start the ledger of a new campaign.
+
+        Args:
+            path: of the SQLite file; its folder is made if need be, for this user alone.
+            spec: of the campaign.
+            clock: gives the time to note with each entry.
+
+        Raises:
+            StateError: if there is a ledger already, or another process is at it.
+            DiskError: if the disk is full or not writable.
+        """
+        body: dict[str, Json] = {"spec": spec.to_dict()}
+        first = Entry.after(None, "open", body, _stamp(clock()))
+        state = follow(None, first)
+        database = Database.create(path, lambda connection: _write(connection, first, ()))
+        return cls(database, state, clock)
+
+    @classmethod
+    def open(cls, path: Path, *, clock: Callable[[], datetime] = _now) -> Self:
+        """Take up a campaign where its ledger stands, after checking all of it but its pages.
+
+        Raises:
+            StateError: if there is none, another process has it, or a newer version wrote it.
+            LedgerError: if it does not hold.
+        """
+        database = Database.open(path)
+        try:
+            with database.reading() as connection:
+                layout.check(connection)
+                state = replay(audit.read_entries(connection))
+                audit.check_tables(connection, state)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, state, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The SQLite file."""
+        return self._database.path
+
+    def state(self) -> CampaignState:
+        """Return where the campaign stands: what is committed, and no more."""
+        with self._turn:
+            return self._state
+
+    def wait_after(
+        self, seq: int, stop: Callable[[], bool], timeout: float | None = None
+    ) -> CampaignState:
+        """Wait until there is an entry after number ``seq``, ``stop()`` holds or time is up.
+
+        ``stop`` is asked again after each :meth:`wake`.
+        """
+        with self._turn:
+            self._turn.wait_for(lambda: self._state.head.seq > seq or stop(), timeout)
+            return self._state
+
+    def wake(self) -> None:
+        """Let everybody in :meth:`wait_after` ask again whether to stop."""
+        with self._turn:
+            self._turn.notify_all()
+
+    def record_roster(
+        self, parties: Sequence[RosterParty], classes: Sequence[str]
+    ) -> CampaignState:
+        """Fix the parties, the classes, and with them the mechanisms and the budget.
+
+        Args:
+            parties: in the order of the roster.
+            classes: class names, in the order of the vote columns.
+
+        Raises:
+            QuorumError: if there are too few parties.
+            RefusedError: if one is not invited, or guards a smaller unit than is promised.
+            SchemaError: if the classes are not the campaign's.
+            BudgetError: if not a single answer fits the budget.
+        """
+        spec = self.state().spec
+        teachers = sum(party.teachers for party in parties)
+        mechanisms = specification.resolve(spec, teachers, votes_per_unit(spec, parties))
+        body: dict[str, Json] = {
+            "parties": [
+                {"name": p.name, "identity": p.identity, "teachers": p.teachers, "unit": p.unit}
+                for p in parties
+            ],
+            "classes": list(classes),
+            "mechanisms": [_object(each.to_dict()) for each in mechanisms],
+            "rho_max": str(specification.budget(spec, mechanisms)),
+        }
+        return self._append("roster", body)
+
+    def record_votes(
+        self, first: int, histogram: Histogram, responders: Sequence[str]
+    ) -> CampaignState:
+        """Keep the summed votes of one batch, so that they are not asked for again.
+
+        Args:
+            first: index of the batch's first query in the public set; the others follow it.
+            histogram: (count, classes) votes.
+            responders: names of the parties that are in the sum, in the order of the roster.
+
+        Raises:
+            QuorumError: if too few parties answered.
+            LedgerError: if the votes do not fit the roster, or were recorded before.
+        """
+        count, classes = histogram.counts.shape
+        if classes != (wanted := len(self.state().classes)):
+            raise LedgerError(f"votes for {classes} classes, the campaign has {wanted}")
+        blob = blobs.pack_counts(histogram.counts)
+        body: dict[str, Json] = {
+            "first": first,
+            "count": count,
+            "teachers": histogram.teachers,
+            "responders": list(responders),
+            "digest": blobs.counts_digest(blob, first, count, classes),
+        }
+        row = {
+            "first": first,
+            "count": count,
+            "teachers": histogram.teachers,
+            "responders": canonical(list(responders)),
+            "counts": blob,
+        }
+        return self._append("votes", body, ((tables.batches, row),))
+
+    def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
+        """Charge the worst cost of answering ``queries`` in the present round, durably.
+
+        When this returns, noise may be drawn once for each query, and the answers be handed to
+        :meth:`release`. If they never are, the cost stays spent, and no later process takes the
+        charge up: whether a release was interrupted may depend on what was in it (its length on a
+        disk almost full), and drawing again until one goes through would be a choice among
+        answers that nobody paid for. A query that is asked again is paid for again.
+
+        Args:
+            queries: indices into the public set, none with a label, none answered this round.
+            simulated: whether the noise will be seeded; noted for good.
+
+        Raises:
+            BudgetError: if it does not fit the budget, the round's share or ``max_queries``.
+            LedgerError: if a query must not be asked.
+            StateError: if the campaign is not labelling.
+        """
+        with self._turn:
+            mechanism = self._state.mechanism(self._state.round)
+            body: dict[str, Json] = {
+                "round": self._state.round,
+                "queries": list(queries),
+                "mechanism": _object(mechanism.to_dict()),
+                "events": [_object(event.to_dict()) for event in mechanism.worst],
+                "rho": str(total_rho(mechanism.worst) * len(queries)),
+                "noise": "simulated" if simulated else "system",
+            }
+            self._held = self._append("charge", body).open_charge
+            return cast("Charge", self._held)
+
+    def release(self, charge: Charge, outcomes: Sequence[Outcome]) -> CampaignState:
+        """Record the answers to a charge, durably, and give back what they did not use.
+
+        When this returns, the labels may be handed out. A charge has one attempt: if this raises,
+        its answers are lost and its cost stays spent.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            outcomes: one per query of the charge, in its order.
+
+        Raises:
+            LedgerError: if the charge is not open, or the answers are not to it.
+        """
+        with self._turn:
+            if self._held is None or charge != self._held:
+                raise LedgerError(f"charge {charge.entry} is not open in this process")
+            self._held = None
+            if len(outcomes) != len(charge.queries):
+                raise LedgerError(f"{len(outcomes)} answers to {len(charge.queries)} queries")
+            if any(each.events != charge.events[: len(each.events)] for each in outcomes):
+                raise LedgerError("an answer did what was not charged for")
+            pairs = list(zip(charge.queries, outcomes, strict=True))
+            body: dict[str, Json] = {
+                "charge": charge.entry,
+                "round": charge.round,
+                "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
+                "rho": str(sum((total_rho(each.events) for each in outcomes), 0 * charge.rho)),
+            }
+            rows: list[Row] = [
+                (
+                    tables.releases,
+                    {"query": q, "label": o.label, "round": charge.round, "source": o.source},
+                )
+                for q, o in pairs
+                if o.label is not None
+            ]
+            return self._append("release", body, rows)
+
+    def end_round(self, *, wants_predictions: bool) -> CampaignState:
+        """End the present round.
+
+        Args:
+            wants_predictions: whether another one follows that needs the student's predictions.
+
+        Raises:
+            LedgerError: if no round follows that would need them.
+        """
+        with self._turn:
+            body: dict[str, Json] = {
+                "round": self._state.round,
+                "wants_predictions": wants_predictions,
+            }
+            self._held = None
+            return self._append("round-end", body)
+
+    def record_predictions(self, round_: int, probabilities: Probabilities) -> bool:
+        """Keep the student's predictions for a round; the first ones count.
+
+        Args:
+            round_: the round that they are for, from 2.
+            probabilities: (queries, classes) float32.
+
+        Returns:
+            Whether the round had predictions already, so that these were not looked at.
+
+        Raises:
+            StateError: if no predictions are awaited.
+            LedgerError: if they are for another round, or of another shape.
+        """
+        with self._turn:
+            if round_ in self._state.predictions:
+                return True
+            rows, classes = probabilities.shape
+            blob = blobs.pack_probabilities(probabilities)
+            digest = blobs.probabilities_digest(blob, round_, rows, classes)
+            body: dict[str, Json] = {
+                "round": round_,
+                "rows": rows,
+                "classes": classes,
+                "digest": digest,
+            }
+            row = {"round": round_, "probabilities": blob, "digest": bytes.fromhex(digest)}
+            self._append("predictions", body, ((tables.predictions, row),))
+            return False
+
+    def finish(self) -> CampaignState:
+        """Close the campaign: nothing is charged or released after that."""
+        with self._turn:
+            body: dict[str, Json] = {
+                "labels_released": len(self._state.labels),
+                "rho_spent": str(self._state.spent),
+            }
+            self._held = None
+            return self._append("close", body)
+
+    def counts(self) -> Counts:
+        """Return all summed votes: (queries, classes) int64, zeros where there are none yet.
+
+        They are private to the server.
+        """
+        state = self.state()
+        whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
+        with self._database.reading() as connection:
+            for first, count, blob in connection.execute(
+                select(tables.batches.c.first, tables.batches.c.count, tables.batches.c.counts)
+            ):
+                votes = blobs.unpack_counts(blob, count, len(state.classes))
+                whole[first : first + count] = votes
+        return whole
+
+    def predictions(self, round_: int) -> Probabilities | None:
+        """Return the student's predictions for a round, or None: (queries, classes) float32."""
+        state = self.state()
+        table = tables.predictions
+        with self._database.reading() as connection:
+            blob = connection.execute(
+                select(table.c.probabilities).where(table.c.round == round_)
+            ).scalar_one_or_none()
+        if blob is None:
+            return None
+        return blobs.unpack_probabilities(blob, state.spec.queries, len(state.classes))
+
+    def entries(self, least: int = 1, kinds: Sequence[str] | None = None) -> list[Entry]:
+        """Return committed entries from number ``least`` on, of the given kinds or of all."""
+        with self._database.reading() as connection:
+            return audit.read_entries(connection, least, kinds)
+
+    def close(self) -> None:
+        """Close the file and let others have it."""
+        with self._turn:
+            self._failed = True
+            self._turn.notify_all()
+            self._database.close()
+
+    def _append(self, kind: str, body: dict[str, Json], rows: Sequence[Row] = ()) -> CampaignState:
+        with self._turn:
+            if self._failed:
+                raise StateError(f"the ledger {self.path} is closed or failed: open it again")
+            entry = Entry.after(self._state.head, kind, body, _stamp(self._clock()))
+            state = follow(self._state, entry)
+            try:
+                with self._database.writing() as connection:
+                    _write(connection, entry, rows)
+            except BaseException:
+                # Also after a commit that reported a failure: it may have reached the disk or not.
+                self._failed = True
+                raise
+            self._state = state
+            self._turn.notify_all()
+            return state
+
+
+def _write(connection: Connection, entry: Entry, rows: Sequence[Row]) -> None:
+    # That the chain in the file ends where ours does is seen to by the tables: numbers have no
+    # gaps, and digests are unique.
+    connection.execute(
+        insert(tables.entries).values(
+            seq=entry.seq,
+            kind=entry.kind,
+            body=entry.body,
+            previous=entry.previous,
+            digest=entry.digest,
+            written_at=entry.written_at,
+        )
+    )
+    for table, row in rows:
+        connection.execute(insert(table).values(entry=entry.seq, **row))
+
+
+def _stamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _object(fields: Mapping[str, str | int]) -> dict[str, Json]:
+    return dict(fields)

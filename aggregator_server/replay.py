@@ -1,0 +1,378 @@
+"""The rules of the ledger, in one place: what entry may follow a state, and the state after it.
+
+The same function admits an entry before it is written and checks it when the ledger is read, so a
+ledger that this code wrote is one that it verifies. It looks at the chain alone: no clock, no
+files, no votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from aggregator_server.fields import Fields
+from aggregator_server.spec import UNITS, CampaignSpec
+from aggregator_server.state import (
+    CampaignState,
+    Charge,
+    PredictionRecord,
+    ReleasedLabel,
+    RosterParty,
+    Source,
+    VoteBatch,
+)
+from pate.accounting.budget import ZcdpFilter
+from pate.accounting.conversion import epsilon_from_rho
+from pate.accounting.events import event_from_dict, total_rho
+from pate.errors import (
+    BudgetError,
+    LedgerError,
+    PateError,
+    QuorumError,
+    RefusedError,
+    SchemaError,
+    StateError,
+)
+from pate.mechanisms import mechanism_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator_server.chain import Entry, Json
+
+#: Noise as a charge names it. ``simulated`` is seeded, and protects nobody.
+NOISE_NAMES: Final = ("system", "simulated")
+
+#: Most queries of one charge: what an interruption may waste is bounded with it.
+MOST_QUERIES: Final = 256
+
+
+def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
+    """Return the state after ``entry``.
+
+    Args:
+        state: before it; None before the first.
+        entry: the next one of the chain.
+
+    Raises:
+        LedgerError: if the entry does not belong there: a broken chain, a step out of turn, a
+            release without its charge, a query answered twice, a cost that is not the
+            accountant's.
+        BudgetError: if a charge does not fit the budget, the round's share or ``max_queries``.
+        QuorumError: if too few parties joined or answered.
+        SchemaError: if the classes are not the campaign's.
+        RefusedError: if a party is not invited, or guards a smaller unit than is promised.
+        StateError: if the campaign is finished or in another phase.
+    """
+    body = entry.check(state.head if state else None)
+    if state is None:
+        if entry.kind != "open":
+            raise LedgerError(f"the first entry is {entry.kind!r}, not 'open'")
+        fields = Fields(body, "spec")
+        return CampaignState(CampaignSpec.from_dict(fields.object("spec")), entry.head)
+    if entry.kind == "open":
+        raise LedgerError(f"entry {entry.seq} opens the campaign a second time")
+    phases, step = _STEPS[entry.kind]
+    if state.phase not in phases:
+        raise StateError(
+            f"entry {entry.seq}: {entry.kind!r} has no place while the campaign is {state.phase}"
+        )
+    return replace(step(state, entry, body), head=entry.head)
+
+
+def replay(entries: Iterable[Entry]) -> CampaignState:
+    """Return the state after all entries of a ledger.
+
+    Raises:
+        LedgerError: if there are none, or any is not what may stand there.
+    """
+    state: CampaignState | None = None
+    for entry in entries:
+        try:
+            state = follow(state, entry)
+        except LedgerError as error:
+            raise LedgerError(f"entry {entry.seq} ({entry.kind}): {error}") from error
+        except PateError as error:
+            raise LedgerError(f"entry {entry.seq} ({entry.kind}) breaks a rule: {error}") from error
+    if state is None:
+        raise LedgerError("the ledger is empty")
+    return state
+
+
+def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "parties classes mechanisms rho_max")
+    parties = tuple(_party(each) for each in fields.many("parties"))
+    spec = state.spec
+    names = [party.name for party in parties]
+    if len(set(names)) != len(names):
+        raise RefusedError(f"two parties have the same name: {', '.join(names)}")
+    keys = [party.identity for party in parties if party.identity]
+    if len(set(keys)) != len(keys):
+        raise RefusedError("two parties have the same identity key")
+    if isinstance(spec.parties, tuple) and (uninvited := sorted(set(names) - set(spec.parties))):
+        raise RefusedError(f"not invited to this campaign: {', '.join(uninvited)}")
+    if not spec.min_parties <= len(parties) <= spec.wanted_parties:
+        raise QuorumError(
+            f"{len(parties)} parties joined; the campaign needs {spec.min_parties} "
+            f"to {spec.wanted_parties}"
+        )
+    for party in parties:
+        if spec.unit != "party" and UNITS.index(party.unit) < UNITS.index(spec.unit):
+            raise RefusedError(
+                f"the campaign promises privacy per {spec.unit}, but {party.name} keeps only each "
+                f"{party.unit} within one teacher: it must name its group column"
+            )
+    classes = fields.texts("classes")
+    if len(classes) < 2 or len(set(classes)) != len(classes) or not all(classes):
+        raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
+    if spec.classes is not None and spec.classes != classes:
+        raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
+    votes = votes_per_unit(spec, parties)
+    mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
+    if len(mechanisms) != (2 if spec.interactive else 1):
+        raise LedgerError(
+            f"{spec.aggregator} has another number of mechanisms than {len(mechanisms)}"
+        )
+    if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
+        raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
+    rho_max = fields.fraction("rho_max")
+    if epsilon_from_rho(rho_max, spec.delta) > spec.epsilon:
+        raise BudgetError(f"rho_max {rho_max} is worth more than epsilon {spec.epsilon}")
+    return replace(
+        state,
+        phase="voting",
+        roster=parties,
+        classes=classes,
+        mechanisms=mechanisms,
+        rho_max=rho_max,
+    )
+
+
+def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
+    """Return k, how many teachers one unit of privacy may reach.
+
+    A record, or a patient whose rows a party keeps together, is in one shard of one party. A
+    party as the unit reaches all its own teachers; the largest counts.
+    """
+    return max(party.teachers for party in parties) if spec.unit == "party" else 1
+
+
+def _votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "first count teachers responders digest")
+    first, count = fields.integer("first"), fields.integer("count", 1)
+    if first + count > state.spec.queries:
+        raise LedgerError(f"votes for query {first + count - 1} of {state.spec.queries}")
+    for batch in state.batches:
+        if first < batch.first + batch.count and batch.first < first + count:
+            raise LedgerError(
+                f"votes for queries {first} to {first + count - 1} were recorded before"
+            )
+    responders = fields.texts("responders")
+    held = {party.name: party.teachers for party in state.roster}
+    if responders != tuple(name for name in held if name in set(responders)):
+        raise LedgerError(f"responders are not parties in the roster's order: {responders}")
+    if len(responders) < state.spec.min_parties:
+        raise QuorumError(
+            f"{len(responders)} parties answered; the campaign needs {state.spec.min_parties}"
+        )
+    teachers = fields.integer("teachers", 1)
+    if teachers != sum(held[name] for name in responders):
+        raise LedgerError(f"{teachers} teachers voted, but the responders have another number")
+    batch = VoteBatch(first, count, teachers, responders, fields.text("digest"), entry.seq)
+    batches = tuple(sorted((*state.batches, batch), key=lambda each: each.first))
+    after = replace(state, batches=batches)
+    return after if after.missing_votes else replace(after, phase="labelling")
+
+
+def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "round queries mechanism events rho noise")
+    if state.rounds_over:
+        raise StateError("the last round has ended: nothing can be charged any more")
+    if (round_ := fields.integer("round", 1)) != state.round:
+        raise LedgerError(f"a charge for round {round_} in round {state.round}")
+    mechanism = state.mechanism(round_)
+    if _plain(fields.object("mechanism")) != mechanism.to_dict():
+        raise LedgerError(f"a charge for another mechanism than the one of round {round_}")
+    if state.spec.interactive and round_ > 1 and round_ not in state.predictions:
+        raise StateError(f"round {round_} has no predictions of the student yet")
+    queries = fields.integers("queries")
+    _check_free(state, round_, queries)
+    events = tuple(event_from_dict(_plain(each)) for each in fields.many("events"))
+    if events != mechanism.worst:
+        raise LedgerError("the events of a charge are not the worst that its mechanism can do")
+    rho = total_rho(events) * len(queries)
+    if fields.fraction("rho") != rho:
+        raise LedgerError(f"a charge of {fields.text('rho')}, the accountant says {rho}")
+    if (name := fields.text("noise")) not in NOISE_NAMES:
+        raise LedgerError(f"unknown noise {name!r}")
+    if state.queries_left is not None and len(queries) > state.queries_left:
+        raise BudgetError(
+            f"{len(queries)} queries, but only {state.queries_left} more may be asked"
+        )
+    # A charge whose release never came stays spent: see Ledger.charge.
+    ZcdpFilter(state.rho_limit, min(state.spent, state.rho_limit)).reserve(rho)
+    ZcdpFilter(state.rho_max, state.spent).reserve(rho)
+    lost = state.open_charge.rho if state.open_charge else 0
+    return replace(
+        state,
+        phase="labelling",
+        spent=state.spent + rho,
+        wasted=state.wasted + lost,
+        open_charge=Charge(entry.seq, round_, queries, events, rho),
+        simulated=state.simulated or name == "simulated",
+    )
+
+
+def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
+    if not 0 < len(queries) <= MOST_QUERIES or len(set(queries)) != len(queries):
+        raise LedgerError(f"a charge is for 1 to {MOST_QUERIES} queries, and each once")
+    answered = state.answered.get(round_, frozenset())
+    for query in queries:
+        if query in state.labels:
+            raise LedgerError(f"query {query} has its label already: it is never asked again")
+        if query in answered:
+            raise LedgerError(f"query {query} was answered in round {round_} already")
+        if not state.has_votes(query):
+            raise LedgerError(f"query {query} has no votes in the ledger")
+
+
+def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "charge round answers rho")
+    charge = state.open_charge
+    if charge is None or charge.entry != fields.integer("charge", 1):
+        raise LedgerError(f"a release for entry {body['charge']}, which is not an open charge")
+    if charge.round != fields.integer("round", 1):
+        raise LedgerError(
+            f"a release in round {body['round']} for a charge of round {charge.round}"
+        )
+    labels, answered, used = dict(state.labels), [], 0 * charge.rho
+    for answer in fields.many("answers"):
+        query, label, source, events = _answer(answer, charge, len(state.classes))
+        answered.append(query)
+        used += total_rho(charge.events[:events])
+        if label is not None:
+            if query in labels:
+                raise LedgerError(f"query {query} has its label already")
+            labels[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
+    if tuple(answered) != charge.queries:
+        raise LedgerError("a release answers other queries than were charged for")
+    if fields.fraction("rho") != used:
+        raise LedgerError(f"a release used {fields.text('rho')}, the accountant says {used}")
+    budget = ZcdpFilter(state.rho_max, state.spent - charge.rho)
+    budget.settle(budget.reserve(charge.rho), used)
+    before = state.answered.get(charge.round, frozenset())
+    return replace(
+        state,
+        spent=budget.spent,
+        labels=labels,
+        answered={**state.answered, charge.round: before | frozenset(answered)},
+        open_charge=None,
+    )
+
+
+def _answer(answer: Json, charge: Charge, classes: int) -> tuple[int, int | None, str | None, int]:
+    """Return query, label, source and number of events of one answer, checked."""
+    if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
+        answer = None  # to Python, true is the integer 1
+    match answer:
+        case [int(query), None, None, int(events)] if 0 < events < len(charge.events):
+            return query, None, None, events
+        case [int(query), int(label), "reinforced", int(events)] if (
+            0 < events < len(charge.events) and 0 <= label < classes
+        ):
+            return query, label, "reinforced", events
+        # The teachers' label is worth everything that was charged for it.
+        case [int(query), int(label), "teachers", int(events)] if (
+            events == len(charge.events) and 0 <= label < classes
+        ):
+            return query, label, "teachers", events
+    raise LedgerError(f"not an answer to a charge of {len(charge.events)} events: {answer!r}")
+
+
+def _round_end(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "round wants_predictions")
+    if state.rounds_over or fields.integer("round", 1) != state.round:
+        raise LedgerError(f"round {body['round']} cannot end now: it is round {state.round}")
+    wants, more = fields.flag("wants_predictions"), state.round < state.spec.rounds
+    if wants and not (more and state.spec.interactive):
+        raise LedgerError("no further round needs predictions")
+    after = _waste_open(state)
+    if wants:
+        return replace(after, phase="predicting", round=state.round + 1)
+    if more and not state.spec.interactive:
+        return replace(after, phase="labelling", round=state.round + 1)
+    return replace(after, phase="labelling", rounds_over=True)
+
+
+def _predictions(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "round rows classes digest")
+    if fields.integer("round", 1) != state.round:
+        raise LedgerError(f"predictions for round {body['round']}, wanted is {state.round}")
+    if (fields.integer("rows"), fields.integer("classes")) != (
+        state.spec.queries,
+        len(state.classes),
+    ):
+        raise LedgerError("predictions of another shape than (queries, classes)")
+    return replace(
+        state,
+        phase="labelling",
+        predictions={
+            **state.predictions,
+            state.round: PredictionRecord(fields.text("digest"), entry.seq),
+        },
+    )
+
+
+def _close(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "labels_released rho_spent")
+    if fields.integer("labels_released") != len(state.labels):
+        raise LedgerError(
+            f"closed with {body['labels_released']} labels, there are {len(state.labels)}"
+        )
+    if fields.fraction("rho_spent") != state.spent:
+        raise LedgerError(f"closed with {body['rho_spent']} spent, it is {state.spent}")
+    return replace(_waste_open(state), phase="finished", rounds_over=True)
+
+
+def _waste_open(state: CampaignState) -> CampaignState:
+    if state.open_charge is None:
+        return state
+    return replace(state, wasted=state.wasted + state.open_charge.rho, open_charge=None)
+
+
+def _party(body: Json) -> RosterParty:
+    fields = Fields(body, "name identity teachers unit")
+    party = RosterParty(
+        fields.text("name"),
+        fields.text("identity"),
+        fields.integer("teachers", 1),
+        fields.text("unit"),
+    )
+    if not party.name or party.unit not in ("record", "patient"):
+        raise LedgerError(f"not a party: {body!r}")
+    return party
+
+
+def _plain(body: Json) -> Mapping[str, str | int]:
+    """Return an object of texts and integers, as events and mechanisms are written."""
+    if not isinstance(body, dict) or not all(isinstance(v, str | int) for v in body.values()):
+        raise LedgerError(f"not an event or a mechanism: {body!r}")
+    return cast("Mapping[str, str | int]", body)
+
+
+_Step = Callable[[CampaignState, "Entry", "dict[str, Json]"], CampaignState]
+
+#: By kind of entry: the phases in which it may come, and what it does.
+_STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
+    "roster": (("gathering",), _roster),
+    "votes": (("voting", "labelling"), _votes),
+    "charge": (("voting", "labelling"), _charge),
+    "release": (("labelling",), _release),
+    "round-end": (("labelling",), _round_end),
+    "predictions": (("predicting",), _predictions),
+    "close": (("gathering", "voting", "labelling", "predicting"), _close),
+}

@@ -1,0 +1,348 @@
+"""What a campaign is: everything that is fixed before the first party is heard.
+
+The specification is the first entry of the ledger. Nothing in it depends on anybody's data, and
+nothing in it changes afterwards: a resume with other parameters is refused by name of the field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pate.errors import BudgetError, StateError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator_server.chain import Json
+    from pate.mechanisms import Mechanism
+
+AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
+AGGREGATIONS: Final = ("plain",)
+NOISES: Final = ("central",)
+
+#: What one neighbour differs by, the weakest promise first.
+UNITS: Final = ("record", "patient", "party")
+
+_MECHANISM_FIELDS: Final = (
+    "threshold",
+    "interactive_threshold",
+    "sigma1",
+    "sigma2",
+    "scale",
+    "confidence",
+)
+_FRACTIONS: Final = ("first_round_share", *_MECHANISM_FIELDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignSpec:
+    """The parameters of one campaign. Mechanism parameters left at None follow from the roster.
+
+    Attributes:
+        name: what people call it.
+        id: 16 random bytes in hex, see :func:`new_campaign_id`.
+        aggregator: one of :data:`AGGREGATORS`.
+        parties: how many parties are awaited, or their names.
+        min_parties: with fewer than that many the campaign does not go on.
+        public_set: content hash of the public set, 32 bytes in hex.
+        queries: size of the public set.
+        schema: the line that describes its inputs.
+        classes: class names, or None to take those of the parties, who must agree.
+        epsilon: what the labels may cost in all.
+        delta: see above; well below one over the number of records.
+        unit: one of :data:`UNITS`.
+        rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
+        first_round_share: share of the zCDP budget that round 1 may use if there are others.
+        max_queries: most queries that are answered in all rounds together (a label or no
+            answer), or None for no bound but the budget.
+        threshold: T of Confident-GNMax, in votes.
+        interactive_threshold: T of the later rounds of Interactive-GNMax, in votes by which the
+            teachers exceed the student.
+        sigma1: parameter of the threshold's noise, in votes.
+        sigma2: parameter of the noise on each count, in votes.
+        scale: parameter of LNMax's Laplace noise (1/gamma), in votes.
+        confidence: least probability at which the student's own prediction is reinforced.
+        aggregation: one of :data:`AGGREGATIONS`.
+        noise: one of :data:`NOISES`.
+
+    Raises:
+        UsageError: for a value that makes no sense, by name of the field.
+    """
+
+    name: str
+    id: str
+    aggregator: str
+    parties: int | tuple[str, ...]
+    min_parties: int
+    public_set: str
+    queries: int
+    schema: str
+    epsilon: float
+    delta: float
+    classes: tuple[str, ...] | None = None
+    unit: str = "record"
+    rounds: int = 1
+    first_round_share: Fraction = Fraction(1, 2)
+    max_queries: int | None = None
+    threshold: Fraction | None = None
+    interactive_threshold: Fraction | None = None
+    sigma1: Fraction | None = None
+    sigma2: Fraction | None = None
+    scale: Fraction | None = None
+    confidence: Fraction | None = None
+    aggregation: str = "plain"
+    noise: str = "central"
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        self._check_sizes()
+        self._check_budget()
+        self._check_mechanism()
+
+    @property
+    def wanted_parties(self) -> int:
+        """How many parties are awaited."""
+        return self.parties if isinstance(self.parties, int) else len(self.parties)
+
+    @property
+    def interactive(self) -> bool:
+        """Whether rounds after the first need the student's predictions."""
+        return self.aggregator == "interactive-gnmax"
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return a JSON object from which :meth:`from_dict` makes an equal value."""
+        made: dict[str, Json] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Fraction):
+                value = str(value)
+            made[field.name] = list(value) if isinstance(value, tuple) else value
+        return made
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Json]) -> CampaignSpec:
+        """Read back what :meth:`to_dict` made.
+
+        Raises:
+            UsageError: for an unknown, missing or senseless field.
+        """
+        known = {field.name for field in fields(cls)}
+        if odd := sorted(known ^ body.keys()):
+            raise UsageError(
+                f"these fields of the campaign are unknown or missing: {', '.join(odd)}"
+            )
+        values: dict[str, object] = {}
+        for name, value in body.items():
+            if name in _FRACTIONS and value is not None:
+                values[name] = _fraction(name, value)
+            else:
+                values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**cast("dict[str, Any]", values))  # __post_init__ checks each type
+
+    def require_same(self, other: CampaignSpec) -> None:
+        """Check that a resume asks for what this campaign is; the random id is not asked about.
+
+        Raises:
+            StateError: naming the first field that differs, with both values.
+        """
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if field.name != "id" and mine != theirs:
+                raise StateError(
+                    f"the campaign here has {field.name} = {_shown(mine)}, asked for is {_shown(theirs)}: "
+                    "resume with the same parameters, or start a new campaign with another --state"
+                )
+
+    def _check_names(self) -> None:
+        for field in ("name", "schema"):
+            value = getattr(self, field)
+            if not isinstance(value, str) or not value.strip() or not value.isprintable():
+                raise UsageError(f"{field} must be a line of text, got {value!r}")
+        for field, length in (("id", 32), ("public_set", 64)):
+            value = getattr(self, field)
+            if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{length}}}", value):
+                raise UsageError(f"{field} must be {length} hexadecimal digits, got {value!r}")
+        for field, allowed in (
+            ("aggregator", AGGREGATORS),
+            ("unit", UNITS),
+            ("aggregation", AGGREGATIONS),
+            ("noise", NOISES),
+        ):
+            if getattr(self, field) not in allowed:
+                raise UsageError(
+                    f"{field} is {getattr(self, field)!r}, possible are {', '.join(allowed)}"
+                )
+
+    def _check_sizes(self) -> None:
+        if not isinstance(self.parties, int):
+            _check_list("parties", self.parties)
+        _check_count("parties", self.wanted_parties, 1)
+        _check_count("min_parties", self.min_parties, 1)
+        if self.min_parties > self.wanted_parties:
+            raise UsageError(f"min_parties is {self.min_parties} of {self.wanted_parties} parties")
+        _check_count("queries", self.queries, 1)
+        _check_count("rounds", self.rounds, 1)
+        if self.max_queries is not None:
+            _check_count("max_queries", self.max_queries, 1)
+        if self.classes is not None:
+            _check_list("classes", self.classes)
+            _check_count("number of classes", len(self.classes), 2)
+
+    def _check_budget(self) -> None:
+        for field in ("epsilon", "delta"):
+            value = getattr(self, field)
+            if not isinstance(value, float) or not math.isfinite(value) or value <= 0:
+                raise UsageError(f"{field} must be a positive number with a point, got {value!r}")
+        if self.delta >= 1:
+            raise UsageError(f"delta is a probability below 1, got {self.delta}")
+
+    def _check_mechanism(self) -> None:
+        for field in _FRACTIONS:
+            value = getattr(self, field)
+            if value is None and field in _MECHANISM_FIELDS:
+                continue
+            if not isinstance(value, Fraction) or value <= 0:
+                raise UsageError(f"{field} must be a positive exact fraction, got {value!r}")
+        if self.first_round_share > 1:
+            raise UsageError(f"first_round_share is at most 1, got {self.first_round_share}")
+        if self.confidence is not None and self.confidence >= 1:
+            raise UsageError(f"confidence is below 1, got {self.confidence}")
+        if self.interactive and self.rounds < 2:
+            raise UsageError(
+                "interactive-gnmax needs rounds >= 2: the first one trains the student"
+            )
+        used = PARAMETERS[self.aggregator]
+        for field in _MECHANISM_FIELDS:
+            if field not in used and getattr(self, field) is not None:
+                raise UsageError(f"{field} has no meaning for {self.aggregator}: leave it out")
+
+
+#: The parameters that each aggregator has; others must stay None.
+PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
+    "lnmax": ("scale",),
+    "gnmax": ("sigma2",),
+    "confident-gnmax": ("threshold", "sigma1", "sigma2"),
+    "interactive-gnmax": (
+        "threshold", "interactive_threshold", "sigma1", "sigma2", "confidence",
+    ),
+}  # fmt: skip
+
+
+def new_campaign_id() -> str:
+    """Return 16 fresh random bytes in hex."""
+    return secrets.token_hex(16)
+
+
+def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of a campaign, now that its teachers are counted.
+
+    What the specification leaves open is a share of M = ``teachers``, whole votes, rounded up (more
+    noise, a stricter check). The shares are near those that the papers chose for 250 teachers:
+    sigma2 = 4/25 M is their 40, sigma1 = 1/2 M and T = 3/4 M are between their 150 and 200 of
+    MNIST and a check that a unanimous vote passes more often; scale = 2/25 M is their 1/gamma of
+    20. A student's margin n_j - M p_j is 0 where it agrees with its teachers and near M where it is
+    surely wrong, so the later rounds of Interactive-GNMax check for 1/2 M.
+
+    Args:
+        spec: of the campaign.
+        teachers: M, of the whole roster.
+        votes_per_unit: k, how many teachers one unit may reach.
+
+    Returns:
+        One mechanism; for ``interactive-gnmax`` that of round 1 and that of all later ones.
+
+    Raises:
+        UsageError: for parameters that make no sense together.
+
+    Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
+    """
+    from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+
+    _check_count("number of teachers", teachers, 1)
+
+    def share(numerator: int, denominator: int) -> int:
+        return max(1, -(-teachers * numerator // denominator))
+
+    if spec.aggregator == "lnmax":
+        return (LNMax(spec.scale or Fraction(share(2, 25)), votes_per_unit),)
+    sigma2 = spec.sigma2 or Fraction(share(4, 25))
+    if spec.aggregator == "gnmax":
+        return (GNMax(sigma2, votes_per_unit),)
+    sigma1 = spec.sigma1 or Fraction(share(1, 2))
+    # Votes and noise are integers: to reach T is to reach its ceiling.
+    threshold = math.ceil(spec.threshold or share(3, 4))
+    confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
+    if not spec.interactive:
+        return (confident,)
+    return (
+        confident,
+        InteractiveGNMax(
+            math.ceil(spec.interactive_threshold or share(1, 2)),
+            sigma1,
+            sigma2,
+            spec.confidence or Fraction(9, 10),
+            votes_per_unit,
+        ),
+    )
+
+
+def budget(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Fraction:
+    """Return rho_max: the zCDP budget that the campaign's filter enforces.
+
+    It is what (epsilon, delta) is worth, or the worst cost of all queries that may be answered if
+    that is less. Both are fixed before the first answer, so either may be stated.
+
+    Raises:
+        BudgetError: if not a single query fits.
+    """
+    from pate.accounting.conversion import epsilon_from_rho, rho_from_epsilon
+    from pate.accounting.events import total_rho
+
+    worst = max(total_rho(mechanism.worst) for mechanism in mechanisms)
+    most = spec.queries * spec.rounds
+    if spec.max_queries is not None:
+        most = min(most, spec.max_queries)
+    rho_max = min(rho_from_epsilon(spec.epsilon, spec.delta), most * worst)
+    if worst > rho_max:
+        raise BudgetError(
+            f"one answer may cost epsilon {epsilon_from_rho(worst, spec.delta):.3g} at delta "
+            f"{spec.delta:g}, the budget is {spec.epsilon:g}: use more teachers, more noise, "
+            "or a larger budget"
+        )
+    return rho_max
+
+
+def _check_count(field: str, value: object, least: int) -> None:
+    # bool is an int to Python, and True parties is not a number of parties.
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UsageError(f"{field} must be an integer of at least {least}, got {value!r}")
+
+
+def _check_list(field: str, value: object) -> None:
+    if not isinstance(value, tuple) or not all(
+        isinstance(v, str) and v.isprintable() for v in value
+    ):
+        raise UsageError(f"{field} must be a number or a list of names, got {value!r}")
+    if not all(value) or len(set(value)) != len(value):
+        raise UsageError(f"{field} has an empty or repeated name: {', '.join(value)}")
+
+
+def _fraction(field: str, value: Json) -> Fraction:
+    try:
+        if not isinstance(value, str):
+            raise TypeError(f"not text: {value!r}")
+        made = Fraction(value)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise UsageError(f"{field} must be a fraction as text, got {value!r}") from error
+    if str(made) != value:
+        raise UsageError(f"{field} must be in lowest terms, got {value!r}")
+    return made
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, Fraction) else repr(value)

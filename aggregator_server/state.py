@@ -1,0 +1,208 @@
+"""Where a campaign stands: the value that a replay of its ledger gives."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from pate.errors import LedgerError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator_server.chain import Head
+    from aggregator_server.spec import CampaignSpec
+    from pate.accounting.events import Event
+    from pate.mechanisms import Mechanism
+
+Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
+Source = Literal["teachers", "reinforced"]
+
+
+@dataclass(frozen=True)
+class RosterParty:
+    """One party as the roster has it.
+
+    Attributes:
+        name: unique within the campaign.
+        identity: its public identity key in hex, or empty where parties have none.
+        teachers: k, its number of teachers.
+        unit: what its shards keep together: ``record`` or ``patient``.
+    """
+
+    name: str
+    identity: str
+    teachers: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class VoteBatch:
+    """What the chain says about one batch of summed votes.
+
+    Attributes:
+        first: index of its first query in the public set.
+        count: number of queries, consecutive.
+        teachers: number of teachers that voted, the sum of each row.
+        responders: names of the parties that answered, in the order of the roster.
+        digest: of the counts, hex.
+        entry: number of the ledger entry.
+    """
+
+    first: int
+    count: int
+    teachers: int
+    responders: tuple[str, ...]
+    digest: str
+    entry: int
+
+
+@dataclass(frozen=True)
+class ReleasedLabel:
+    """The one label that a query has, for ever.
+
+    Attributes:
+        label: index into the classes.
+        round: in which it was released, from 1.
+        source: the teachers' noisy vote, or the student's own prediction, not contradicted.
+        entry: number of the ledger entry.
+    """
+
+    label: int
+    round: int
+    source: Source
+    entry: int
+
+
+@dataclass(frozen=True)
+class PredictionRecord:
+    """What the chain says about the student's predictions for a round.
+
+    Attributes:
+        digest: of the probabilities, hex.
+        entry: number of the ledger entry.
+    """
+
+    digest: str
+    entry: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A durable charge: the right to draw noise once for each of its queries.
+
+    Attributes:
+        entry: number of the ledger entry.
+        round: from 1.
+        queries: indices into the public set.
+        events: what may happen to each query, in order; a prefix of them will.
+        rho: worst cost of all queries together.
+    """
+
+    entry: int
+    round: int
+    queries: tuple[int, ...]
+    events: tuple[Event, ...]
+    rho: Fraction
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """A campaign as of one entry of its ledger.
+
+    Attributes:
+        spec: the parameters.
+        head: the last entry.
+        phase: what goes on; ``labelling`` until the close once the last round has ended.
+        round: the present or the last round, from 1.
+        roster: the parties, empty while gathering.
+        classes: class names, empty while gathering.
+        mechanisms: the one of the first round, and with interactive that of all later ones.
+        rho_max: the budget, fixed with the roster.
+        spent: charged so far; what an interrupted charge held back stays in it.
+        wasted: the part of ``spent`` that was charged for answers that never came.
+        batches: summed votes, ordered by first query.
+        labels: by query, in the order of release.
+        answered: by round, the queries that got a label or no answer in it.
+        predictions: records of the student's predictions, by the round they are for.
+        open_charge: the last charge, while its release may still come.
+        rounds_over: whether no further round will begin.
+        simulated: whether any charge was for seeded noise.
+    """
+
+    spec: CampaignSpec
+    head: Head
+    phase: Phase = "gathering"
+    round: int = 1
+    roster: tuple[RosterParty, ...] = ()
+    classes: tuple[str, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = ()
+    rho_max: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    wasted: Fraction = Fraction(0)
+    batches: tuple[VoteBatch, ...] = ()
+    labels: Mapping[int, ReleasedLabel] = field(default_factory=dict)
+    answered: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
+    open_charge: Charge | None = None
+    rounds_over: bool = False
+    simulated: bool = False
+
+    @property
+    def left(self) -> Fraction:
+        """What is left of the budget."""
+        return self.rho_max - self.spent
+
+    @property
+    def teachers(self) -> int:
+        """M, the number of teachers of the whole roster."""
+        return sum(party.teachers for party in self.roster)
+
+    @property
+    def rho_limit(self) -> Fraction:
+        """What may be spent in all by the end of the present round."""
+        if self.round == 1 and self.spec.rounds > 1:
+            return self.rho_max * self.spec.first_round_share
+        return self.rho_max
+
+    @property
+    def queries_asked(self) -> int:
+        """Queries that were answered, by a label or by no answer; twice if in two rounds."""
+        return sum(len(queries) for queries in self.answered.values())
+
+    @property
+    def queries_left(self) -> int | None:
+        """How many more the campaign may answer, None without a bound."""
+        most = self.spec.max_queries
+        return None if most is None else most - self.queries_asked
+
+    @property
+    def missing_votes(self) -> tuple[range, ...]:
+        """The queries without votes, as ranges of indices into the public set."""
+        gaps: list[range] = []
+        at = 0
+        for batch in self.batches:
+            gaps.append(range(at, batch.first))
+            at = batch.first + batch.count
+        gaps.append(range(at, self.spec.queries))
+        return tuple(gap for gap in gaps if gap)
+
+    def has_votes(self, query: int) -> bool:
+        """Return whether the votes for ``query`` are in the ledger."""
+        at = bisect_right(self.batches, query, key=lambda batch: batch.first) - 1
+        return at >= 0 and query < self.batches[at].first + self.batches[at].count
+
+    def mechanism(self, round_: int) -> Mechanism:
+        """Return the mechanism of a round, from 1.
+
+        Raises:
+            StateError: before the roster is complete.
+            LedgerError: for a round that the campaign has not.
+        """
+        if not self.mechanisms:
+            raise StateError("the roster is not complete: the mechanism is not known yet")
+        if not 1 <= round_ <= self.spec.rounds:
+            raise LedgerError(f"there is no round {round_} of {self.spec.rounds}")
+        return self.mechanisms[min(round_, len(self.mechanisms)) - 1]

@@ -1,0 +1,72 @@
+"""From a campaign's state to its privacy statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from pate.accounting.conversion import epsilon_from_rho
+from pate.errors import StateError
+from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
+
+if TYPE_CHECKING:
+    from aggregator_server.state import CampaignState
+    from pate.statement import Unit
+
+
+def privacy_statement(state: CampaignState) -> PrivacyStatement:
+    """Return what the campaign promises, as of ``state``.
+
+    The epsilon is the same from the roster to the end: that of the cap.
+
+    Raises:
+        StateError: before the roster, which fixes mechanism and budget.
+    """
+    if not state.roster:
+        raise StateError("the campaign has no roster yet, so there is no privacy statement")
+    spec = state.spec
+    epsilon = epsilon_from_rho(state.rho_max, spec.delta)
+    return PrivacyStatement(
+        campaign=spec.id,
+        epsilon=epsilon,
+        delta=spec.delta,
+        unit=cast("Unit", spec.unit),
+        adjacency=ADJACENCY[spec.unit],
+        mechanism=tuple(each.to_dict() for each in state.mechanisms),
+        aggregation=spec.aggregation,
+        noise=(
+            "simulated: drawn from a seed, so that nothing is guaranteed"
+            if state.simulated
+            else f"{spec.noise}: exact discrete noise, drawn by the server"
+        ),
+        teachers=state.teachers,
+        queries_asked=state.queries_asked,
+        labels_released=len(state.labels),
+        rho_cap=str(state.rho_max),
+        realised_rho=str(state.spent),
+        ledger_head=str(state.head),
+        statements=(_public(state, epsilon), _server()),
+    )
+
+
+def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
+    if state.simulated:
+        return ObserverStatement(
+            "public", None, None, "no guarantee: the noise of this run came from a seed"
+        )
+    return ObserverStatement(
+        "public",
+        epsilon,
+        state.spec.delta,
+        "whoever sees the released labels, which queries got none, and anything made of them: "
+        "(epsilon, delta)-differential privacy for all rounds together, whatever the data are, if "
+        "the server is honest and keeps the votes and its noise to itself",
+    )
+
+
+def _server() -> ObserverStatement:
+    return ObserverStatement(
+        "server",
+        None,
+        None,
+        "no guarantee: with plain aggregation the server sees the votes of each party as they are",
+    )

@@ -1,0 +1,260 @@
+"""Sending bytes to parties and getting bytes back, whatever carries them.
+
+The campaign speaks to a :class:`Wire`: it never waits, never raises for what a party does, and
+every message that was sent comes back exactly once as an :class:`Arrival`, with a body or with
+the reason why there is none.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from aggregator_server.flower_internals import LINK_ERRORS, query
+from pate.errors import ProtocolError
+from protos.carriage import pack, unpack_message
+from protos.flower_runtime import ErrorCode
+from protos.wire import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Message
+    from flwr.serverapp import Grid
+
+    from pate.errors import PateError
+
+#: The party is not connected any more.
+GONE: Final = "gone"
+#: The link was started again; what was under way is forgotten. Ask again.
+LOST: Final = "lost"
+#: No answer within the time to live of the message.
+EXPIRED: Final = "expired"
+#: The party answered with something that is no message of ours.
+UNREADABLE: Final = "unreadable"
+#: The party's code raised; followed by a space and the name of the class, and nothing else.
+RAISED: Final = "raised"
+
+#: How long a message and its answer are good for, unless it is said otherwise, in seconds.
+DEFAULT_TTL_S: Final = 3600.0
+
+_REASONS: Final = {
+    ErrorCode.MESSAGE_UNAVAILABLE: EXPIRED,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: UNREADABLE,
+    ErrorCode.NODE_UNAVAILABLE: GONE,
+    ErrorCode.CLIENT_APP_CRASHED: GONE,
+}
+_CLASS_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What became of one message.
+
+    Attributes:
+        handle: what :meth:`Wire.send` returned for it.
+        node: the party that it was sent to.
+        body: the answer, or None.
+        failure: why there is no answer, or None: :data:`GONE`, :data:`LOST`, :data:`EXPIRED`,
+            :data:`UNREADABLE`, or :data:`RAISED` followed by a space and a class name.
+    """
+
+    handle: str
+    node: int
+    body: bytes | None
+    failure: str | None
+
+    def __post_init__(self) -> None:
+        if (self.body is None) == (self.failure is None):
+            raise ValueError("an arrival has either a body or a failure")
+
+
+class Wire(Protocol):
+    """A way to the parties. One thread at a time uses it."""
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties that are connected now."""
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send ``body`` to a party and return a handle under which the answer will arrive."""
+
+    def receive(self) -> list[Arrival]:
+        """Return what has arrived since the last call, without waiting."""
+
+    def close(self) -> None:
+        """Let go of the link. What was under way is forgotten."""
+
+
+class GridWire:
+    """A wire over any Flower grid: of a SuperLink, of a simulation, or of this process.
+
+    What the grid itself raises (its link is down) passes through :meth:`nodes`, :meth:`send` and
+    :meth:`receive`; whoever owns the link decides what that means.
+    """
+
+    def __init__(self, grid: Grid, *, ttl: float = DEFAULT_TTL_S, limit: int = MAX_MESSAGE) -> None:
+        """Speak through ``grid``.
+
+        Args:
+            grid: a grid whose run is set.
+            ttl: how long a message and its answer are good for, in seconds.
+            limit: largest body that is accepted from a party, in bytes.
+        """
+        self._grid = grid
+        self._ttl = ttl
+        self._limit = limit
+        self._under_way: dict[str, tuple[str, int]] = {}
+        self._ready: list[Arrival] = []
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties that are connected now."""
+        return frozenset(self._grid.get_node_ids())
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send ``body`` to a party and return a handle under which the answer will arrive."""
+        handle = uuid.uuid4().hex
+        message = query(self._grid.run.run_id, node, pack(body), self._ttl)
+        # An empty id, or none at all, is how a grid says that it does not know the node.
+        sent = next(iter(self._grid.push_messages([message])), None)
+        if sent:
+            self._under_way[sent] = (handle, node)
+        else:
+            self._ready.append(Arrival(handle, node, None, GONE))
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        """Return what has arrived since the last call, without waiting."""
+        arrivals, self._ready = self._ready, []
+        if self._under_way:
+            try:
+                replies = list(self._grid.pull_messages(list(self._under_way)))
+            except BaseException:
+                self._ready = arrivals + self._ready
+                raise
+            arrivals += [a for a in map(self._arrival, replies) if a is not None]
+        return arrivals
+
+    def abandon(self) -> list[Arrival]:
+        """Give up all that is under way, and return it as :data:`LOST`."""
+        lost = [Arrival(handle, node, None, LOST) for handle, node in self._under_way.values()]
+        arrivals, self._ready = self._ready + lost, []
+        self._under_way.clear()
+        return arrivals
+
+    def close(self) -> None:
+        """Forget what was under way. The grid belongs to whoever made it."""
+        self._under_way.clear()
+        self._ready.clear()
+
+    def _arrival(self, reply: Message) -> Arrival | None:
+        # Errors that Flower makes itself come from Flower's own node: only the id tells the party.
+        known = self._under_way.pop(reply.metadata.reply_to_message_id, None)
+        if known is None:
+            return None
+        handle, node = known
+        if reply.has_error():
+            return Arrival(handle, node, None, _failure(reply))
+        try:
+            return Arrival(handle, node, unpack_message(reply, self._limit), None)
+        except ProtocolError:
+            return Arrival(handle, node, None, UNREADABLE)
+
+
+def _failure(reply: Message) -> str:
+    """Put an error of Flower into our words. Of a party's own words only a class name passes."""
+    code = reply.error.code
+    if code in _REASONS:
+        return _REASONS[code]
+    reason = reply.error.reason or ""
+    name = reason if _CLASS_NAME.fullmatch(reason) else "Exception"
+    return f"{RAISED} {name}"
+
+
+class SwitchableWire:
+    """A wire whose link may be taken away and replaced while the campaign holds on to it.
+
+    Without a link nobody is connected, and what is sent comes back as :data:`LOST`. It is what a
+    supervisor hands out: it calls :meth:`attach` and :meth:`detach` from its own thread.
+    """
+
+    def __init__(self, suspect: Callable[[BaseException], None]) -> None:
+        """Make a wire without a link.
+
+        Args:
+            suspect: called with what the link raised, from the thread that uses the wire; it must
+                not wait.
+        """
+        self._suspect = suspect
+        self._lock = threading.Lock()
+        self._link: GridWire | None = None
+        self._ready: list[Arrival] = []
+        self._over: PateError | None = None
+
+    def attach(self, link: GridWire) -> None:
+        """Use ``link`` from now on."""
+        with self._lock:
+            self._link = link
+
+    def detach(self) -> int:
+        """Take the link away; what was under way is lost. Returns how many messages that were."""
+        with self._lock:
+            link, self._link = self._link, None
+            lost = [] if link is None else link.abandon()
+            self._ready += lost
+            return sum(arrival.failure == LOST for arrival in lost)
+
+    def fail(self, error: PateError) -> None:
+        """Raise ``error`` from every call from now on: the link cannot be had again."""
+        self.detach()
+        self._over = error
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties that are connected now.
+
+        Raises:
+            PateError: what :meth:`fail` was called with; as all methods do.
+        """
+        with self._lock:
+            if (link := self._usable()) is not None:
+                try:
+                    return link.nodes()
+                except LINK_ERRORS as error:
+                    self._suspect(error)
+            return frozenset()
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send ``body`` to a party and return a handle under which the answer will arrive."""
+        with self._lock:
+            if (link := self._usable()) is not None:
+                try:
+                    return link.send(node, body)
+                except LINK_ERRORS as error:
+                    self._suspect(error)
+            handle = uuid.uuid4().hex
+            self._ready.append(Arrival(handle, node, None, LOST))
+            return handle
+
+    def receive(self) -> list[Arrival]:
+        """Return what has arrived since the last call, without waiting."""
+        with self._lock:
+            link = self._usable()
+            arrivals, self._ready = self._ready, []
+            if link is not None:
+                try:
+                    arrivals += link.receive()
+                except LINK_ERRORS as error:
+                    self._suspect(error)
+            return arrivals
+
+    def close(self) -> None:
+        """Let go of the link. What was under way is forgotten."""
+        self.detach()
+        self._ready.clear()
+
+    def _usable(self) -> GridWire | None:
+        if self._over is not None:
+            raise self._over
+        return self._link

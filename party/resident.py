@@ -1,0 +1,218 @@
+"""A party that stays connected and answers, with its teachers loaded, until it is told to stop.
+
+Flower would start a new process for every message and run in it whatever code the server's run
+carries. Here the messages come to this process, the answers are computed by the code that is
+installed here, and a run that carries code of its own is refused unread.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+import httpx
+
+from party.flower_internals import PIECE_ERRORS, Errand, next_errand
+from party.supernode import Server, SuperNode, UntrustedServerError
+from pate.errors import RefusedError, UnreachableError
+from protos.flower_runtime import RuntimeClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from flwr.clientapp import ClientApp
+
+_log = logging.getLogger(__name__)
+
+#: Between two looks at the SuperNode; it looks at the server every 3 seconds itself.
+_POLL_S: Final = 0.2
+#: Between two looks at the server's health while nothing is asked.
+_HEALTH_S: Final = 10.0
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 30.0
+#: A SuperNode that lived this long was connected: its end starts the pauses anew.
+_SETTLED_S: Final = 15.0
+
+
+class Connection:
+    """The connection of one party to one server: made, kept, and made again.
+
+    It starts a SuperNode and answers what arrives. A server that is not there (yet, or for a
+    while) is waited for; a SuperNode that ends, as it does whenever the server starts anew, is
+    started again.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        app: ClientApp,
+        home: Path,
+        *,
+        root_certificates: Path | None = None,
+        max_wait: float | None = None,
+        on_event: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Describe the connection; nothing is started yet.
+
+        Args:
+            server: ``host:port`` of the server.
+            app: what answers; see :func:`party.client_app.make_client_app`.
+            home: directory for the SuperNode's log and secret; no two parties share one.
+            root_certificates: certificates (PEM) that the server's must be signed by. Without it,
+                a server on loopback is spoken to in clear, any other over TLS with the
+                certificates of this system.
+            max_wait: seconds after which a server that does not answer is given up; None: never.
+            on_event: called with one line for the operator when something changes, from the
+                thread of :meth:`run`.
+
+        Raises:
+            UsageError: if the address cannot be read or the certificates are not there.
+        """
+        self._server = Server(server, root_certificates)
+        self._app = app
+        self._home = home / "supernode"
+        self._max_wait = max_wait
+        self._on_event = on_event
+        self._node: SuperNode | None = None
+        self._unreachable_since: float | None = None
+
+    @property
+    def supernode_pid(self) -> int | None:
+        """Process id of the SuperNode, or None while there is none."""
+        node = self._node
+        return None if node is None else node.child.pid
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Be connected and answer until ``stop()`` says so; then leave in order.
+
+        Args:
+            stop: asked several times a second, and never while an answer is being computed.
+
+        Raises:
+            UnreachableError: if the server's certificate is not trusted, or it does not answer
+                for longer than ``max_wait``.
+            DiskError: if ``home`` cannot be written.
+        """
+        pauses = _Pauses()
+        while not stop():
+            if not self._wait_for_server(stop):
+                return
+            self._node = SuperNode(self._home, self._server)
+            began = time.monotonic()
+            try:
+                self._serve(self._node, stop)
+            finally:
+                node, self._node = self._node, None
+                node.stop()
+            if stop():
+                return
+            if time.monotonic() - began > _SETTLED_S:
+                pauses.reset()
+            pause = pauses.next()
+            self._on_event(
+                f"the connection to {self._server.address} ended "
+                f"(log: {node.child.log}); connecting again in {pause:.0f} s"
+            )
+            _sleep(pause, stop)
+
+    def _wait_for_server(self, stop: Callable[[], bool]) -> bool:
+        """Wait until the server answers its health check. False: ``stop()`` came first."""
+        pauses = _Pauses()
+        while not stop():
+            why = self._look()
+            if why is None:
+                return True
+            pause = pauses.next()
+            self._on_event(f"{why}; trying again in {pause:.0f} s")
+            _sleep(pause, stop)
+        return False
+
+    def _look(self) -> str | None:
+        """Return why the server does not answer, or None if it does.
+
+        Raises:
+            UnreachableError: if it is not trusted, or has not answered for ``max_wait``.
+        """
+        try:
+            self._server.probe()
+        except UntrustedServerError:
+            raise
+        except UnreachableError as error:
+            now = time.monotonic()
+            self._unreachable_since = self._unreachable_since or now
+            waited = now - self._unreachable_since
+            if self._max_wait is not None and waited >= self._max_wait:
+                raise UnreachableError(
+                    f"{error}; given up after {waited:.0f} s. Check the address, and that the "
+                    "server runs and can be reached from here"
+                ) from error
+            return str(error)
+        self._unreachable_since = None
+        return None
+
+    def _serve(self, node: SuperNode, stop: Callable[[], bool]) -> None:
+        """Answer what arrives at ``node`` until it ends, or cannot be used, or ``stop()``."""
+        looked, was_away, is_up = time.monotonic(), False, False
+        with RuntimeClient.with_secret(node.address, node.secret) as door:
+            while not stop() and node.child.running:
+                try:
+                    errand = next_errand(door, node.address)
+                    if not is_up:
+                        is_up = True
+                        self._on_event(f"connecting to {self._server.address}")
+                    if errand is not None:
+                        with errand:
+                            self._answer(errand)
+                        continue
+                except httpx.ConnectError:
+                    pass  # it is still starting, or has just ended
+                except (httpx.HTTPError, TimeoutError, *PIECE_ERRORS) as error:
+                    # It waits for an answer that it will not get: only a new one goes on.
+                    _log.warning("the SuperNode cannot be used any more: %s", error)
+                    return
+                if time.monotonic() - looked > _HEALTH_S:
+                    looked, why = time.monotonic(), self._look()
+                    if why is not None and not was_away:
+                        self._on_event(f"{why}; the connection is kept, waiting")
+                    was_away = why is not None
+                node.child.ended(_POLL_S)
+
+    def _answer(self, errand: Errand) -> None:
+        """Compute and send one answer. What the party's code raises becomes its class name."""
+        if errand.refusal is not None:
+            self._on_event(f"refused: {errand.refusal}")
+            errand.answer(errand.error(RefusedError.__name__))
+            return
+        try:
+            reply = self._app(message=errand.message(), context=errand.context)
+        except (httpx.HTTPError, *PIECE_ERRORS):
+            raise  # of the SuperNode: the app keeps what its own code raises to itself
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
+            _log.exception("a message of the server could not be read")
+            reply = errand.error(type(error).__name__)
+        errand.answer(reply)
+
+
+class _Pauses:
+    """Growing pauses between attempts, each a little different so that parties do not march."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._pause = _FIRST_PAUSE_S
+
+    def next(self) -> float:
+        pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE_S)
+        # No secret depends on it: it only spreads the load.
+        return pause * random.uniform(0.75, 1.25)  # noqa: S311
+
+
+def _sleep(seconds: float, stop: Callable[[], bool]) -> None:
+    """Sleep, but not past ``stop()``."""
+    until = time.monotonic() + seconds
+    while not stop() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _POLL_S))

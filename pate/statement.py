@@ -1,0 +1,156 @@
+"""The privacy statement: what a campaign promises, in the words and numbers of ``privacy.json``.
+
+A statement holds nothing that depends on votes except the released labels' number: no margins, no
+histogram, no data-dependent epsilon. The epsilon is that of the filter's cap, which was fixed before
+the first answer; what was really spent is described beside it and is no guarantee.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+from pate.errors import ProtocolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Version of this text form. Readers refuse one that they do not know.
+PROTOCOL_VERSION: Final = 1
+
+Unit = Literal["record", "patient", "party"]
+
+#: What two neighbouring worlds differ by, per unit. "Reaches k" is the events' votes_per_unit.
+ADJACENCY: Final[Mapping[str, str]] = {
+    "record": (
+        "one record added, removed or altered: it is in one shard of one party, so it changes the "
+        "votes of one teacher, on any number of queries"
+    ),
+    "patient": (
+        "all records of one patient at one party added, removed or altered: they are in one shard, "
+        "so they change the votes of one teacher, on any number of queries; a patient known to "
+        "several parties counts once at each"
+    ),
+    "party": (
+        "all data of one party altered: it changes the votes of all its teachers, on any number of "
+        "queries; that the party takes part is public"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ObserverStatement:
+    """What holds towards one observer.
+
+    Attributes:
+        observer: ``public`` sees the labels and everything made of them; ``server`` sees what the
+            aggregator's machine sees.
+        epsilon: of (epsilon, delta)-DP, or None where nothing is promised.
+        delta: or None where nothing is promised.
+        meaning: in words.
+    """
+
+    observer: str
+    epsilon: float | None
+    delta: float | None
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement:
+    """The guarantee towards the public at the top, and each observer's in ``statements``.
+
+    Attributes:
+        protocol_version: of this text form.
+        campaign: id, hex.
+        observer: whom ``epsilon`` is about: ``public``.
+        epsilon: guarantee for all labels together, in nats; it depends on no data.
+        delta: failure probability.
+        unit: ``record``, ``patient`` or ``party``.
+        adjacency: what one neighbour differs by, in words.
+        mechanism: each mechanism with its parameters, in the order of its first round.
+        aggregation: how votes reach the server.
+        noise: where noise was added.
+        teachers: M, of the whole roster.
+        queries_asked: answers given, labels and no answers.
+        labels_released: queries that have a label.
+        rho_cap: zCDP parameter of the guarantee, ``p/q``.
+        realised_rho: what this run was charged, ``p/q``. It describes the run and is not a
+            guarantee: another run with the same parameters may be charged up to ``rho_cap``.
+        ledger_head: number and digest of the ledger's last entry.
+        statements: one per observer.
+
+    Raises:
+        UsageError: for a value that a statement cannot have.
+    """
+
+    campaign: str
+    epsilon: float
+    delta: float
+    unit: Unit
+    mechanism: tuple[Mapping[str, str | int], ...]
+    aggregation: str
+    noise: str
+    teachers: int
+    queries_asked: int
+    labels_released: int
+    rho_cap: str
+    realised_rho: str
+    ledger_head: str
+    statements: tuple[ObserverStatement, ...]
+    adjacency: str
+    observer: str = "public"
+    protocol_version: int = PROTOCOL_VERSION
+
+    def __post_init__(self) -> None:
+        if self.protocol_version != PROTOCOL_VERSION:
+            raise UsageError(
+                f"a privacy statement of version {self.protocol_version!r}, known is {PROTOCOL_VERSION}"
+            )
+        if self.unit not in ADJACENCY:
+            raise UsageError(f"unknown unit of privacy {self.unit!r}")
+        _check_figures(self.epsilon, self.delta)
+        for each in self.statements:
+            if (each.epsilon is None) != (each.delta is None):
+                raise UsageError(f"observer {each.observer!r} has half a guarantee")
+            if each.epsilon is not None and each.delta is not None:
+                _check_figures(each.epsilon, each.delta)
+
+    def to_json(self) -> str:
+        """Return the text of ``privacy.json``: sorted keys, one text per value."""
+        body = asdict(self)
+        body["realised_rho"] = {
+            "rho": self.realised_rho,
+            "meaning": "what this run was charged; a description of the run, not a guarantee",
+        }
+        return json.dumps(body, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyStatement:
+        """Read back what :meth:`to_json` wrote.
+
+        Raises:
+            ProtocolError: for a text that is not a statement of this version.
+        """
+        try:
+            body = cast("dict[str, Any]", json.loads(text))
+            body["realised_rho"] = body["realised_rho"]["rho"]
+            body["mechanism"] = tuple(dict(each) for each in body["mechanism"])
+            body["statements"] = tuple(ObserverStatement(**each) for each in body["statements"])
+            made = cls(**body)
+            written = made.to_json()
+        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+            raise ProtocolError(f"not a privacy statement of this version: {error}") from error
+        # Every value, its type and every word are then what this version would have written.
+        if json.loads(written) != json.loads(text):
+            raise ProtocolError("not a privacy statement of this version: a field was changed")
+        return made
+
+
+def _check_figures(epsilon: float, delta: float) -> None:
+    if not isinstance(epsilon, float) or not math.isfinite(epsilon) or epsilon < 0:
+        raise UsageError(f"epsilon must be a number that is not negative, got {epsilon!r}")
+    if not isinstance(delta, float) or not 0 < delta < 1:
+        raise UsageError(f"delta must lie between 0 and 1, got {delta!r}")

@@ -1,0 +1,428 @@
+"""Real SuperLink, real SuperNodes: bytes go round, outsiders get nowhere, and a crash is mended.
+
+A SuperNode looks for messages every three seconds, so each round takes about that long.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from fastapi.routing import iter_route_contexts
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
+from flwr.superlink.main import create_app
+
+from aggregator_server.deployment import Deployment
+from aggregator_server.flower_internals import Session, codeless_fab, make_fab, start_run
+from aggregator_server.gateway import FLEET_ROUTES
+from aggregator_server.wire import LOST, UNREADABLE, Arrival, GridWire, Wire
+from party.client_app import make_client_app
+from party.resident import Connection
+from party.supernode import UntrustedServerError, probe
+from pate.errors import PateError, PortInUseError, UnreachableError
+from pate.runtime.lifeline import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flwr.app import Context
+
+pytestmark = pytest.mark.slow
+
+DEADLINE_S = 90.0
+
+
+def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a condition; what is waited for is part of the failure."""
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"after {deadline_s:.0f} s still not: {what}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """A process that has ended but was not reaped by its new parent counts as ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def answer(body: bytes) -> bytes:
+    """What the parties of these tests do with a message."""
+    if body == b"raise":
+        raise ValueError("secret 42")
+    return b"echo " + body
+
+
+@dataclass
+class Party:
+    """A party that is being run by a thread."""
+
+    home: Path
+    connection: Connection
+    events: list[str]
+    thread: threading.Thread = field(init=False)
+    leave: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self.connection.run, args=(self.leave.is_set,))
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.leave.set()
+        self.thread.join(DEADLINE_S)
+        assert not self.thread.is_alive()
+
+
+def party(
+    server: str, home: Path, root_certificates: Path | None = None, app: ClientApp | None = None
+) -> Party:
+    events: list[str] = []
+    app = make_client_app(answer) if app is None else app
+    connection = Connection(
+        server, app, home, root_certificates=root_certificates, on_event=events.append
+    )
+    return Party(home, connection, events)
+
+
+@dataclass
+class Link:
+    """A deployment with two parties."""
+
+    deployment: Deployment
+    home: Path
+    events: list[str]
+    parties: list[Party]
+
+    @property
+    def wire(self) -> Wire:
+        return self.deployment.wire
+
+    def connected(self, count: int) -> frozenset[int]:
+        until(lambda: len(self.wire.nodes()) == count, f"{count} parties connected")
+        return self.wire.nodes()
+
+    def ask(self, *bodies: bytes) -> list[Arrival]:
+        """Send each body to each party and wait for all that comes back."""
+        sent = [self.wire.send(node, body) for body in bodies for node in self.wire.nodes()]
+        arrivals = collect(self.wire, len(sent))
+        assert sorted(a.handle for a in arrivals) == sorted(sent)
+        return arrivals
+
+
+def collect(wire: Wire, count: int) -> list[Arrival]:
+    arrivals: list[Arrival] = []
+
+    def all_here() -> bool:
+        arrivals.extend(wire.receive())
+        return len(arrivals) >= count
+
+    until(all_here, f"{count} answers")
+    return arrivals
+
+
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
+    home = tmp_path_factory.mktemp("link")
+    events: list[str] = []
+    with Deployment(home / "server", on_event=events.append) as deployment:
+        parties = [party(deployment.address, home / name) for name in ("a", "b")]
+        try:
+            link = Link(deployment, home, events, parties)
+            link.connected(2)
+            yield link
+        finally:
+            for each in parties:
+                each.stop()
+        assert deployment.wire.nodes() == frozenset()
+    # Nothing is left behind: neither a process nor a secret.
+    assert not list(home.rglob("*.secret"))
+
+
+def test_every_party_answers(link: Link) -> None:
+    arrivals = link.ask(b"hello", b"")
+    assert sorted(a.body or b"" for a in arrivals) == [b"echo ", b"echo ", *[b"echo hello"] * 2]
+    assert {a.node for a in arrivals} == link.wire.nodes()
+
+
+def test_what_a_party_raises_arrives_without_its_text(link: Link) -> None:
+    assert {a.failure for a in link.ask(b"raise")} == {"raised ValueError"}
+
+
+def test_bodies_of_twenty_megabytes_pass(link: Link) -> None:
+    body = os.urandom(20_000_000)
+    assert all(a.body == b"echo " + body for a in link.ask(body))
+
+
+def test_nothing_of_an_answer_touches_a_disk(link: Link) -> None:
+    """With plain aggregation an answer holds votes in clear."""
+    body = os.urandom(32)
+    assert all(a.body == b"echo " + body for a in link.ask(body))
+    files = [path for path in link.home.rglob("*") if path.is_file()]
+    assert any(path.name == "superlink.log" for path in files)
+    assert not [path for path in files if body in path.read_bytes()]
+
+
+class Broken(Array):
+    """An array that says of itself what cannot be read, in an envelope that Flower lets pass."""
+
+    def deflate(self) -> bytes:
+        return add_header_to_object_body(b"{ not json", self)
+
+
+Broken.__qualname__ = Array.__qualname__
+
+
+def rogue() -> ClientApp:
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, _context: Context) -> Message:
+        arrays = ArrayRecord()
+        arrays["pate"] = Broken("uint8", (1,), "pate.bytes", b"x")
+        return Message(RecordDict({"pate": arrays}), reply_to=message)
+
+    return app
+
+
+def test_a_late_and_broken_party_costs_the_others_nothing(link: Link, tmp_path: Path) -> None:
+    before = link.wire.nodes()
+    late = party(link.deployment.address, tmp_path, app=rogue())
+    try:
+        [newcomer] = link.connected(3) - before
+        arrivals = {a.node: a for a in link.ask(b"hello")}
+    finally:
+        late.stop()
+    assert arrivals.pop(newcomer).failure == UNREADABLE
+    assert [a.body for a in arrivals.values()] == [b"echo hello"] * 2
+    assert link.connected(2) == before
+
+
+def every_other_route() -> list[tuple[str, str]]:
+    """What a SuperLink offers that is not for parties, from Flower's own tables."""
+    routes = set()
+    for context in iter_route_contexts(create_app().routes):
+        assert context.path is not None
+        routes |= {(method, context.path) for method in context.methods or ()}
+    allowed = {("POST", route) for route in FLEET_ROUTES} | {("GET", "/health")}
+    return sorted(routes - allowed)
+
+
+def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> None:
+    superlink = link.deployment._superlink
+    assert superlink is not None
+    refused = []
+    with httpx.Client(trust_env=False, timeout=30) as client:
+        public = f"http://{link.deployment.address}"
+        assert client.get(f"{public}/health").status_code == 200
+        for method, path in every_other_route():
+            status = client.request(method, public + path).status_code
+            assert status == 404, (method, path, status)
+            refused.append(path)
+        # The same call one door further on exists, and asks nobody who they are.
+        inside = client.post(
+            f"http://{superlink.address}/v1/control/list-nodes",
+            headers={"content-type": "application/x-protobuf"},
+        )
+    assert inside.status_code != 404
+    assert "/v1/control/list-nodes" in refused
+    assert "/v1/runtime/acquire-task" in refused
+
+
+def test_tasks_are_given_to_nobody_without_the_secret(link: Link) -> None:
+    superlink = link.deployment._superlink
+    assert superlink is not None
+    start_run(superlink.address, codeless_fab())
+    with pytest.raises(httpx.HTTPStatusError) as refused:
+        Session(superlink.address, b"not the secret")
+    assert refused.value.response.status_code == 401
+
+
+def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> None:
+    """An insider, with all that the server has, starts a run whose bundle carries code."""
+    superlink = link.deployment._superlink
+    assert superlink is not None
+    marker = tmp_path / "marker"
+    code = f"from pathlib import Path\nPath({str(marker)!r}).write_text('ran')\n".encode()
+    fab = make_fab(
+        {
+            "pyproject.toml": textwrap.dedent("""
+                [project]
+                name = "intruder"
+                version = "1.0.0"
+                [tool.flwr.app]
+                publisher = "intruder"
+                [tool.flwr.app.components]
+                serverapp = "intruder.app:app"
+                clientapp = "intruder.app:app"
+            """).encode(),
+            "intruder/__init__.py": code,
+            "intruder/app.py": code,
+        }
+    )
+    insider = Session(superlink.address, superlink.secret, fab)
+    try:
+        wire = GridWire(insider.grid)
+        for node in wire.nodes():
+            wire.send(node, b"hello")
+        arrivals = collect(wire, 2)
+    finally:
+        insider.close()
+    assert {a.failure for a in arrivals} == {"raised RefusedError"}
+    assert not marker.exists()
+    for each in link.parties:
+        assert any("carries code" in event for event in each.events)
+        assert not list(each.home.rglob("*.py")), "something was unpacked"
+    # Both go on serving the campaign.
+    assert [a.body for a in link.ask(b"still here")] == [b"echo still here"] * 2
+
+
+def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) -> None:
+    before = link.connected(2)
+    first = link.deployment.superlink_pid
+    assert first is not None
+    sent = [link.wire.send(node, b"under way") for node in before]
+    os.kill(first, signal.SIGKILL)
+    lost = collect(link.wire, 2)
+    assert sorted(a.handle for a in lost) == sorted(sent)
+    assert {a.failure for a in lost} == {LOST}
+    after = link.connected(2)
+    assert not before & after, "a SuperLink that forgets everything knows no node of before"
+    assert [a.body for a in link.ask(b"again")] == [b"echo again"] * 2
+    assert link.deployment.superlink_pid != first
+    assert not Path(f"/proc/{first}").exists(), "the old SuperLink was not reaped"
+    assert any("2 messages will be sent again" in event for event in link.events)
+
+
+def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        import threading, time
+        from pathlib import Path
+        from aggregator_server.deployment import Deployment
+        from party.client_app import make_client_app
+        from party.resident import Connection
+        home = Path({str(tmp_path)!r})
+        with Deployment(home / "server") as deployment:
+            party = Connection(deployment.address, make_client_app(bytes), home / "party")
+            threading.Thread(target=party.run, args=(lambda: False,), daemon=True).start()
+            while party.supernode_pid is None:
+                time.sleep(0.01)
+            print(deployment.superlink_pid, party.supernode_pid, flush=True)
+            time.sleep(3600)
+    """)
+    holder = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with holder:
+        assert holder.stdout is not None
+        pids = [int(pid) for pid in holder.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(is_alive, pids))
+        holder.kill()
+        holder.wait()
+    until(lambda: not any(map(is_alive, pids)), "both children have ended", 20)
+
+
+def test_two_servers_do_not_share_a_port(link: Link, tmp_path: Path) -> None:
+    port = int(link.deployment.address.rpartition(":")[2])
+    with pytest.raises(PortInUseError, match=str(port)):
+        Deployment(tmp_path, port=port)
+
+
+def test_a_server_that_is_not_there_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    with pytest.raises(UnreachableError, match="does not answer"):
+        probe(nowhere)
+    events: list[str] = []
+    connection = Connection(
+        nowhere, make_client_app(answer), tmp_path, max_wait=2.0, on_event=events.append
+    )
+    with pytest.raises(UnreachableError, match="given up after"):
+        connection.run(lambda: False)
+    assert len(events) >= 2
+    assert all("trying again in" in event for event in events)
+    assert connection.supernode_pid is None
+
+
+@dataclass(frozen=True)
+class Certificates:
+    root: Path
+    certificate: Path
+    key: Path
+
+
+def certificates(folder: Path) -> Certificates:
+    """Make an authority and a certificate of it for 127.0.0.1."""
+    folder.mkdir(parents=True)
+    now = dt.datetime.now(dt.UTC)
+
+    def build(
+        name: str, issuer: str, key: ec.EllipticCurvePrivateKey, *, authority: bool
+    ) -> x509.CertificateBuilder:
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(minutes=5))
+            .not_valid_after(now + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        )
+
+    root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    root = build("test root", "test root", root_key, authority=True)
+    leaf = build("test server", "test root", key, authority=False)
+    made = Certificates(folder / "root.crt", folder / "server.crt", folder / "server.key")
+    pem = serialization.Encoding.PEM
+    made.root.write_bytes(root.sign(root_key, hashes.SHA256()).public_bytes(pem))
+    made.certificate.write_bytes(leaf.sign(root_key, hashes.SHA256()).public_bytes(pem))
+    made.key.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return made
+
+
+def test_over_tls_a_party_speaks_only_to_a_server_that_it_trusts(tmp_path: Path) -> None:
+    ours, others = certificates(tmp_path / "ours"), certificates(tmp_path / "others")
+    with Deployment(
+        tmp_path / "server", tls_certificate=ours.certificate, tls_key=ours.key
+    ) as deployment:
+        stranger = Connection(
+            deployment.address,
+            make_client_app(answer),
+            tmp_path / "stranger",
+            root_certificates=others.root,
+        )
+        with pytest.raises(UntrustedServerError, match="trusts"):
+            stranger.run(lambda: False)
+        with pytest.raises(PateError):
+            probe(deployment.address)  # in clear
+        member = party(deployment.address, tmp_path / "member", ours.root)
+        try:
+            link = Link(deployment, tmp_path, [], [member])
+            link.connected(1)
+            assert [a.body for a in link.ask(b"hello")] == [b"echo hello"]
+        finally:
+            member.stop()
