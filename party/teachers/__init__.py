@@ -1,0 +1,1 @@
+"""Teachers: one model per shard, of a kind that suits the data."""

@@ -1,0 +1,1 @@
+"""Benchmarks: whole campaigns on real data, each printing one JSON object."""

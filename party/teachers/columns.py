@@ -1,0 +1,154 @@
+"""Tables as matrices, by an encoding that is fitted within one shard.
+
+A column of numbers becomes two: the value, centred on the shard's median and scaled, and whether
+it is missing. A column of categories becomes one per category that the shard holds; a category
+that the shard has never seen is all zeros.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.teachers.protocol import DamagedTeacherError
+from party.teachers.schema import TableSchema
+from pate.data.values import is_numeric
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs, Table
+
+#: Most categories of a column that get a feature of their own: the most frequent ones.
+_VOCABULARY: Final = 32
+#: A number counts as at most this many spreads from the median, so that float32 holds it.
+_FARTHEST: Final = 1e6
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """How a column of numbers is encoded: median and spread of the shard's values."""
+
+    centre: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """How a column of categories is encoded: those that get a feature, "" for missing among them."""
+
+    vocabulary: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """The encoding of a shard's tables.
+
+    Attributes:
+        schema: the columns it takes.
+        columns: how each is encoded.
+    """
+
+    schema: TableSchema
+    columns: tuple[NumberColumn | CategoryColumn, ...]
+
+    @classmethod
+    def fit(cls, table: Table) -> TableEncoding:
+        """Return the encoding of a shard, from its rows alone."""
+        kinds = tuple(is_numeric(column) for column in table.columns)
+        fitted = tuple(
+            _fit_numbers(c) if is_numeric(c) else _fit_categories(c.tolist()) for c in table.columns
+        )
+        return cls(TableSchema(table.names, kinds), fitted)
+
+    def encode(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, d) float32, without NaN.
+
+        Raises:
+            SchemaError: if the inputs lack a column.
+        """
+        table = self.schema.conform(inputs)
+        parts: list[NDArray[np.float32]] = []
+        coded = _coded(table)
+        for at, (column, how) in enumerate(zip(table.columns, self.columns, strict=True)):
+            if isinstance(how, NumberColumn):
+                values = column.astype(np.float64)
+                missing = np.isnan(values)
+                with np.errstate(over="ignore"):  # what overflows is clipped
+                    scaled = np.where(missing, 0.0, (values - how.centre) / how.scale)
+                scaled = np.clip(scaled, -_FARTHEST, _FARTHEST)
+                parts.append(np.stack([scaled, missing], axis=1).astype(np.float32))
+            else:
+                names, codes = coded[at]
+                place = {name: spot for spot, name in enumerate(how.vocabulary)}
+                spots = np.array([place.get(name, -1) for name in names], dtype=np.int64)[codes]
+                wanted = np.arange(len(how.vocabulary))
+                parts.append((spots[:, None] == wanted).astype(np.float32))
+        return np.concatenate(parts, axis=1)
+
+    def facts(self) -> dict[str, object]:
+        """Return the encoding as JSON values."""
+        return {
+            "names": list(self.schema.names),
+            "columns": [asdict(column) for column in self.columns],
+        }
+
+    @classmethod
+    def from_facts(cls, facts: object) -> TableEncoding:
+        """Return the encoding that :meth:`facts` described.
+
+        Raises:
+            DamagedTeacherError: if it is none.
+        """
+        try:
+            names, columns = facts["names"], facts["columns"]  # type: ignore[index]
+            fitted = tuple(
+                NumberColumn(float(c["centre"]), float(c["scale"]))
+                if "centre" in c
+                else CategoryColumn(tuple(str(name) for name in c["vocabulary"]))
+                for c in columns
+            )
+            kinds = tuple(isinstance(column, NumberColumn) for column in fitted)
+            if len(names) != len(fitted):
+                raise ValueError(names)
+            return cls(TableSchema(tuple(str(name) for name in names), kinds), fitted)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedTeacherError("its encoding of columns") from error
+
+
+def _fit_numbers(column: NDArray[np.float64]) -> NumberColumn:
+    held = column[~np.isnan(column)]
+    if not held.size:
+        return NumberColumn(0.0, 1.0)
+    largest = float(np.abs(held).max())
+    if not largest:
+        return NumberColumn(0.0, 1.0)
+    # Brought to [-1, 1] first: the square of a number that a file may hold can overflow.
+    tame = held / largest
+    spread = float(tame.std())
+    # A column that is constant in the shard says nothing; dividing by its zero spread would.
+    scale = spread * largest if spread > 1e-9 else 1.0
+    return NumberColumn(float(np.median(tame)) * largest, scale)
+
+
+def _fit_categories(cells: list[str]) -> CategoryColumn:
+    counted = Counter(cells)
+    frequent = sorted(counted, key=lambda name: (-counted[name], name))[:_VOCABULARY]
+    return CategoryColumn(tuple(sorted(frequent)))
+
+
+@functools.lru_cache(maxsize=1)  # teachers look at the same batch one after the other
+def _coded(table: Table) -> tuple[tuple[list[str], NDArray[np.int64]], ...]:
+    """Return, for each column, its distinct texts and each row's place among them."""
+    coded: list[tuple[list[str], NDArray[np.int64]]] = []
+    for column in table.columns:
+        if is_numeric(column):
+            coded.append(([], np.empty(0, dtype=np.int64)))
+        else:
+            names, codes = np.unique(column, return_inverse=True)
+            coded.append((names.tolist(), codes.astype(np.int64)))
+    return tuple(coded)

@@ -1,0 +1,45 @@
+"""The teacher of a shard from which there is nothing to tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from party.teachers.protocol import NO_OPINION, Labels, Stored
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset, Inputs
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Answers the one class that its shard holds, or nothing if the shard is empty.
+
+    A party declares k teachers before anyone sees its data, and each row of its votes sums to k.
+    So an empty shard has a teacher too. It says :data:`NO_OPINION`, and the ensemble gives its
+    vote to a class picked by the party's key and the teacher's number alone: such votes spread
+    over the classes, and depend on no record.
+
+    Attributes:
+        label: the class, or :data:`NO_OPINION`.
+    """
+
+    label: int
+
+    @classmethod
+    def fit(cls, shard: Dataset) -> Constant | None:
+        """Return the teacher of a shard with at most one class, or None if there is more."""
+        present = np.unique(shard.labels).tolist()
+        if len(present) > 1:
+            return None
+        return cls(present[0] if present else NO_OPINION)
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the same class for each input."""
+        return np.full(len(inputs), self.label, dtype=np.int64)
+
+    def store(self) -> Stored:
+        """Return the class as JSON."""
+        return Stored({"constant": self.label}, b"")

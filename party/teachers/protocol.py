@@ -1,0 +1,84 @@
+"""What a teacher is, whatever model it holds.
+
+Everything that a teacher learns, down to the scaling of a column, comes from its own shard; what
+teachers share is fixed before any data is seen. Otherwise one record could change many votes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset, Inputs
+
+#: (n,) int64, indices into the class list of the data that the teacher was fitted on.
+Labels: TypeAlias = NDArray[np.int64]
+
+#: What :meth:`Teacher.predict` answers where a teacher has learnt nothing at all.
+NO_OPINION = -1
+
+
+class DamagedTeacherError(Exception):
+    """A stored teacher that is not what was stored; it is to be trained again."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A teacher as bytes.
+
+    Attributes:
+        facts: what is kept as JSON: text, numbers, lists and objects of them.
+        model: what is kept in the model's own format.
+    """
+
+    facts: dict[str, object]
+    model: bytes
+
+
+class Teacher(Protocol):
+    """A fitted model."""
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the class of each input, or :data:`NO_OPINION`.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
+        """
+
+    def store(self) -> Stored:
+        """Return the teacher as bytes, without pickle."""
+
+
+class Kind(Protocol):
+    """A way to make teachers."""
+
+    @property
+    def name(self) -> str:
+        """The kind's name, as the user gives it."""
+
+    @property
+    def version(self) -> str:
+        """What changes when teachers of this kind would come out otherwise."""
+
+    @property
+    def suffix(self) -> str:
+        """File suffix of the stored model."""
+
+    def fit(self, shard: Dataset, seed: int) -> Teacher:
+        """Return a teacher fitted on a shard of two classes or more.
+
+        Args:
+            shard: its records; some classes of the list may be absent.
+            seed: 63 bits that decide all its randomness.
+        """
+
+    def restore(self, stored: Stored) -> Teacher:
+        """Return the teacher that was stored.
+
+        Raises:
+            DamagedTeacherError: if the bytes are not such a teacher.
+        """

@@ -1,0 +1,70 @@
+"""The kind of inputs that a teacher takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.data.values import Images, Table, is_numeric
+from pate.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pate.data.values import Inputs
+
+
+@dataclass(frozen=True)
+class ImageSchema:
+    """Images of one size.
+
+    Attributes:
+        size: height, width, channels.
+    """
+
+    size: tuple[int, int, int]
+
+    def conform(self, inputs: Inputs) -> Images:
+        """Return ``inputs`` if they are images of this size.
+
+        Raises:
+            SchemaError: if they are not.
+        """
+        if not isinstance(inputs, Images) or inputs.size != self.size:
+            wanted = "images {}x{}x{}".format(*self.size)
+            raise SchemaError(f"the teachers take {wanted}, the queries are {inputs.schema()}")
+        return inputs
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Rows of named columns.
+
+    Attributes:
+        names: the columns, in order.
+        numeric: for each, whether it holds numbers.
+    """
+
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+
+    def conform(self, inputs: Inputs) -> Table:
+        """Return ``inputs`` with these columns; the same object if it has them so already.
+
+        Raises:
+            SchemaError: if they are no table, a column is missing, or its cells do not parse.
+        """
+        if not isinstance(inputs, Table):
+            raise SchemaError(f"the teachers take a table, the queries are {inputs.schema()}")
+        if inputs.names == self.names and _kinds(inputs) == self.numeric:
+            return inputs
+        return inputs.aligned(self.names, self.numeric)
+
+
+def schema_of(inputs: Inputs) -> ImageSchema | TableSchema:
+    """Return the schema that ``inputs`` have."""
+    if isinstance(inputs, Images):
+        return ImageSchema(inputs.size)
+    return TableSchema(inputs.names, _kinds(inputs))
+
+
+def _kinds(table: Table) -> tuple[bool, ...]:
+    return tuple(is_numeric(column) for column in table.columns)

@@ -1,0 +1,35 @@
+"""What a labelled data set must have before teachers can be trained on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset
+
+
+def require_trainable(dataset: Dataset, teachers: int) -> None:
+    """Check that a data set can be split over teachers that have something to learn.
+
+    Raises:
+        UsageError: if ``teachers`` is less than one.
+        DataError: if there is one class only, or fewer records (or groups) than teachers.
+    """
+    if teachers < 1:
+        raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")
+    present = np.unique(dataset.labels)
+    if len(present) < 2:
+        only = (
+            "no records" if not len(present) else f"one class only, {dataset.classes[present[0]]!r}"
+        )
+        raise DataError(f"the data has {only}; teachers need records of two classes or more")
+    units = len(dataset) if dataset.groups is None else len(np.unique(dataset.groups))
+    if units < teachers:
+        what = "records" if dataset.groups is None else "groups"
+        raise DataError(
+            f"the data has {units} {what} for {teachers} teachers; ask for at most {units} teachers"
+        )

@@ -1,0 +1,74 @@
+"""Bounds on what a file may make this process allocate, and readers that keep them."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
+
+#: Bytes that one data set may take once unpacked.
+MAX_BYTES: Final = 8 << 30
+
+#: Deflate never unpacks a byte into more than this many (zlib's technical notes: 1032:1).
+_DEFLATE_RATIO: Final = 1032
+
+
+def require_room(path: Path, wanted: int) -> None:
+    """Refuse data that is too large to hold.
+
+    Raises:
+        DataError: if ``wanted`` bytes are more than :data:`MAX_BYTES`.
+    """
+    if wanted > MAX_BYTES:
+        raise DataError(
+            f"{path} needs {wanted} bytes unpacked, at most {MAX_BYTES} are read; "
+            "use fewer records or smaller images"
+        )
+
+
+def most_bytes(path: Path) -> int:
+    """Return an upper bound on the unpacked size of a file, from its length on disk."""
+    length = path.stat().st_size
+    return length * _DEFLATE_RATIO if path.suffix.casefold() == ".gz" else length
+
+
+def read_at_most(path: Path, limit: int) -> bytes:
+    """Return the content of a file, unpacked if its name ends in ``.gz``, up to ``limit`` bytes.
+
+    Raises:
+        DataError: if the file cannot be read, is truncated, or is no gzip file.
+    """
+    try:
+        with _open(path) as file:
+            return file.read(limit)
+    except EOFError as error:
+        raise DataError(
+            f"{path} is truncated: its gzip stream has no end; copy it again"
+        ) from error
+    except zlib.error as error:
+        raise DataError(f"{path} is damaged: its gzip stream breaks; copy it again") from error
+    except gzip.BadGzipFile as error:
+        raise DataError(f"{path} is not a gzip file or is damaged ({error})") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the whole content of a file, unpacked if its name ends in ``.gz``.
+
+    Raises:
+        DataError: if it cannot be read, or holds more than :data:`MAX_BYTES`.
+    """
+    content = read_at_most(path, MAX_BYTES + 1)
+    require_room(path, len(content))
+    return content
+
+
+def _open(path: Path) -> BinaryIO | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix.casefold() == ".gz" else path.open("rb")

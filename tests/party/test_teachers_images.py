@@ -1,0 +1,193 @@
+"""Fixed features of images, and the teachers that learn from images: linear, cnn."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from party.teachers.cnn import Cnn, pick_device
+from party.teachers.image_features import WIDTH, image_features
+from party.teachers.linear import Linear
+from party.teachers.protocol import DamagedTeacherError, Kind, Stored
+from party.teachers.ridge import fit_ridge
+from pate.data.read import read_dataset
+from pate.data.values import Dataset, Images, Table
+from pate.errors import SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS: list[Kind] = [Linear(), Cnn("cpu")]
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    held = load_digits()
+    pixels = np.rint(held.images / 16 * 255).astype(np.uint8)[..., None]
+    order = np.random.default_rng(0).permutation(len(pixels))
+    everything = Dataset(
+        Images(pixels), held.target.astype(np.int64), tuple(str(at) for at in range(10))
+    )
+    return everything.take(order)
+
+
+def random_images(n: int, *size: int) -> Images:
+    return Images(np.random.default_rng(0).integers(0, 256, (n, *size), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)]
+)
+def test_features_of_any_size(size: tuple[int, int, int]) -> None:
+    features = image_features(random_images(3, *size))
+    assert features.shape == (3, WIDTH)
+    assert features.dtype == np.float32
+    assert np.isfinite(features).all()
+
+
+def test_features_do_not_hang_on_the_batch() -> None:
+    # 400 images of 32 x 32 are computed in two pieces.
+    images = random_images(400, 32, 32, 1)
+    alone = np.concatenate([image_features(images.take([at])) for at in (0, 255, 256, 399)])
+    np.testing.assert_allclose(image_features(images)[[0, 255, 256, 399]], alone, atol=1e-5)
+
+
+def test_features_approximate_the_gaussian_kernel_of_unit_vectors() -> None:
+    # Rows x of features satisfy x.y ~ exp(-|u - v|^2), so x.x ~ 1; the error of 2048 random
+    # features is about 1/sqrt(2048) = 0.022 a pair. The features are fixed: no chance in this.
+    features = image_features(random_images(20, 28, 28, 1))
+    gram = features @ features.T
+    assert np.abs(np.diag(gram) - 1).max() < 0.1
+    assert gram.min() > np.exp(-4) - 0.1
+
+
+def test_blank_images_have_features() -> None:
+    assert np.isfinite(image_features(Images(np.zeros((2, 8, 8, 1), np.uint8)))).all()
+
+
+def test_ridge_primal_and_dual_agree_with_the_normal_equations() -> None:
+    draw = np.random.default_rng(0)
+    for n, d in ((200, 5), (20, 30)):
+        features = draw.normal(size=(n, d)).astype(np.float32)
+        labels = (features[:, 0] + draw.normal(scale=0.5, size=n) > 0).astype(np.int64)
+        weights, bias = fit_ridge(features, labels, 2)
+        targets = np.where(labels[:, None] == np.arange(2), 1.0, -1.0)
+        x = features.astype(np.float64) - features.mean(0)
+        # The penalty is not returned: it is one of the grid, so one of these solutions is equal.
+        total = np.square(x).sum() / n
+        solutions = [
+            np.linalg.solve(x.T @ x + 10 ** (s / 2) * total * np.eye(d), x.T @ targets)
+            for s in range(-6, 5)
+        ]
+        assert min(np.abs(weights - solution).max() for solution in solutions) < 1e-3
+        np.testing.assert_allclose(bias, targets.mean(0) - features.mean(0) @ weights, atol=1e-4)
+
+
+def test_ridge_of_rows_that_are_all_alike() -> None:
+    weights, bias = fit_ridge(np.ones((3, 4), np.float32), np.array([0, 1, 1]), 2)
+    assert not weights.any()
+    assert bias.argmax() == 1
+
+
+def test_linear_accuracy_on_digits(digits: Dataset) -> None:
+    # Measured: 0.76 a teacher at 25 records, of which some 7 % of digits have none.
+    test = digits.take(range(1200, 1797))
+    accuracies = [
+        (
+            Linear().fit(digits.take(range(at, at + 25)), 0).predict(test.inputs) == test.labels
+        ).mean()
+        for at in range(0, 1000, 50)
+    ]
+    assert np.mean(accuracies) > 0.70
+
+
+def test_linear_accuracy_on_mnist(test_data: Path) -> None:
+    raw = test_data / "mnist" / "MNIST" / "raw"
+    train, test = read_dataset(raw), read_dataset(raw / "t10k-images-idx3-ubyte.gz")
+    test = test.take(range(2000))
+    accuracies = [
+        (
+            Linear().fit(train.take(range(at, at + 300)), 0).predict(test.inputs) == test.labels
+        ).mean()
+        for at in range(0, 1500, 300)
+    ]
+    assert np.mean(accuracies) > 0.93
+
+
+def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
+    test = digits.take(range(1200, 1797))
+    teacher = Cnn("cpu").fit(digits.take(range(200)), 5)
+    assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_stores_and_restores_and_is_reproducible(
+    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("party.teachers.cnn._STEPS", 5)
+    shard, queries = digits.take(range(40)), digits.take(range(40, 140)).inputs
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    teacher = kind.fit(shard, 7)
+    stored = teacher.store()
+    assert kind.fit(shard, 7).store() == stored
+    again = kind.restore(Stored(json.loads(json.dumps(stored.facts)), stored.model))
+    assert (again.predict(queries) == teacher.predict(queries)).all()
+    # Nobody's global generators were touched.
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1] == after[1]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_answers_only_classes_of_the_shard(
+    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("party.teachers.cnn._STEPS", 5)
+    shard = digits.take(np.flatnonzero(np.isin(digits.labels, [3, 8]))[:9])
+    answers = kind.fit(shard, 0).predict(digits.take(range(300)).inputs)
+    assert set(answers.tolist()) <= {3, 8}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_other_inputs_are_refused(
+    kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    teacher = kind.fit(digits.take(range(20)), 0)
+    for other in (random_images(1, 9, 8, 1), Table(("a",), (np.zeros(1),))):
+        with pytest.raises(SchemaError, match="the teachers take images 8x8x1, the queries are"):
+            teacher.predict(other)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    stored = kind.fit(digits.take(range(20)), 0).store()
+    for model in (b"", stored.model[:100], stored.model[:-8]):
+        with pytest.raises(DamagedTeacherError):
+            kind.restore(Stored(stored.facts, model))
+    for facts in ({}, {"size": [8, 8]}, {"size": [8, 8, "1"]}):
+        with pytest.raises(DamagedTeacherError):
+            kind.restore(Stored(dict(facts), stored.model))
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
+def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
+    assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,)
+
+
+def test_devices() -> None:
+    assert pick_device("cpu") == "cpu"
+    assert pick_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    with pytest.raises(UsageError, match="none of auto, cpu, cuda"):
+        pick_device("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="finds no CUDA device"):
+            pick_device("cuda")

@@ -1,0 +1,140 @@
+"""Encoding of tables, and the teachers that learn from it: linear, forest, boosting."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from party.teachers.columns import NumberColumn, TableEncoding
+from party.teachers.linear import Linear
+from party.teachers.protocol import DamagedTeacherError, Kind, Stored
+from party.teachers.trees import Boosting, Forest
+from pate.data.values import Dataset, Images, Table
+from pate.errors import SchemaError
+
+KINDS: list[Kind] = [Linear(), Forest(), Boosting()]
+
+
+def table(n: int, seed: int = 0) -> Table:
+    draw = np.random.default_rng(seed)
+    dose = draw.normal(5, 2, n)
+    dose[::7] = np.nan
+    return Table(
+        ("dose", "blood", "empty"),
+        (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan)),
+    )
+
+
+def labelled(n: int, seed: int = 0) -> Dataset:
+    inputs = table(n, seed)
+    ill = np.nan_to_num(inputs.columns[0].astype(np.float64), nan=9.0) > 5
+    labels = np.where(ill, 2, 0) + np.where(inputs.columns[1] == "A", 1, 0)
+    return Dataset(inputs, labels.astype(np.int64), ("a", "b", "c", "d", "never"))
+
+
+def test_encoding_by_hand() -> None:
+    shard = Table(
+        ("v", "c"), (np.array([1.0, 3.0, np.nan]), np.array(["x", "", "x"], dtype=np.str_))
+    )
+    encoding = TableEncoding.fit(shard)
+    assert encoding.columns[0] == NumberColumn(centre=2.0, scale=1.0)
+    query = Table(
+        ("v", "c"), (np.array([4.0, np.nan]), np.array(["never seen", "x"], dtype=np.str_))
+    )
+    assert encoding.encode(query).tolist() == [[2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 1.0]]
+
+
+def test_encoding_survives_json_and_huge_values() -> None:
+    shard = Table(("v",), (np.array([1e308, -1e308, np.nan]),))
+    encoding = TableEncoding.fit(shard)
+    again = TableEncoding.from_facts(json.loads(json.dumps(encoding.facts())))
+    assert again == encoding
+    assert not np.isnan(again.encode(table_of(0.0))).any()
+
+
+def table_of(value: float) -> Table:
+    return Table(("v",), (np.array([value]),))
+
+
+@pytest.mark.parametrize(
+    "facts", [None, [], {}, {"names": ["a"], "columns": []}, {"names": ["a"], "columns": [{}]}]
+)
+def test_damaged_encoding(facts: object) -> None:
+    with pytest.raises(DamagedTeacherError):
+        TableEncoding.from_facts(facts)
+
+
+def test_frequent_categories_win() -> None:
+    cells = [f"rare {at}" for at in range(60)] + ["often"] * 3
+    encoding = TableEncoding.fit(Table(("c",), (np.array(cells, dtype=np.str_),)))
+    encoded = encoding.encode(Table(("c",), (np.array(["often", "rare 9"], dtype=np.str_),)))
+    assert encoded.shape == (2, 32)
+    assert encoded[0].sum() == 1
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_learns_stores_and_restores(kind: Kind) -> None:
+    data, test = labelled(400), labelled(300, seed=1)
+    teacher = kind.fit(data, 3)
+    answers = teacher.predict(test.inputs)
+    assert answers.dtype == np.int64
+    assert (answers == test.labels).mean() > 0.85
+    stored = teacher.store()
+    facts = json.loads(json.dumps(stored.facts))
+    again = kind.restore(Stored(facts, stored.model))
+    assert (again.predict(test.inputs) == answers).all()
+    assert (kind.fit(data, 3).predict(test.inputs) == answers).all()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("rows", [2, 3, 10])
+def test_tiny_shards_answer_only_classes_they_hold(kind: Kind, rows: int) -> None:
+    data = labelled(60)
+    pair = data.take([int(np.flatnonzero(data.labels == label)[0]) for label in (1, 2)] * 5)
+    shard = pair.take(range(rows))
+    answers = kind.fit(shard, 0).predict(labelled(80, seed=2).inputs)
+    assert set(answers.tolist()) <= {1, 2}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_columns_are_aligned_by_name(kind: Kind) -> None:
+    teacher = kind.fit(labelled(200), 0)
+    query = table(50, seed=3)
+    dose, blood, empty = query.columns
+    shuffled = Table(("extra", "blood", "empty", "dose"), (dose, blood, empty, dose))
+    assert (teacher.predict(shuffled) == teacher.predict(query)).all()
+    with pytest.raises(SchemaError, match="blood"):
+        teacher.predict(Table(("dose", "empty"), (dose, empty)))
+    with pytest.raises(SchemaError, match="should be numbers"):
+        teacher.predict(Table(query.names, (blood, blood, empty)))
+    with pytest.raises(SchemaError, match="take a table"):
+        teacher.predict(Images(np.zeros((1, 2, 2, 1), np.uint8)))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_damaged_models(kind: Kind) -> None:
+    stored = kind.fit(labelled(50), 0).store()
+    for model in (b"", stored.model[: len(stored.model) // 2], b"\x80\x04N."):
+        with pytest.raises(DamagedTeacherError):
+            kind.restore(replace(stored, model=model))
+    with pytest.raises(DamagedTeacherError):
+        kind.restore(Stored({}, stored.model))
+
+
+def test_foreign_types_are_never_loaded() -> None:
+    kind = Forest()
+    stored = kind.fit(labelled(50), 0).store()
+    foreign = Pipeline([("f", FunctionTransformer(print)), ("m", RandomForestClassifier())])
+    with pytest.raises(DamagedTeacherError):
+        kind.restore(replace(stored, model=skops.io.dumps(foreign)))
+    # A harmless type of scikit-learn, but not the one that this kind makes.
+    boosting = Boosting().fit(labelled(50), 0).store()
+    with pytest.raises(DamagedTeacherError, match="HistGradientBoosting"):
+        kind.restore(boosting)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pate.data.labels import encode_labels, parse_number, plain_names, sorted_classes
+from pate.errors import DataError, SchemaError
+
+HERE = Path("data.csv")
+
+
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (["10", "9", "0"], ("0", "9", "10")),
+        (["-1", "2.5", "1"], ("-1", "1", "2.5")),
+        (["stage 10", "Stage 2", "stage 2"], ("Stage 2", "stage 2", "stage 10")),
+        (["2", "benign", "10"], ("2", "10", "benign")),
+        (["nan", "1"], ("1", "nan")),
+    ],
+)
+def test_class_order(names: list[str], order: tuple[str, ...]) -> None:
+    assert sorted_classes(names) == order
+
+
+@given(st.lists(st.text(max_size=6), max_size=12))
+def test_class_order_does_not_hang_on_the_order_of_records(names: list[str]) -> None:
+    assert sorted_classes(names) == sorted_classes(reversed(names))
+    assert sorted(sorted_classes(names)) == sorted(set(names))
+
+
+def test_numbers_print_as_integers_only_if_all_are_numbers() -> None:
+    assert plain_names(["0.0", "1e1", "2.5", "-3"]) == ["0", "10", "2.5", "-3"]
+    assert plain_names(["0.0", "benign"]) == ["0.0", "benign"]
+    assert plain_names(["0.0", "inf"]) == ["0.0", "inf"]
+
+
+def test_underscores_write_no_number() -> None:
+    assert parse_number("1_000") is None
+    assert parse_number("1e3") == 1000.0
+
+
+def test_labels_count_in_the_given_list() -> None:
+    labels, classes = encode_labels(["b", "a", "b"], ["c", "b", "a"], path=HERE)
+    assert labels.tolist() == [1, 2, 1]
+    assert classes == ("c", "b", "a")
+    assert labels.dtype == np.int64
+
+
+def test_a_label_outside_the_list_is_named() -> None:
+    with pytest.raises(SchemaError, match=r"data.csv .*'d'.*the list is a, b"):
+        encode_labels(["a", "d"], ["a", "b"], path=HERE)
+
+
+@pytest.mark.parametrize("missing", ["", "?", "NaN"])
+def test_a_missing_label_is_refused_with_its_record(missing: str) -> None:
+    with pytest.raises(DataError, match="record 2 has no label"):
+        encode_labels(["a", missing], None, path=HERE)
+
+
+def test_no_records() -> None:
+    with pytest.raises(DataError, match="no records"):
+        encode_labels([], None, path=HERE)

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pate.data.read import read_dataset, read_inputs
+from pate.data.values import Table
+from pate.errors import DataError, SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CSV = """age, sex ,patient,ill
+31,f,1,0.0
+?,m,1,1.0
+55.5,,2,0
+"""
+
+
+def write(folder: Path, text: str, name: str = "d.csv") -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "D.CSV", "D.CSV.GZ".replace("GZ", "gz")])
+def test_csv(tmp_path: Path, name: str) -> None:
+    data = read_dataset(write(tmp_path, CSV, name), label="ill", group="patient")
+    assert data.classes == ("0", "1")
+    assert data.labels.tolist() == [0, 1, 0]
+    assert data.groups is not None
+    assert data.groups.tolist() == ["1", "1", "2"]
+    assert isinstance(data.inputs, Table)
+    assert data.inputs.schema() == "table age:number, sex:category"
+    age, sex = data.inputs.columns
+    np.testing.assert_array_equal(age, [31, np.nan, 55.5])
+    assert sex.tolist() == ["f", "m", ""]
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators_and_a_byte_order_mark(tmp_path: Path, separator: str) -> None:
+    text = "\ufeff" + CSV.replace(",", separator).replace("\n", "\r\n")
+    data = read_dataset(write(tmp_path, text), label="ill", group="patient")
+    assert data.inputs.schema() == "table age:number, sex:category"
+
+
+def test_public_table_drops_columns(tmp_path: Path) -> None:
+    public = read_inputs(write(tmp_path, CSV), drop=["ill", "patient", "absent"])
+    assert public.schema() == "table age:number, sex:category"
+
+
+def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table(
+            {
+                "age": pa.array([31, None, 55], pa.int64()),
+                "dose": [1.5, float("nan"), 2.0],
+                "code": pa.array(["7", "?", "8"]).dictionary_encode(),
+                "sex": ["f", None, "m"],
+                "smokes": [True, False, None],
+                "ill": [0.0, 1.0, 0.0],
+            }
+        ),
+        tmp_path / "d.parquet",
+    )
+    data = read_dataset(tmp_path, label="ill")
+    assert data.classes == ("0", "1")
+    assert isinstance(data.inputs, Table)
+    assert data.inputs.schema() == (
+        "table age:number, dose:number, code:number, sex:category, smokes:number"
+    )
+    np.testing.assert_array_equal(data.inputs.columns[0], [31, np.nan, 55])
+    np.testing.assert_array_equal(data.inputs.columns[4], [1, 0, np.nan])
+
+
+def test_csv_and_parquet_of_the_same_cells_have_the_same_hashes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1.5, 2.0], "b": ["x", None]}), tmp_path / "d.parquet")
+    as_csv = read_inputs(write(tmp_path, "a,b\n1.5,x\n2,\n"))
+    assert as_csv.row_hashes() == read_inputs(tmp_path / "d.parquet").row_hashes()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age,ill\n1,\n", "record 1 has no value in the label column"),
+        ("age,ill\n1,0\n2,nan\n", "record 2 has no value"),
+        ("age,ill\n1,0\n2,?\n", "record 2 has no value"),
+        ("age,ill\n1,0\ninf,1\n", "column 'age' holds inf"),
+        ("age,age,ill\n1,2,0\n", "distinct column names"),
+        ("age,,ill\n1,2,0\n", "distinct column names"),
+        ("age,ill\n", "no records"),
+        ("", "header"),
+        ("age,ill\n1,0\n2\n", "line 3 has 1 cells, the header 2; the file may be truncated"),
+        ('age,ill\n1,0\n"2', "may be truncated"),
+        ("ill\n1\n0\n", "no columns besides ill"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_dataset(write(tmp_path, text), label="ill")
+
+
+def test_unknown_columns_name_what_there_is(tmp_path: Path) -> None:
+    path = write(tmp_path, CSV)
+    with pytest.raises(DataError, match="no label column 'death'; it has: age, sex, patient, ill"):
+        read_dataset(path, label="death")
+    with pytest.raises(DataError, match="no group column 'who'"):
+        read_dataset(path, label="ill", group="who")
+    with pytest.raises(UsageError, match="--label"):
+        read_dataset(path)
+    with pytest.raises(UsageError, match="both"):
+        read_dataset(path, label="ill", group="ill")
+    with pytest.raises(SchemaError, match="'0'"):
+        read_dataset(path, label="ill", classes=["1", "2"])
+
+
+def test_a_missing_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="record 2 has no value in the group column"):
+        read_dataset(write(tmp_path, "a,g,ill\n1,x,0\n2,,1\n"), label="ill", group="g")
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(b"age,ill\n1,\xe9\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_dataset(path, label="ill")
+
+
+def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
+    packed = write(tmp_path, CSV, "d.csv.gz")
+    pq.write_table(pa.table({"a": [1.5, 2.0], "ill": ["x", "y"]}), tmp_path / "d.parquet")
+    for path in (packed, tmp_path / "d.parquet"):
+        whole = path.read_bytes()
+        for keep in range(0, len(whole), 11):
+            path.write_bytes(whole[:keep])
+            with pytest.raises(DataError, match=path.name):
+                read_dataset(path, label="ill")
+
+
+def test_parquet_columns_of_other_kinds(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"when": [datetime(2020, 1, 1, tzinfo=UTC)]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match="'when' holds datetime"):
+        read_inputs(tmp_path)
+
+
+def test_diabetes(test_data: Path) -> None:
+    data = read_dataset(
+        test_data / "diabetes130" / "diabetic_data.csv.gz", label="readmitted", group="patient_nbr"
+    )
+    assert len(data) == 101766
+    assert data.groups is not None
+    assert len(np.unique(data.groups)) == 71518
+    counts = dict(zip(data.classes, np.bincount(data.labels).tolist(), strict=True))
+    assert counts == {"NO": 54864, ">30": 35545, "<30": 11357}
+    assert isinstance(data.inputs, Table)
+    kinds = dict(zip(data.inputs.names, data.inputs.columns, strict=True))
+    assert set(kinds["A1Cresult"].tolist()) == {"None", "Norm", ">7", ">8"}
+    assert "" in kinds["payer_code"].tolist()
