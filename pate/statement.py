@@ -25,8 +25,8 @@ Unit = Literal["record", "patient", "party"]
 #: What two neighbouring worlds differ by, per unit. "Reaches k" is the events' votes_per_unit.
 ADJACENCY: Final[Mapping[str, str]] = {
     "record": (
-        "one record added, removed or altered: it is in one shard of one party, so it changes the "
-        "votes of one teacher, on any number of queries"
+        "one record added or removed: it is in one shard of one party, so it changes the votes of "
+        "one teacher, on any number of queries; altering a record is one of each"
     ),
     "patient": (
         "all records of one patient at one party added, removed or altered: they are in one shard, "

@@ -1,0 +1,1 @@
+"""The student: learns from released labels and public inputs, publishes what it learnt."""

@@ -1,0 +1,1 @@
+"""Trainers: labels and public inputs in, a :class:`~student.trainers.base.Student` out."""

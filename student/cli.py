@@ -1,0 +1,394 @@
+"""``pate-student``: train, evaluate, predict, export."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from pate.errors import DataError, UsageError
+from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pate.data.values import Dataset, Inputs
+    from pate.labels import LabelSet
+    from student.session import Published, Trainer
+    from student.trainers.base import Effort, Lesson, Student
+
+NAME = "pate-student"
+
+app = typer.Typer(
+    name=NAME,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="""Learn from the labels that a PATE campaign releases.
+
+    The student sees unlabelled public inputs and a few hundred noisy labels, never a private
+    record. What it publishes carries the privacy statement of the campaign.
+
+    [bold]pate-student train --server localhost:9080 --public ./public --out ./student[/bold]
+    """,
+)
+
+ModelFolder = Annotated[
+    Path,
+    typer.Option(
+        "--model", metavar="DIR", help="Folder that `train --out` wrote.", show_default=False
+    ),
+]
+DataPath = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Images in a folder, .npz or IDX files; or a CSV or Parquet table.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def train(
+    public: Annotated[
+        Path,
+        typer.Option(
+            metavar="PATH",
+            help="The public set: the same files as the server has. Its labels, if it has any, are "
+            "not read.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder to publish the student into.", show_default=False),
+    ],
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Student service of the server.", show_default=False
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labels from `pate-server export`, instead of --server.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(help="auto, fixmatch (images) or selftraining (tables)."),
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Optimisation steps (images) or trees (tables). Default: what suits the inputs.",
+            show_default=False,
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="Stop each training after so long. What comes out then depends on the machine.",
+            show_default=False,
+        ),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Labelled public data to measure the student on; not learnt from.",
+            show_default=False,
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Label column of --test, for tables.", show_default=False
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Leave out a column of a table; repeatable."),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="PEM file of the authority that signed the server's certificate; without it the "
+            "connection is not encrypted.",
+            show_default=False,
+        ),
+    ] = None,
+    max_wait: Annotated[
+        float,
+        typer.Option(min=0.0, help="Give up after so many seconds without an answer."),
+    ] = 600.0,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,  # noqa: ARG001  # its callback does the work
+) -> None:
+    """Train a student on the labels of a campaign and publish it.
+
+    With --server the student follows the campaign to its end; where the mechanism asks for the
+    student's predictions between rounds, it trains and gives them. With --labels it needs no
+    server.
+
+    The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
+    privacy.json, and README.md, a model card. It appears whole or not at all.
+    """
+    if (server is None) == (labels is None):
+        raise UsageError("give either --server HOST:PORT or --labels FILE")
+    if labels is not None and ca is not None:
+        raise UsageError("--ca is about a connection, and --labels needs none")
+    from student.export import check_out
+    from student.session import check_labels, graduate
+    from student.trainers.base import Effort
+    from student.trainers.choose import choose
+
+    check_out(out)
+    released = None if labels is None else _read_labels(labels)
+    inputs = _read_inputs(public, drop or ())
+    kind = choose(model, inputs)
+    if kind == "fixmatch":
+        from student.trainers.fixmatch import choose_device
+
+        choose_device(device)
+    if released is not None:
+        check_labels(released, inputs)
+    measured = None if test is None else _read_dataset(test, label)
+    screen = Screen(NAME)
+    screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
+    trainer = _trainer(kind, seed=seed, device=device, effort=Effort(steps, seconds), screen=screen)
+    name = ""
+    if released is None:
+        assert server is not None  # noqa: S101  # checked above
+        released, name = _follow(server, inputs, trainer, ca=ca, max_wait=max_wait, screen=screen)
+    facts = {"seed": seed, "steps": steps or "default", "time limit, s": seconds or "none"}
+    published = graduate(released, inputs, trainer, out, facts=facts, name=name, test=measured)
+    _tell_published(published, released, out, screen, as_json=as_json)
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: DataPath,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Label column, for tables.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write evaluation.json and evaluation.png into this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a student on labelled data: accuracy, recall per class, confusion matrix.
+
+    The data should be public: numbers measured on private records are a release of their own.
+    """
+    from student.evaluate import evaluate as measure
+    from student.export import write_evaluation
+    from student.weights import load
+
+    result = measure(load(model), _read_dataset(data, label))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_evaluation(result, out)
+    if as_json:
+        print_json(result.to_json())
+        return
+    from rich.table import Table as Grid
+
+    grid = Grid("class", "inputs", "recall", title=f"{result.accuracy:.2%} of {result.count} right")
+    for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
+        grid.add_row(name, str(row.sum()), "absent" if recall is None else f"{recall:.1%}")
+    Screen(NAME).show(grid)
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    data: DataPath,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE.csv", help="Where to write.", show_default=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Predict: a CSV file with the class and the probabilities of each input, in order."""
+    from pate.runtime.home import write_file
+    from student.weights import load
+
+    student = load(model)
+    probabilities = student.predict_probabilities(_read_inputs(data, ()))
+    write_file(out, _as_csv(student, probabilities), mode=0o644)
+    if as_json:
+        print_json({"rows": len(probabilities), "file": str(out)})
+    else:
+        Screen(NAME).say(f"{len(probabilities)} predictions in {out}")
+
+
+@app.command()
+def export(
+    model: ModelFolder,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.", show_default=False)],
+    form: Annotated[
+        str, typer.Option("--format", help="onnx: an image student for any runtime.")
+    ] = "onnx",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a student in another form.
+
+    A published image student has model.onnx beside its weights already; this makes it again from
+    the weights, so that the two can be compared.
+    """
+    if form != "onnx":
+        raise UsageError(f"there is no format {form!r}; choose onnx")
+    from student.onnx_graph import write
+    from student.weights import load
+
+    digest = write(load(model), out)
+    if as_json:
+        print_json({"file": str(out), "sha256": digest})
+    else:
+        Screen(NAME).say(f"{out} written, SHA-256 {digest}")
+
+
+def _read_labels(path: Path) -> LabelSet:
+    from pate.labels import LabelSet
+
+    try:
+        return LabelSet.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the labels in {path}: {error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _read_inputs(path: Path, drop: Sequence[str]) -> Inputs:
+    from pate.data.read import read_inputs
+
+    return read_inputs(path, drop=tuple(drop))
+
+
+def _read_dataset(path: Path, label: str | None) -> Dataset:
+    from pate.data.read import read_dataset
+
+    return read_dataset(path, label=label, group=None, classes=None)
+
+
+def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Screen) -> Trainer:
+    def train_for(lesson: Lesson, number: int) -> Student:
+        from student.trainers.choose import train as teach
+
+        title = f"student for round {number}" if number else "final student"
+        screen.say(f"training the {title} on {len(lesson.queries)} labels")
+        with screen.bar(title) as move:
+            return teach(
+                lesson,
+                model=kind,
+                seed=seed + number,
+                device=device,
+                effort=effort,
+                progress=lambda step, total, _loss: move(step, total),
+            )
+
+    return train_for
+
+
+def _follow(
+    server: str,
+    inputs: Inputs,
+    trainer: Trainer,
+    *,
+    ca: Path | None,
+    max_wait: float,
+    screen: Screen,
+) -> tuple[LabelSet, str]:
+    from student.client import StudentClient
+    from student.session import follow, identify
+
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(f"--server {server}: give HOST:PORT, such as localhost:9080")
+    try:
+        certificates = None if ca is None else ca.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--ca {ca}: {error.strerror}") from error
+    client = StudentClient(
+        server,
+        identify(inputs),
+        max_wait=max_wait,
+        say=screen.say,
+        root_certificates=certificates,
+    )
+    with client:
+        campaign = client.campaign()
+        screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
+        return follow(client, inputs, trainer, say=screen.say), campaign.name
+
+
+def _tell_published(
+    published: Published, labels: LabelSet, out: Path, screen: Screen, *, as_json: bool
+) -> None:
+    from pate.labels import checked_statement
+
+    statement = checked_statement(labels.privacy)
+    result = published.evaluation
+    if as_json:
+        print_json(
+            {
+                "out": str(out),
+                "files": list(published.files),
+                "labels": len(labels.rows),
+                "seconds": round(published.seconds, 2),
+                "epsilon": statement["epsilon"],
+                "delta": statement["delta"],
+                "evaluation": None if result is None else result.to_json(),
+            }
+        )
+        return
+    if result is not None:
+        screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right")
+    screen.say(
+        f"published in {out}: {len(labels.rows)} labels, epsilon {statement['epsilon']} at delta "
+        f"{statement['delta']} per {statement['unit']}"
+    )
+
+
+def _as_csv(student: Student, probabilities: NDArray[np.float32]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "predicted", *(f"probability of {name}" for name in student.classes)])
+    for number, (row, best) in enumerate(
+        zip(probabilities.tolist(), probabilities.argmax(axis=1).tolist(), strict=True)
+    ):
+        writer.writerow([number, student.classes[best], *(f"{cell:.6f}" for cell in row)])
+    return text.getvalue().encode()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def main() -> NoReturn:
+    """Run the command."""
+    run(app, NAME)

@@ -1,0 +1,158 @@
+"""Publishing a student: a folder that is whole or not there, and never without its privacy.
+
+::
+
+    OUT/
+        model.json            what it is: classes, schema, preprocessing, architecture, hashes
+        model.safetensors     weights of an image student
+        model.onnx            the same, for any runtime; takes raw pixels
+        forest.skops, ...     models of a table student
+        privacy.json          what it cost, as the server said, byte for byte
+        README.md             model card
+        evaluation.json, .png how good it is, if it was evaluated
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import DataError, DiskError, UsageError
+from pate.labels import checked_statement
+from pate.runtime.home import sync_directory
+from student import weights
+from student.card import Provenance, write_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from student.evaluate import Evaluation
+    from student.trainers.base import Student
+
+PRIVACY: Final = "privacy.json"
+
+
+def check_out(out: Path) -> None:
+    """Refuse a place where publishing would fail or overwrite something else; before training.
+
+    Raises:
+        UsageError: if ``out`` holds something that is not a published student.
+        DiskError: if nothing can be written there.
+    """
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; name a folder to publish into")
+    if out.is_dir() and any(out.iterdir()) and not (out / weights.DESCRIPTION).is_file():
+        raise UsageError(f"{out} holds something that is not a student; name another folder")
+    with _writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out.parent).close()
+
+
+def publish(
+    student: Student,
+    out: Path,
+    *,
+    privacy: str,
+    provenance: Provenance,
+    evaluation: Evaluation | None = None,
+) -> list[str]:
+    """Write a student and everything about it into ``out``, all or nothing.
+
+    A student that was published there before is replaced.
+
+    Args:
+        student: to publish.
+        out: the folder.
+        privacy: the text of the privacy statement, passed on byte for byte.
+        provenance: what the student learnt from.
+        evaluation: how good it is, if that is known.
+
+    Returns:
+        The names of the files.
+
+    Raises:
+        DataError: if the privacy statement is missing or does not say what it must.
+        UsageError: if ``out`` holds something else.
+        DiskError: if the disk is full or not writable; ``out`` is then as it was.
+    """
+    if not privacy.strip():
+        raise DataError("a student is not published without its privacy statement")
+    statement = checked_statement(privacy)
+    check_out(out)
+    with _writing(out):
+        draft = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        try:
+            _write_all(student, draft, statement, privacy, provenance, evaluation)
+            draft.chmod(0o755)
+            _swap(draft, out)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return sorted(path.name for path in out.iterdir())
+
+
+def _write_all(
+    student: Student,
+    draft: Path,
+    statement: dict[str, object],
+    privacy: str,
+    provenance: Provenance,
+    evaluation: Evaluation | None,
+) -> None:
+    training = {
+        "campaign": provenance.campaign,
+        "public_set": provenance.public_set,
+        "labels": provenance.labels,
+        **provenance.training,
+    }
+    weights.save(student, draft, training=training)
+    if student.kind == "fixmatch":
+        from student import onnx_graph
+
+        onnx_graph.write(student, draft / onnx_graph.FILE)
+    (draft / PRIVACY).write_text(privacy, encoding="utf-8", newline="")
+    card = write_card(student, provenance, statement, evaluation)
+    (draft / "README.md").write_text(card, encoding="utf-8")
+    if evaluation is not None:
+        write_evaluation(evaluation, draft)
+
+
+def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
+    """Write ``evaluation.json`` and ``evaluation.png`` into an existing folder."""
+    from student.evaluate import draw
+
+    text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
+    (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
+    draw(evaluation, folder / "evaluation.png")
+
+
+def _swap(draft: Path, out: Path) -> None:
+    """Put the finished folder in its place; two renames where an older student is there."""
+    sync_directory(draft)
+    if not out.exists():
+        draft.rename(out)
+    elif not any(out.iterdir()):
+        draft.replace(out)
+    else:
+        older = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.old."))
+        out.replace(older)
+        try:
+            draft.rename(out)
+        except OSError:
+            older.rename(out)
+            raise
+        shutil.rmtree(older, ignore_errors=True)
+    sync_directory(out.parent)
+
+
+@contextlib.contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = "is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "cannot be written"
+        raise DiskError(f"the disk of {out} {what}: {error.strerror or error}") from error

@@ -1,0 +1,136 @@
+"""An image student as an ONNX graph: raw pixels in, class probabilities out.
+
+The graph is written from the :class:`~student.trainers.network.Architecture`, with its
+preprocessing inside, so that whoever runs it cannot scale pixels wrongly. Only standard operators
+of opset 17 occur.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from pate.errors import UsageError
+from student.trainers.fixmatch import ImageStudent
+from student.trainers.network import NORM_EPSILON, SLOPE, block_shapes, has_projection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from student.trainers.base import Student
+
+FILE: Final = "model.onnx"
+OPSET: Final = 17
+
+
+def write(student: Student, path: Path) -> str:
+    """Write a student as ONNX and return the SHA-256 of the file, in hexadecimal.
+
+    Input ``images``: (n, height, width, channels) uint8. Output ``probabilities``: (n, classes)
+    float32, in the order of the classes, whose names are in the metadata.
+
+    Raises:
+        UsageError: if the student is not one of images.
+    """
+    if not isinstance(student, ImageStudent):
+        raise UsageError("only students of images have an ONNX form; a table student is in skops")
+    model = _Graph(student).model()
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString()
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+class _Graph:
+    """Nodes and weights in the making."""
+
+    def __init__(self, student: ImageStudent) -> None:
+        self._student = student
+        state = student.network.state_dict()
+        self._state = {name: part.cpu().numpy() for name, part in state.items()}
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: dict[str, onnx.TensorProto] = {}
+        self._made = 0
+
+    def model(self) -> onnx.ModelProto:
+        shape = self._student.architecture
+        features = self._relu(self._norm(self._conv(self._pixels(), "stem"), "stem_norm"))
+        for number, block in enumerate(block_shapes(shape)):
+            features = self._block(features, f"blocks.{number}", block)
+        mean = self._add("Flatten", [self._add("GlobalAveragePool", [features])], axis=1)
+        parts = [mean, self._stored("head.weight"), self._stored("head.bias")]
+        logits = self._add("Gemm", parts, transB=1)
+        self._nodes.append(helper.make_node("Softmax", [logits], ["probabilities"], axis=1))
+        size: list[str | int | None] = ["n", shape.height, shape.width, shape.channels]
+        graph = helper.make_graph(
+            self._nodes,
+            "student",
+            [helper.make_tensor_value_info("images", TensorProto.UINT8, size)],
+            [
+                helper.make_tensor_value_info(
+                    "probabilities", TensorProto.FLOAT, ["n", shape.classes]
+                )
+            ],
+            list(self._weights.values()),
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            producer_name="federated-pate",
+            ir_version=8,
+        )
+        helper.set_model_props(model, {"classes": "\n".join(self._student.classes)})
+        return model
+
+    def _pixels(self) -> str:
+        numbers = self._add("Cast", ["images"], to=TensorProto.FLOAT)
+        first = self._add("Transpose", [numbers], perm=[0, 3, 1, 2])
+        scaled = self._add("Div", [first, self._constant("pixel_scale", 127.5)])
+        return self._add("Sub", [scaled, self._constant("pixel_offset", 1.0)])
+
+    def _block(self, before: str, name: str, shape: tuple[int, int, int]) -> str:
+        stride = shape[2]
+        aside = self._conv(before, f"{name}.shortcut", stride) if has_projection(*shape) else before
+        inner = self._norm(self._conv(before, f"{name}.conv1", stride), f"{name}.norm1")
+        outer = self._norm(self._conv(self._relu(inner), f"{name}.conv2"), f"{name}.norm2")
+        return self._relu(self._add("Add", [outer, aside]))
+
+    def _conv(self, before: str, name: str, stride: int | None = None) -> str:
+        kernel = self._state[f"{name}.weight"].shape[2]
+        if stride is None:
+            stride = self._student.architecture.stem_stride if name == "stem" else 1
+        return self._add(
+            "Conv",
+            [before, self._stored(f"{name}.weight")],
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[kernel // 2] * 4,
+        )
+
+    def _norm(self, before: str, name: str) -> str:
+        parts = ("weight", "bias", "running_mean", "running_var")
+        stored = [self._stored(f"{name}.{part}") for part in parts]
+        return self._add("BatchNormalization", [before, *stored], epsilon=NORM_EPSILON)
+
+    def _relu(self, before: str) -> str:
+        return self._add("LeakyRelu", [before], alpha=SLOPE)
+
+    def _add(self, kind: str, inputs: list[str], **settings: float | list[int]) -> str:
+        self._made += 1
+        output = f"{kind.lower()}_{self._made}"
+        node = helper.make_node(kind, inputs, [output])
+        node.attribute.extend(helper.make_attribute(*setting) for setting in settings.items())
+        self._nodes.append(node)
+        return output
+
+    def _stored(self, name: str) -> str:
+        self._weights[name] = numpy_helper.from_array(self._state[name], name)
+        return name
+
+    def _constant(self, name: str, value: float) -> str:
+        self._weights[name] = numpy_helper.from_array(np.array(value, dtype=np.float32), name)
+        return name

@@ -1,0 +1,191 @@
+"""One campaign from the student's side: follow the labels, predict when asked, publish at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from pate.data.values import Dataset, Inputs, content_hash
+from pate.errors import DataError, RefusedError, SchemaError
+from pate.labels import LabelRow, LabelSet
+from student.card import Provenance
+from student.client import CampaignEnd, PublicSet, RoundEnd, StudentClient
+from student.evaluate import Evaluation, evaluate
+from student.export import publish
+from student.trainers.base import Lesson, Student
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+#: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
+Trainer: TypeAlias = Callable[[Lesson, int], Student]
+Say: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a session left behind.
+
+    Attributes:
+        files: names in the folder.
+        evaluation: on labelled public data, if there was any.
+        seconds: of the last training.
+    """
+
+    files: tuple[str, ...]
+    evaluation: Evaluation | None
+    seconds: float
+
+
+def identify(public: Inputs) -> PublicSet:
+    """Return what identifies a public set on the wire."""
+    return PublicSet(content_hash(public), len(public), public.schema())
+
+
+def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -> LabelSet:
+    """Follow a campaign to its end and return all its labels with their privacy statement.
+
+    At each round's end that wants predictions, a student is trained on the labels so far and its
+    probabilities for the whole public set are submitted. Doing that again after a restart is
+    harmless: the server keeps the first ones.
+
+    Args:
+        client: connected to the server.
+        public: the public set.
+        train: called before each submission.
+        say: told what happens.
+
+    Raises:
+        PateError: of the kinds that the client and the trainer raise.
+    """
+    rows: list[LabelRow] = []
+    for event in client.events():
+        if isinstance(event, LabelRow):
+            rows.append(event)
+        elif isinstance(event, RoundEnd):
+            say(f"round {event.round} has ended; {len(rows)} labels so far")
+            # A student that joins late need not repeat what the campaign no longer waits for.
+            if event.wants_predictions and client.campaign().phase != "finished":
+                _predict(client, public, rows, event.round + 1, train, say=say)
+        elif isinstance(event, CampaignEnd):
+            say(f"the campaign has ended with {event.labels_released} labels")
+    campaign = client.campaign()
+    if not rows:
+        raise DataError(
+            "the campaign ended without a single label; the vote was never clear enough, or the "
+            "budget too small"
+        )
+    return LabelSet(
+        campaign=campaign.id,
+        classes=campaign.classes,
+        public_set=content_hash(public),
+        queries=len(public),
+        rows=tuple(rows),
+        privacy=client.privacy_statement(),
+    )
+
+
+def _predict(
+    client: StudentClient,
+    public: Inputs,
+    rows: Sequence[LabelRow],
+    number: int,
+    train: Trainer,
+    *,
+    say: Say,
+) -> None:
+    classes = client.campaign().classes
+    if rows:
+        student = train(lesson(public, rows, classes), number)
+        probabilities = student.predict_probabilities(public)
+    else:
+        # Nothing learnt, nothing claimed: no class is likelier than another.
+        probabilities = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
+    try:
+        had = client.submit(number, probabilities)
+    except RefusedError:
+        # Training takes a while, in which whoever runs the campaign may end it.
+        if client.campaign().phase != "finished":
+            raise
+        say(f"round {number}: the campaign ended before the predictions were made")
+        return
+    say(f"round {number}: predictions {'were there already' if had else 'submitted'}")
+
+
+def lesson(public: Inputs, rows: Sequence[LabelRow], classes: tuple[str, ...]) -> Lesson:
+    """Return labels as a trainer takes them, in the order of their queries."""
+    ordered = sorted(rows)
+    return Lesson(
+        public,
+        np.array([row.query for row in ordered], dtype=np.int64),
+        np.array([row.label for row in ordered], dtype=np.int64),
+        classes,
+    )
+
+
+def check_labels(labels: LabelSet, public: Inputs) -> None:
+    """Refuse labels of another public set.
+
+    Raises:
+        SchemaError: if the hash or the size differs.
+        DataError: if there are no labels.
+    """
+    own = identify(public)
+    if (labels.public_set, labels.queries) != (own.content_hash, own.queries):
+        raise SchemaError(
+            f"the labels are of a public set of {labels.queries} inputs with the hash "
+            f"{labels.public_set.hex()[:12]}, this one has {own.queries} and "
+            f"{own.content_hash.hex()[:12]}; give --public the same files as the server has"
+        )
+    if not labels.rows:
+        raise DataError("the label file has no labels; export it after a release")
+
+
+def graduate(
+    labels: LabelSet,
+    public: Inputs,
+    train: Trainer,
+    out: Path,
+    *,
+    facts: Mapping[str, object],
+    name: str = "",
+    test: Dataset | None = None,
+) -> Published:
+    """Train the last student on all labels and publish it.
+
+    Args:
+        labels: of the whole campaign.
+        public: the public set.
+        train: called once.
+        out: the folder to publish into.
+        facts: about the training, for ``model.json`` and the card.
+        name: of the campaign.
+        test: labelled public data to evaluate on.
+
+    Raises:
+        PateError: of the kinds that the trainer and :func:`student.export.publish` raise.
+    """
+    check_labels(labels, public)
+    started = time.monotonic()
+    student = train(lesson(public, labels.rows, labels.classes), 0)
+    seconds = time.monotonic() - started
+    evaluation = None if test is None else evaluate(student, test)
+    reinforced = sum(row.source == "reinforced" for row in labels.rows)
+    provenance = Provenance(
+        campaign=labels.campaign.hex(),
+        name=name,
+        public_set=labels.public_set.hex(),
+        queries=labels.queries,
+        from_teachers=len(labels.rows) - reinforced,
+        reinforced=reinforced,
+        training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
+    )
+    files = publish(
+        student, out, privacy=labels.privacy, provenance=provenance, evaluation=evaluation
+    )
+    return Published(tuple(files), evaluation, seconds)

@@ -1,0 +1,97 @@
+"""What every student and every trainer has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+
+#: Called with (step, total, loss) while a student trains. The loss is NaN where there is none.
+Progress: TypeAlias = Callable[[int, int, float], None]
+
+
+def silent(step: int, total: int, loss: float) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to train.
+
+    Attributes:
+        steps: optimisation steps (images) or trees per forest (tables); None for a number that
+            suits the inputs.
+        seconds: stop early after this long; None for no limit. With a limit that bites, the
+            result depends on the machine and is no longer reproducible from its seed.
+    """
+
+    steps: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a student learns from: public inputs, of which a few have labels.
+
+    Attributes:
+        public: n inputs.
+        queries: (l,) int64, distinct rows of ``public`` that have a label.
+        labels: (l,) int64, indices into ``classes``; a few may be wrong.
+        classes: class names, at least two.
+    """
+
+    public: Inputs
+    queries: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2:
+            raise DataError(f"a student needs at least two classes, got {self.classes}")
+        if self.queries.shape != self.labels.shape or self.queries.ndim != 1:
+            raise DataError(f"{self.queries.shape} queries but {self.labels.shape} labels")
+        if not len(self.queries):
+            raise DataError("there is not a single label to learn from; wait for a release")
+        if not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
+            raise DataError(f"a labelled query lies outside the {len(self.public)} public inputs")
+        if len(np.unique(self.queries)) != len(self.queries):
+            raise DataError("a query has two labels")
+        if not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise DataError(f"a label lies outside the {len(self.classes)} classes")
+        self.queries.setflags(write=False)
+        self.labels.setflags(write=False)
+
+
+class Student(Protocol):
+    """A trained classifier of one kind of inputs."""
+
+    @property
+    def kind(self) -> str:
+        """Return the trainer's name, as in ``model.json``."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Return the class names, in the order of the columns of the probabilities."""
+
+    @property
+    def schema(self) -> str:
+        """Return the line of the inputs that it accepts, as ``Inputs.schema`` writes it."""
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, classes) probabilities; each row sums to 1.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that it was trained on.
+        """
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        """Return (n,) indices into the classes."""

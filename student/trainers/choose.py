@@ -1,0 +1,61 @@
+"""Which trainer suits which inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pate.data.values import Images
+from pate.errors import UsageError
+from student.trainers.base import Effort, Progress, silent
+
+if TYPE_CHECKING:
+    from pate.data.values import Inputs
+    from student.trainers.base import Lesson, Student
+
+#: What ``--model`` may be.
+MODELS: Final = ("auto", "fixmatch", "selftraining")
+
+
+def choose(model: str, inputs: Inputs) -> str:
+    """Return the trainer for the inputs.
+
+    Raises:
+        UsageError: if there is no such trainer, or it is not one for such inputs.
+    """
+    if model not in MODELS:
+        raise UsageError(f"there is no model {model!r}; choose {', '.join(MODELS)}")
+    suited = "fixmatch" if isinstance(inputs, Images) else "selftraining"
+    if model not in ("auto", suited):
+        raise UsageError(f"--model {model} does not take {inputs.schema()}; choose {suited}")
+    return suited
+
+
+def train(
+    lesson: Lesson,
+    *,
+    model: str = "auto",
+    seed: int,
+    device: str = "auto",
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> Student:
+    """Train the student that suits the inputs.
+
+    Args:
+        lesson: what to learn from.
+        model: one of :data:`MODELS`.
+        seed: of every random choice.
+        device: ``auto``, ``cpu`` or ``cuda``; tables are always trained on the CPU.
+        effort: how long.
+        progress: called as it goes.
+
+    Raises:
+        UsageError: if the model does not take the inputs, or the device is not here.
+    """
+    if choose(model, lesson.public) == "fixmatch":
+        from student.trainers import fixmatch
+
+        return fixmatch.train(lesson, seed=seed, device=device, effort=effort, progress=progress)
+    from student.trainers import selftraining
+
+    return selftraining.train(lesson, seed=seed, effort=effort, progress=progress)

@@ -1,0 +1,184 @@
+"""Rows of a table as numbers: how a table student sees missing values and categories.
+
+Everything is learnt from the public set, which is public. The encoding is plain JSON, so that
+whoever gets the student can read what it does to a row, and nothing has to be unpickled for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.data.values import Table
+from pate.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Column, Inputs
+
+#: Most categories of one column that get a number of their own; the rarest share none.
+MOST_CATEGORIES: Final = 64
+#: Standardised numbers are cut here, so that one wild cell does not decide for a linear model.
+FURTHEST: Final = 6.0
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column of numbers: standardised; the median where missing, and a flag if any was.
+
+    Attributes:
+        name: the column.
+        middle: median of the public set.
+        spread: standard deviation of the public set, or 1 if it has none.
+        flagged: whether a second number says that the cell was missing.
+    """
+
+    name: str
+    middle: float
+    spread: float
+    flagged: bool
+
+    def encode(self, column: Column) -> list[NDArray[np.float32]]:
+        """Return one or two arrays of length n."""
+        numbers = np.asarray(column, dtype=np.float64)
+        missing = np.isnan(numbers)
+        scaled = (np.where(missing, self.middle, numbers) - self.middle) / self.spread
+        made = [np.clip(scaled, -FURTHEST, FURTHEST).astype(np.float32)]
+        return [*made, missing.astype(np.float32)] if self.flagged else made
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A column of categories: one number, 0 or 1, for each known one; all 0 for any other.
+
+    Attributes:
+        name: the column.
+        known: the categories, "" standing for a missing one.
+    """
+
+    name: str
+    known: tuple[str, ...]
+
+    def encode(self, column: Column) -> list[NDArray[np.float32]]:
+        """Return one array of length n per known category."""
+        texts = np.asarray(column, dtype=np.str_)
+        return [(texts == category).astype(np.float32) for category in self.known]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The columns of a table, in order, and what becomes of each."""
+
+    columns: tuple[NumberColumn | CategoryColumn, ...]
+
+    @property
+    def schema(self) -> str:
+        """Return the line of the tables that it encodes, as ``Table.schema`` writes it."""
+        kinds = ("number" if isinstance(c, NumberColumn) else "category" for c in self.columns)
+        pairs = zip(self.columns, kinds, strict=True)
+        return "table " + ", ".join(f"{column.name}:{kind}" for column, kind in pairs)
+
+    def encode(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, features) float32, all finite.
+
+        Raises:
+            SchemaError: if the inputs are images, or a column is missing or of another kind.
+        """
+        if not isinstance(inputs, Table):
+            raise SchemaError(f"this student takes rows of a table, not {inputs.schema()}")
+        names = [column.name for column in self.columns]
+        table = inputs.aligned(names, [isinstance(c, NumberColumn) for c in self.columns])
+        features = [
+            feature
+            for column, cells in zip(self.columns, table.columns, strict=True)
+            for feature in column.encode(cells)
+        ]
+        return np.stack(features, axis=1)
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return plain JSON values."""
+        return [_column_to_json(column) for column in self.columns]
+
+    @classmethod
+    def from_json(cls, fields: object) -> Encoding:
+        """Return the encoding that :meth:`to_json` described.
+
+        Raises:
+            DataError: if it is not such a description.
+        """
+        if not isinstance(fields, list) or not fields:
+            raise DataError("an encoding is a list of columns")
+        return cls(tuple(_column_from_json(column) for column in fields))
+
+
+def learn_encoding(table: Table) -> Encoding:
+    """Return the encoding that suits a public set; columns that never vary are still encoded.
+
+    Raises:
+        DataError: if the table has no rows.
+    """
+    if not len(table):
+        raise DataError("the public set has no rows")
+    columns: list[NumberColumn | CategoryColumn] = []
+    for name, column in zip(table.names, table.columns, strict=True):
+        if column.dtype == np.float64:
+            columns.append(_learn_numbers(name, np.asarray(column, dtype=np.float64)))
+        else:
+            counts = Counter(str(cell) for cell in column.tolist())
+            often = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
+            # A category met once teaches nothing; a column of such is an identifier.
+            known = tuple(sorted(text for text in often if counts[text] > 1)) or (often[0],)
+            columns.append(CategoryColumn(name, known))
+    return Encoding(tuple(columns))
+
+
+def _learn_numbers(name: str, column: NDArray[np.float64]) -> NumberColumn:
+    present = column[~np.isnan(column)]
+    flagged = len(present) < len(column)
+    if not len(present):
+        return NumberColumn(name, 0.0, 1.0, flagged)
+    with np.errstate(over="ignore"):
+        spread = float(present.std())
+    usable = math.isfinite(spread) and spread > 0
+    return NumberColumn(name, float(np.median(present)), spread if usable else 1.0, flagged)
+
+
+def _column_to_json(column: NumberColumn | CategoryColumn) -> dict[str, object]:
+    if isinstance(column, CategoryColumn):
+        return {"name": column.name, "known": list(column.known)}
+    return {
+        "name": column.name,
+        "middle": column.middle,
+        "spread": column.spread,
+        "flagged": column.flagged,
+    }
+
+
+def _column_from_json(fields: object) -> NumberColumn | CategoryColumn:
+    if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
+        raise DataError(f"not the description of a column: {str(fields)[:100]}")
+    if set(fields) == {"name", "known"}:
+        known = fields["known"]
+        if not isinstance(known, list) or not all(isinstance(text, str) for text in known):
+            raise DataError(f"column {fields['name']!r}: categories are texts")
+        return CategoryColumn(fields["name"], tuple(known))
+    if set(fields) != {"name", "middle", "spread", "flagged"}:
+        raise DataError(f"column {fields['name']!r} is described by {sorted(fields)}")
+    middle, spread = _number(fields, "middle"), _number(fields, "spread")
+    if spread <= 0 or type(fields["flagged"]) is not bool:
+        raise DataError(f"column {fields['name']!r}: a spread above 0 and a flag, true or false")
+    return NumberColumn(fields["name"], middle, spread, fields["flagged"])
+
+
+def _number(fields: Mapping[str, object], name: str) -> float:
+    value = fields[name]
+    if type(value) not in (int, float) or not math.isfinite(float(str(value))):
+        raise DataError(f"column {fields['name']!r}: {name} is {value!r}, not a finite number")
+    return float(str(value))

@@ -1,0 +1,198 @@
+"""The convolutional network of an image student, described by plain numbers.
+
+One description (:class:`Architecture`) is enough to build the torch module here and the ONNX
+graph in :mod:`student.onnx_graph`, so the two cannot drift apart: both read the same fields.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Slope of the leaky rectifier, and the epsilon of batch normalisation; part of the format.
+SLOPE = 0.1
+NORM_EPSILON = 1e-5
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A small residual network: a stem, stages of residual blocks, global mean, one linear layer.
+
+    Attributes:
+        height: rows of an image, in pixels.
+        width: columns of an image, in pixels.
+        channels: 1 or 3.
+        classes: number of classes, at least 2.
+        stages: output channels per stage; the first stage keeps the resolution of the stem, and
+            each later one halves it.
+        blocks: residual blocks per stage, at least 1.
+        stem_stride: 1, or 2 to halve the resolution at once.
+    """
+
+    height: int
+    width: int
+    channels: int
+    classes: int
+    stages: tuple[int, ...]
+    blocks: int = 1
+    stem_stride: int = 1
+
+    def __post_init__(self) -> None:
+        counts = (self.height, self.width, self.channels, self.classes, self.blocks, *self.stages)
+        if not self.stages or min(counts) < 1 or max(counts) > 4096:
+            raise DataError(f"an architecture out of range: {self}")
+        if self.channels not in (1, 3) or self.stem_stride not in (1, 2) or self.classes < 2:
+            raise DataError(f"an architecture out of range: {self}")
+        if self.blocks > 16 or len(self.stages) > 8:
+            raise DataError(f"an architecture deeper than this program builds: {self}")
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        return asdict(self) | {"stages": list(self.stages)}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, object]) -> Architecture:
+        """Return the architecture that :meth:`to_json` described.
+
+        Raises:
+            DataError: if a field is missing, unknown or not a whole number.
+        """
+        names = set(cls.__dataclass_fields__)
+        stages = fields.get("stages")
+        if set(fields) != names or not isinstance(stages, list):
+            raise DataError(f"an architecture has the fields {sorted(names)}, got {sorted(fields)}")
+        single = {name: value for name, value in fields.items() if name != "stages"}
+        for value in (*single.values(), *stages):
+            if type(value) is not int:
+                raise DataError(f"an architecture is made of whole numbers, got {value!r}")
+        return cls(stages=tuple(stages), **single)  # type: ignore[arg-type]  # checked above
+
+
+def sized_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Architecture:
+    """Return an architecture that suits an image size.
+
+    Args:
+        size: height, width, channels.
+        classes: number of classes.
+        wide: twice the channels and blocks, for an accelerator.
+    """
+    height, width, channels = size
+    side = min(height, width)
+    grow = 2 if wide else 1
+    stages: tuple[int, ...]
+    if side < 16:
+        stages = (32, 64)
+    elif channels == 1:
+        stages = (16, 32, 64)
+    else:
+        stages = (24, 48, 96)
+    return Architecture(
+        height=height,
+        width=width,
+        channels=channels,
+        classes=classes,
+        stages=tuple(grow * stage for stage in stages),
+        blocks=grow,
+        stem_stride=2 if side > 48 else 1,
+    )
+
+
+class Block(nn.Module):
+    """Two normalised 3x3 convolutions beside a shortcut, a 1x1 convolution where shapes differ."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv(before, after, 3, stride)
+        self.norm1 = _norm(after)
+        self.conv2 = _conv(after, after, 3, 1)
+        self.norm2 = _norm(after)
+        self.shortcut = (
+            _conv(before, after, 1, stride) if has_projection(before, after, stride) else None
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return (b, after, height / stride, width / stride)."""
+        aside = images if self.shortcut is None else self.shortcut(images)
+        inner = nn.functional.leaky_relu(self.norm1(self.conv1(images)), SLOPE)
+        summed: Tensor = self.norm2(self.conv2(inner)) + aside
+        return nn.functional.leaky_relu(summed, SLOPE)
+
+
+class Network(nn.Module):
+    """The module of an :class:`Architecture`; input (b, channels, height, width) in [-1, 1]."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        stem = architecture.stages[0]
+        self.stem = _conv(architecture.channels, stem, 3, architecture.stem_stride)
+        self.stem_norm = _norm(stem)
+        self.blocks = nn.ModuleList(Block(*shape) for shape in block_shapes(architecture))
+        self.head = nn.Linear(architecture.stages[-1], architecture.classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return (b, classes) logits."""
+        features = nn.functional.leaky_relu(self.stem_norm(self.stem(images)), SLOPE)
+        for block in self.blocks:
+            features = block(features)
+        logits: Tensor = self.head(features.mean(dim=(2, 3)))
+        return logits
+
+
+def block_shapes(architecture: Architecture) -> list[tuple[int, int, int]]:
+    """Return (channels before, channels after, stride) of every block, in order."""
+    shapes = []
+    before = architecture.stages[0]
+    for place, after in enumerate(architecture.stages):
+        for number in range(architecture.blocks):
+            stride = 2 if place > 0 and number == 0 else 1
+            shapes.append((before, after, stride))
+            before = after
+    return shapes
+
+
+def has_projection(before: int, after: int, stride: int) -> bool:
+    """Say whether a block of this shape has a 1x1 convolution on its shortcut."""
+    return before != after or stride != 1
+
+
+def build(architecture: Architecture, generator: torch.Generator) -> Network:
+    """Return a network with weights drawn from ``generator`` alone (on the CPU).
+
+    The global generator of torch is neither read nor moved.
+    """
+    with torch.device("meta"):
+        network = Network(architecture)
+    network.to_empty(device="cpu")
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, nn.Conv2d):
+                fan = module.weight[:, 0].numel() / module.stride[0] ** 2
+                module.weight.normal_(0.0, math.sqrt(2.0 / fan), generator=generator)
+            elif isinstance(module, nn.BatchNorm2d):
+                nn.init.ones_(module.weight)
+                nn.init.zeros_(module.bias)
+                module.reset_running_stats()
+            elif isinstance(module, nn.Linear):
+                module.weight.normal_(0.0, math.sqrt(1.0 / module.in_features), generator=generator)
+                module.bias.zero_()
+        for block in network.blocks:
+            if isinstance(block, Block):  # a block begins as its shortcut: steadier early steps
+                block.norm2.weight.fill_(0.2)
+    return network
+
+
+def _conv(before: int, after: int, kernel: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(before, after, kernel, stride, padding=kernel // 2, bias=False)
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=NORM_EPSILON, momentum=0.05)

@@ -1,0 +1,218 @@
+"""The default student for tables: a forest and a logistic model that teach each other.
+
+Self-training (Scudder 1965; Blum and Mitchell's co-training, COLT 1998, is the form with two
+views): both are fitted to the labels, then again to the labels and to those public rows of whose
+class their average is confident, a few times. The forest finds interactions, the logistic model
+does not collapse when labels are few; their average is better calibrated than either.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from pate.data.values import Table
+from pate.errors import DataError
+from student.trainers.base import Effort, Lesson, Progress, silent
+from student.trainers.encoding import Encoding, learn_encoding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+
+KIND: Final = "selftraining"
+
+
+class Model(Protocol):
+    """A fitted scikit-learn classifier, as far as it is used here."""
+
+    classes_: NDArray[np.int64]
+    n_features_in_: int
+
+    def fit(
+        self, x: NDArray[np.float32], y: NDArray[np.int64], sample_weight: NDArray[np.float64]
+    ) -> Model:
+        """Fit."""
+
+    def predict_proba(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return probabilities of ``classes_``."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the training.
+
+    Attributes:
+        rounds: fits after the first one.
+        trees: in the forest.
+        threshold: confidence from which a row's own prediction is learnt from.
+        weight: of such a row, where a row with a label has 1.
+        softness: inverse regularisation of the logistic model, ``C`` of scikit-learn.
+    """
+
+    rounds: int = 2
+    trees: int = 200
+    threshold: float = 0.9
+    weight: float = 0.3
+    softness: float = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class TableStudent:
+    """Fitted models and the encoding of their rows.
+
+    Attributes:
+        encoding: what becomes of the columns.
+        models: fitted classifiers by name; their average decides. None for a constant student.
+        constant: the only class of all its labels, or None.
+        classes: class names.
+    """
+
+    encoding: Encoding
+    models: dict[str, Model]
+    constant: int | None
+    classes: tuple[str, ...]
+    kind: str = KIND
+
+    @property
+    def schema(self) -> str:
+        """Return the line of the tables that it accepts."""
+        return self.encoding.schema
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, classes) probabilities.
+
+        A student whose labels were all of one class gives that class probability 1.
+
+        Raises:
+            SchemaError: if the inputs are images, or columns are missing.
+        """
+        rows = self.encoding.encode(inputs)
+        return _average(self.models, self.constant, rows, len(self.classes)).astype(np.float32)
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        """Return (n,) indices into the classes."""
+        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
+        return best
+
+
+def train(
+    lesson: Lesson,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+) -> TableStudent:
+    """Train a student on labelled and unlabelled rows.
+
+    Args:
+        lesson: rows of a table; labels of a few, perhaps of one class only.
+        seed: of the forest; no global generator is read or moved.
+        effort: ``steps`` is the number of trees; ``seconds`` ends the self-training early.
+        settings: parameters of the training.
+        progress: called after every round.
+
+    Raises:
+        DataError: if the inputs are not a table.
+    """
+    if not isinstance(lesson.public, Table):
+        raise DataError("self-training is for tables; use --model fixmatch for images")
+    effort, settings = effort or Effort(), settings or Settings()
+    encoding = learn_encoding(lesson.public)
+    present = np.unique(lesson.labels)
+    if len(present) == 1:
+        progress(1, 1, float("nan"))
+        return TableStudent(encoding, {}, int(present[0]), lesson.classes)
+    rows = encoding.encode(lesson.public)
+    guesses, weights = _labels_alone(lesson)
+    models: dict[str, Model] = {}
+    started = time.monotonic()
+    for number in range(settings.rounds + 1):
+        chosen = weights > 0
+        models = _fit(rows[chosen], guesses[chosen], weights[chosen], effort, settings, seed)
+        progress(number + 1, settings.rounds + 1, float("nan"))
+        if effort.seconds is not None and time.monotonic() - started > effort.seconds:
+            break
+        probabilities = _average(models, None, rows, len(lesson.classes))
+        guesses, weights = _with_guesses(lesson, probabilities, settings)
+    return TableStudent(encoding, models, None, lesson.classes)
+
+
+def _labels_alone(lesson: Lesson) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    guesses = np.zeros(len(lesson.public), dtype=np.int64)
+    weights = np.zeros(len(lesson.public))
+    guesses[lesson.queries] = lesson.labels
+    weights[lesson.queries] = 1.0
+    return guesses, weights
+
+
+def _with_guesses(
+    lesson: Lesson, probabilities: NDArray[np.float64], settings: Settings
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Add the confident rows.
+
+    Per class at most the share that the class has among all predictions, so that an easy class
+    does not push out the others.
+    """
+    guesses, weights = _labels_alone(lesson)
+    predicted = probabilities.argmax(axis=1)
+    confidence = probabilities.max(axis=1)
+    confidence[lesson.queries] = 0.0
+    share = np.bincount(predicted, minlength=len(lesson.classes)) / len(predicted)
+    allowed = int((confidence >= settings.threshold).sum())
+    for label in np.flatnonzero(share):
+        mine = np.flatnonzero((predicted == label) & (confidence >= settings.threshold))
+        most = max(1, round(share[label] * allowed))
+        taken = mine[np.argsort(-confidence[mine], kind="stable")[:most]]
+        guesses[taken] = label
+        weights[taken] = settings.weight
+    return guesses, weights
+
+
+def _fit(
+    rows: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    effort: Effort,
+    settings: Settings,
+    seed: int,
+) -> dict[str, Model]:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    forest: Model = RandomForestClassifier(
+        n_estimators=effort.steps or settings.trees,
+        min_samples_leaf=2,
+        max_features="sqrt",
+        random_state=seed % 2**32,
+    )
+    logistic: Model = LogisticRegression(C=settings.softness, max_iter=300)
+    models = {"forest": forest, "logistic": logistic}
+    with warnings.catch_warnings():
+        # A logistic model that stopped short is still one; its regularisation keeps it sane.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for model in models.values():
+            model.fit(rows, labels, sample_weight=weights)
+    return models
+
+
+def _average(
+    models: dict[str, Model], constant: int | None, rows: NDArray[np.float32], classes: int
+) -> NDArray[np.float64]:
+    """Return the mean of the models' probabilities, over all classes of the campaign."""
+    total = np.zeros((len(rows), classes))
+    if constant is not None:
+        total[:, constant] = 1.0
+        return total
+    if not len(rows):
+        return total
+    for model in models.values():
+        total[:, model.classes_] += model.predict_proba(rows)
+    return total / len(models)

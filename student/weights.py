@@ -1,0 +1,263 @@
+"""A student on disk: ``model.json`` and its weights, and back; no pickle.
+
+Images: ``model.safetensors``. Tables: one skops file per model. ``model.json`` describes the
+student in full and holds the SHA-256 of each weight file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from pate.data.values import Table
+from pate.errors import DataError
+from student.trainers.encoding import Encoding, NumberColumn
+from student.trainers.selftraining import TableStudent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pate.data.values import Column
+    from student.trainers.base import Student
+    from student.trainers.selftraining import Model
+
+FORMAT: Final = "pate-student/1"
+DESCRIPTION: Final = "model.json"
+IMAGE_WEIGHTS: Final = "model.safetensors"
+
+#: Types that a table model may hold beside what skops trusts by itself. skops leaves the trees
+#: out since they hold raw indices that are followed unchecked; `_check_tree` checks them.
+_TREES: Final = ["sklearn.tree._tree.Tree"]
+_MODELS: Final = {"forest": "RandomForestClassifier", "logistic": "LogisticRegression"}
+
+Fields: TypeAlias = dict[str, object]
+
+
+def save(student: Student, folder: Path, *, training: Mapping[str, object] | None = None) -> Fields:
+    """Write weights and ``model.json`` into an existing folder; return what the latter says.
+
+    Args:
+        student: an image or table student of this package.
+        folder: where to.
+        training: facts about its training, plain JSON values.
+    """
+    if isinstance(student, TableStudent):
+        files = _save_tables(student, folder)
+    else:
+        files = _save_images(student, folder)
+    fields: Fields = {
+        "format": FORMAT,
+        "kind": student.kind,
+        "classes": list(student.classes),
+        "schema": student.schema,
+        **_describe(student),
+        "training": dict(training or {}),
+        "files": files,
+    }
+    text = json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+    return fields
+
+
+def load(folder: Path) -> Student:
+    """Return the student that :func:`save` wrote; image students come back on the CPU.
+
+    Raises:
+        DataError: if a file is missing, changed, or holds what it may not.
+    """
+    fields = read_description(folder)
+    if fields["kind"] == "fixmatch":
+        return _load_images(folder, fields)
+    if fields["kind"] == "selftraining":
+        return _load_tables(folder, fields)
+    raise DataError(f"{folder} holds a student of the unknown kind {fields['kind']!r}")
+
+
+def read_description(folder: Path) -> Fields:
+    """Return what ``model.json`` says, the common part checked.
+
+    Raises:
+        DataError: if it is missing or not the description of a student.
+    """
+    path = folder / DESCRIPTION
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{folder} holds no student: cannot read {path.name}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not JSON: {error}") from error
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise DataError(f"{path} does not describe a student of format {FORMAT}")
+    classes = fields.get("classes")
+    if not isinstance(classes, list) or len(classes) < 2:
+        raise DataError(f"{path} does not name at least two classes")
+    if not all(isinstance(name, str) for name in classes) or len(set(classes)) != len(classes):
+        raise DataError(f"{path}: class names are different texts")
+    if not isinstance(fields.get("files"), dict) or not isinstance(fields.get("schema"), str):
+        raise DataError(f"{path} lacks its list of files or its schema")
+    return fields
+
+
+def _describe(student: Student) -> Fields:
+    if isinstance(student, TableStudent):
+        encoding = student.encoding.to_json()
+        return {"preprocessing": {"columns": encoding}, "constant": student.constant}
+    from student.trainers.fixmatch import ImageStudent
+
+    assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
+    return {
+        "architecture": student.architecture.to_json(),
+        "preprocessing": {"layout": "channels first", "scale": 1 / 127.5, "offset": -1.0},
+    }
+
+
+def _save_images(student: Student, folder: Path) -> dict[str, str]:
+    from safetensors.torch import save as to_bytes
+
+    from student.trainers.fixmatch import ImageStudent
+
+    if not isinstance(student, ImageStudent):
+        raise TypeError(f"cannot save a {type(student).__name__}")
+    state = {name: part.cpu().contiguous() for name, part in student.network.state_dict().items()}
+    return {IMAGE_WEIGHTS: _write(folder / IMAGE_WEIGHTS, to_bytes(state))}
+
+
+def _save_tables(student: TableStudent, folder: Path) -> dict[str, str]:
+    import skops.io
+
+    return {
+        f"{name}.skops": _write(folder / f"{name}.skops", skops.io.dumps(model))
+        for name, model in student.models.items()
+    }
+
+
+def _write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read(folder: Path, name: str, fields: Fields) -> bytes:
+    files = fields["files"]
+    assert isinstance(files, dict)  # noqa: S101  # read_description checked it
+    try:
+        content = (folder / name).read_bytes()
+    except OSError as error:
+        raise DataError(f"{folder / name} is missing: {error.strerror}") from error
+    if hashlib.sha256(content).hexdigest() != files.get(name):
+        raise DataError(f"{folder / name} is not the file that {DESCRIPTION} describes")
+    return content
+
+
+def _load_images(folder: Path, fields: Fields) -> Student:
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load as from_bytes
+
+    from student.trainers.fixmatch import ImageStudent
+    from student.trainers.network import Architecture, Network
+
+    described, classes = fields.get("architecture"), fields["classes"]
+    assert isinstance(classes, list)  # noqa: S101  # read_description checked it
+    if not isinstance(described, dict):
+        raise DataError(f"{folder / DESCRIPTION} lacks an architecture")
+    architecture = Architecture.from_json(described)
+    if architecture.classes != len(classes):
+        raise DataError(f"{folder / DESCRIPTION}: the architecture has other classes")
+    with torch.device("meta"):
+        network = Network(architecture)
+    try:
+        state = from_bytes(_read(folder, IMAGE_WEIGHTS, fields))
+        network.load_state_dict(state, strict=True, assign=True)
+    except (SafetensorError, RuntimeError) as error:
+        raise DataError(
+            f"{folder / IMAGE_WEIGHTS} does not hold the weights of the model"
+        ) from error
+    if not all(torch.isfinite(part).all() for part in state.values()):
+        raise DataError(f"{folder / IMAGE_WEIGHTS} holds weights that are not finite numbers")
+    return ImageStudent(architecture, network.eval(), tuple(classes))
+
+
+def _load_tables(folder: Path, fields: Fields) -> Student:
+    preprocessing, classes = fields.get("preprocessing"), fields["classes"]
+    assert isinstance(classes, list)  # noqa: S101  # read_description checked it
+    if not isinstance(preprocessing, dict):
+        raise DataError(f"{folder / DESCRIPTION} lacks its preprocessing")
+    encoding = Encoding.from_json(preprocessing.get("columns"))
+    constant = fields.get("constant")
+    if constant is not None and (type(constant) is not int or not 0 <= constant < len(classes)):
+        raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
+    files = fields["files"]
+    assert isinstance(files, dict)  # noqa: S101  # read_description checked it
+    wanted = set() if constant is not None else {f"{name}.skops" for name in _MODELS}
+    if set(files) != wanted:
+        raise DataError(f"{folder / DESCRIPTION} names the files {sorted(files)}")
+    width = encoding.encode(_no_rows(encoding)).shape[1]
+    models = {
+        name: _load_model(folder, name, fields, width, len(classes))
+        for name in _MODELS
+        if constant is None
+    }
+    return TableStudent(encoding, models, constant, tuple(classes))
+
+
+def _load_model(folder: Path, name: str, fields: Fields, width: int, classes: int) -> Model:
+    import skops.io
+    from skops.io.exceptions import UntrustedTypesFoundException
+
+    path = folder / f"{name}.skops"
+    content = _read(folder, path.name, fields)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # written by another scikit-learn; checked below
+            loaded = skops.io.loads(content, trusted=_TREES)
+    except UntrustedTypesFoundException as error:
+        raise DataError(f"{path} holds types that a student has no use for") from error
+    except Exception as error:  # skops lets the errors of many parsers through
+        raise DataError(f"{path} is not a skops file of a model: {error}") from error
+    if type(loaded).__name__ != _MODELS[name] or not type(loaded).__module__.startswith("sklearn."):
+        raise DataError(f"{path} holds a {type(loaded).__name__}, not a {_MODELS[name]}")
+    known = np.asarray(loaded.classes_)
+    if loaded.n_features_in_ != width or not set(known.tolist()) <= set(range(classes)):
+        raise DataError(f"{path} has other features or classes than {DESCRIPTION} says")
+    for tree in getattr(loaded, "estimators_", []):
+        _check_tree(path, tree.tree_, width, len(known))
+    model: Model = loaded
+    return model
+
+
+def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:
+    """Refuse a tree that predicting would follow out of its arrays, or round in a circle."""
+    left, right, feature, value, features = (
+        np.asarray(getattr(tree, name))
+        for name in ("children_left", "children_right", "feature", "value", "n_features")
+    )
+    count = len(left)
+    here = np.arange(count)
+    leaf = left == -1
+    sound = (
+        count > 0
+        and len(right) == len(feature) == count
+        and int(features) == width
+        and value.shape == (count, 1, classes)
+        and bool(np.isfinite(value).all())
+        and bool((right[leaf] == -1).all())
+        # A child comes after its parent, as scikit-learn numbers them: no circle.
+        and bool(((left > here) & (left < count))[~leaf].all())
+        and bool(((right > here) & (right < count))[~leaf].all())
+        and bool(((feature >= 0) & (feature < width))[~leaf].all())
+    )
+    if not sound:
+        raise DataError(f"{path} holds a tree whose nodes point outside of it")
+
+
+def _no_rows(encoding: Encoding) -> Table:
+    empty: tuple[Column, ...] = tuple(
+        np.zeros(0) if isinstance(column, NumberColumn) else np.zeros(0, dtype=np.str_)
+        for column in encoding.columns
+    )
+    return Table(tuple(column.name for column in encoding.columns), empty)

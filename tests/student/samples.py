@@ -1,0 +1,154 @@
+"""Small real data and a scripted server, for the tests of the student."""
+
+from __future__ import annotations
+
+import json
+from concurrent import futures
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from pate.data.values import Dataset, Images, Inputs, Table, content_hash
+from protos.pate.v1 import student_pb2 as wire
+from protos.pate.v1 import student_pb2_grpc
+from student.trainers.base import Lesson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+TEN = tuple("0123456789")
+STATEMENT: dict[str, object] = {
+    "epsilon": 1.97,
+    "delta": 1e-5,
+    "unit": "record",
+    "adjacency": "one teacher's vote changed",
+    "observer": "public",
+    "mechanism": "confident-gnmax",
+    "ledger_head": "ab" * 32,
+}
+PRIVACY = json.dumps(STATEMENT, indent=1) + "\n"
+
+
+def digits() -> tuple[Dataset, Dataset]:
+    """Return 900 public and 897 other digits, 8x8, shuffled once and for all."""
+    bunch = load_digits()
+    order = np.random.default_rng(7).permutation(len(bunch.target))
+    pixels = np.minimum(bunch.data.reshape(-1, 8, 8, 1) * 16, 255).astype(np.uint8)[order]
+    labels = bunch.target.astype(np.int64)[order]
+    return (
+        Dataset(Images(pixels[:900].copy()), labels[:900].copy(), TEN),
+        Dataset(Images(pixels[900:].copy()), labels[900:].copy(), TEN),
+    )
+
+
+def tumours() -> tuple[Dataset, Dataset]:
+    """Return 400 public and 169 other rows of 30 numbers, two classes."""
+    bunch = load_breast_cancer()
+    order = np.random.default_rng(7).permutation(len(bunch.target))
+    names = tuple(str(name) for name in bunch.feature_names)
+    table = Table(names, tuple(column.copy() for column in bunch.data.T.astype(np.float64)))
+    data = Dataset(table, bunch.target.astype(np.int64), ("malignant", "benign"))
+    return data.take(order[:400]), data.take(order[400:])
+
+
+def noisy_lesson(data: Dataset, count: int, wrong: float, seed: int = 0) -> Lesson:
+    """Return labels of ``count`` public inputs, of which exactly a share of ``wrong`` is wrong."""
+    generator = np.random.default_rng(seed)
+    queries = generator.permutation(len(data))[:count].astype(np.int64)
+    labels = data.labels[queries].copy()
+    flipped = generator.permutation(count)[: round(count * wrong)]
+    shift = generator.integers(1, len(data.classes), len(flipped))
+    labels[flipped] = (labels[flipped] + shift) % len(data.classes)
+    return Lesson(data.inputs, queries, labels, data.classes)
+
+
+def accuracy(predicted: NDArray[np.int64], data: Dataset) -> float:
+    return float((predicted == data.labels).mean())
+
+
+class ScriptedServer(student_pb2_grpc.StudentServicer):
+    """A student service that says what it is told to say; its messages may be wrong on purpose."""
+
+    def __init__(
+        self, inputs: Inputs, classes: tuple[str, ...], events: list[wire.LabelEvent]
+    ) -> None:
+        self.info = wire.CampaignInfo(
+            id=b"c" * 16,
+            name="test",
+            mechanism="confident-gnmax",
+            classes=classes,
+            public_set=content_hash(inputs),
+            queries=len(inputs),
+            schema=inputs.schema(),
+            rounds=2,
+            phase="voting",
+        )
+        self.events = events
+        self.privacy = PRIVACY
+        self.submitted: dict[int, wire.Predictions] = {}
+        self.asked_after: list[int] = []
+        #: Called with each event before it is sent; may abort the stream.
+        self.before: Callable[[wire.LabelEvent, grpc.ServicerContext], None] = lambda _e, _c: None
+
+    def GetCampaign(  # noqa: N802  # gRPC's name
+        self, request: wire.GetCampaignRequest, context: grpc.ServicerContext
+    ) -> wire.CampaignInfo:
+        return self.info
+
+    def StreamLabels(  # noqa: N802  # gRPC's name
+        self, request: wire.StreamLabelsRequest, context: grpc.ServicerContext
+    ) -> Iterator[wire.LabelEvent]:
+        self.asked_after.append(request.after)
+        for event in self.events:
+            if event.cursor > request.after:
+                self.before(event, context)
+                yield event
+
+    def SubmitPredictions(  # noqa: N802  # gRPC's name
+        self, request: wire.Predictions, context: grpc.ServicerContext
+    ) -> wire.PredictionsReceipt:
+        had = request.round in self.submitted
+        self.submitted.setdefault(request.round, request)
+        return wire.PredictionsReceipt(already_had=had)
+
+    def GetPrivacyStatement(  # noqa: N802  # gRPC's name
+        self, request: wire.GetPrivacyStatementRequest, context: grpc.ServicerContext
+    ) -> wire.PrivacyStatement:
+        return wire.PrivacyStatement(json=self.privacy)
+
+
+@contextmanager
+def serving(service: ScriptedServer, port: int = 0) -> Iterator[int]:
+    """Serve on the loopback interface; yields the port."""
+    server = grpc.server(
+        futures.ThreadPoolExecutor(4),
+        options=[("grpc.so_reuseport", 0), ("grpc.max_send_message_length", -1)],
+    )
+    student_pb2_grpc.add_StudentServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
+    assert bound
+    server.start()
+    try:
+        yield bound
+    finally:
+        server.stop(0).wait()
+
+
+def label(cursor: int, query: int, value: int, number: int = 1, source: int = 1) -> wire.LabelEvent:
+    # An int, since tests also send sources that there are not.
+    body = wire.Label(query=query, label=value, round=number, source=source)  # type: ignore[arg-type]
+    return wire.LabelEvent(cursor=cursor, label=body)
+
+
+def round_end(cursor: int, number: int, *, wants: bool = False) -> wire.LabelEvent:
+    body = wire.RoundEnd(round=number, wants_predictions=wants)
+    return wire.LabelEvent(cursor=cursor, round_end=body)
+
+
+def campaign_end(cursor: int, labels: int) -> wire.LabelEvent:
+    return wire.LabelEvent(cursor=cursor, campaign_end=wire.CampaignEnd(labels_released=labels))

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+import pytest
+
+from pate.data.values import Images
+from pate.errors import (
+    DataError,
+    PateError,
+    ProtocolError,
+    RefusedError,
+    SchemaError,
+    UnreachableError,
+)
+from pate.labels import LabelRow
+from protos.pate.v1 import student_pb2 as wire
+from student.client import CampaignEnd, RoundEnd, StudentClient
+from student.session import identify
+from tests.student.samples import PRIVACY, ScriptedServer, campaign_end, label, round_end, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PUBLIC = Images(np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 8, 8, 1).copy())
+CLASSES = ("ill", "well")
+SCRIPT = [
+    label(1, 2, 1),
+    label(2, 0, 0),
+    round_end(3, 1, wants=True),
+    label(7, 1, 1, number=2, source=2),
+    round_end(8, 2),
+    campaign_end(9, 3),
+]
+EVENTS = [
+    LabelRow(2, 1, 1, "teachers"),
+    LabelRow(0, 0, 1, "teachers"),
+    RoundEnd(1, wants_predictions=True),
+    LabelRow(1, 1, 2, "reinforced"),
+    RoundEnd(2, wants_predictions=False),
+    CampaignEnd(3),
+]
+
+
+def server_with(events: list[wire.LabelEvent] | None = None) -> ScriptedServer:
+    return ScriptedServer(PUBLIC, CLASSES, SCRIPT if events is None else events)
+
+
+def connect(port: int, *, max_wait: float = 20.0, said: list[str] | None = None) -> StudentClient:
+    lines = [] if said is None else said
+    return StudentClient(f"127.0.0.1:{port}", identify(PUBLIC), max_wait=max_wait, say=lines.append)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_events_come_as_values() -> None:
+    with serving(server_with()) as port, connect(port) as client:
+        campaign = client.campaign()
+        assert (campaign.id, campaign.classes, campaign.phase) == (b"c" * 16, CLASSES, "voting")
+        assert list(client.events()) == EVENTS
+        assert client.privacy_statement() == PRIVACY
+
+
+def test_predictions_arrive_bit_for_bit_and_the_first_count() -> None:
+    server = server_with()
+    probabilities = np.array([[0.25, 0.75], [1, 0], [0.5, 0.5], [0, 1]], dtype=np.float32)
+    with serving(server) as port, connect(port) as client:
+        assert client.submit(2, probabilities) is False
+        assert client.submit(2, probabilities[::-1].copy()) is True
+    message = server.submitted[2]
+    assert (message.campaign, message.round, message.rows, message.classes) == (b"c" * 16, 2, 4, 2)
+    assert np.array_equal(np.frombuffer(message.probabilities, "<f4").reshape(4, 2), probabilities)
+
+
+def test_a_dropped_stream_goes_on_after_the_last_event() -> None:
+    server = server_with()
+    dropped: list[wire.LabelEvent] = []
+
+    def drop_once(event: wire.LabelEvent, context: grpc.ServicerContext) -> None:
+        if event.cursor == 7 and not dropped:
+            dropped.append(event)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+
+    server.before = drop_once
+    said: list[str] = []
+    with serving(server) as port, connect(port, said=said) as client:
+        assert list(client.events()) == EVENTS
+    assert server.asked_after == [0, 3]
+    assert "restarting" in said[0]
+    assert said[1].endswith("is there")
+
+
+def test_a_server_that_ends_the_stream_early_is_asked_again() -> None:
+    server = server_with(SCRIPT[:2])
+    with serving(server) as port, connect(port) as client:
+        events = client.events()
+        assert [next(events), next(events)] == EVENTS[:2]
+        server.events = SCRIPT
+        assert list(events) == EVENTS[2:]
+    assert server.asked_after == [0, 2]
+
+
+def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
+    server = server_with()
+    reopened = threading.Event()
+
+    def quiet_in_the_first_stream(event: wire.LabelEvent, context: grpc.ServicerContext) -> None:
+        if len(server.asked_after) > 1:
+            reopened.set()
+        elif event.cursor == 3:
+            reopened.wait(20)
+
+    server.before = quiet_in_the_first_stream
+    said: list[str] = []
+    with serving(server) as port:
+        client = StudentClient(
+            f"127.0.0.1:{port}", identify(PUBLIC), max_wait=20, say=said.append, stream_seconds=1.0
+        )
+        with client:
+            assert list(client.events()) == EVENTS
+    assert server.asked_after == [0, 2]
+    assert not said  # quiet is not gone
+
+
+def test_a_stream_that_never_gets_further_is_given_up() -> None:
+    with serving(server_with(SCRIPT[:2])) as port, connect(port, max_wait=0.5) as client:
+        events = client.events()
+        assert [next(events), next(events)] == EVENTS[:2]
+        with pytest.raises(UnreachableError, match="ended the stream of labels before"):
+            next(events)
+
+
+def test_a_server_that_restarts_in_mid_stream_is_found_again() -> None:
+    first, second = server_with(SCRIPT[:3]), server_with()
+    said: list[str] = []
+    seen: list[object] = []
+    with serving(first) as port:
+        client = connect(port, said=said)
+        events = client.events()
+        seen += [next(events), next(events), next(events)]
+    with client, serving(second, port):
+        seen += list(events)
+    assert seen == EVENTS
+    assert second.asked_after == [3]
+    assert said[-1].endswith("is there")
+
+
+def test_no_server_is_waited_for_and_then_given_up() -> None:
+    port = free_port()
+    said: list[str] = []
+    with (
+        connect(port, max_wait=0.5, said=said) as client,
+        pytest.raises(UnreachableError, match=rf"nothing from 127.0.0.1:{port} for 0.5 s"),
+    ):
+        client.campaign()
+    assert len(said) == 1
+    assert said[0].startswith(f"waiting for the server at 127.0.0.1:{port}")
+
+
+def test_a_server_that_comes_late_is_found() -> None:
+    port = free_port()
+    said: list[str] = []
+    late = threading.Event()
+
+    def note(line: str) -> None:
+        said.append(line)
+        late.set()
+
+    found: list[object] = []
+    with StudentClient(f"127.0.0.1:{port}", identify(PUBLIC), max_wait=30, say=note) as client:
+        asking = threading.Thread(target=lambda: found.append(client.campaign().phase))
+        asking.start()
+        assert late.wait(20)
+        with serving(server_with(), port):
+            asking.join(30)
+    assert found == ["voting"]
+
+
+HOSTILE: dict[str, tuple[list[wire.LabelEvent], str]] = {
+    "cursor 0": ([label(0, 1, 1)], "event 0 came after event 0"),
+    "cursor twice": ([label(1, 1, 1), label(1, 2, 1)], "event 1 came after event 1"),
+    "cursor back": ([label(5, 1, 1), label(4, 2, 1)], "event 4 came after event 5"),
+    "query outside": ([label(1, 4, 1)], "query 4 of 4"),
+    "query huge": ([label(1, 2**64 - 1, 1)], "of 4"),
+    "class outside": ([label(1, 0, 2)], "class 2 of 2"),
+    "query twice": ([label(1, 0, 1), label(2, 0, 1)], "labelled twice"),
+    "other answer": ([label(1, 0, 1), round_end(2, 1), label(3, 0, 0, number=2)], "labelled twice"),
+    "round 0": ([label(1, 0, 1, number=0)], "round 0 after the end of 0"),
+    "round too far": ([label(1, 0, 1, number=2)], "round 2"),
+    "round over": ([round_end(1, 1), label(2, 0, 1, number=1)], "round 1 after the end of 1"),
+    "no source": ([label(1, 0, 1, source=0)], "unknown source 0"),
+    "new source": ([label(1, 0, 1, source=9)], "unknown source 9"),
+    "end of a round to come": ([round_end(1, 2)], "round 2 ended after round 0"),
+    "end twice": ([round_end(1, 1), round_end(2, 1)], "round 1 ended after round 1"),
+    "empty event": ([wire.LabelEvent(cursor=1)], "kind that this version has not"),
+    "something after the end": (
+        [label(1, 0, 1), campaign_end(2, 1), label(3, 1, 1)],
+        "after the end of the campaign",
+    ),
+    "labels lost": ([label(1, 0, 1), campaign_end(2, 2)], "released 2 labels, 1 arrived"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_events_are_refused(name: str) -> None:
+    events, why = HOSTILE[name]
+    server = server_with(events)
+    # The scripted server leaves out what lies before the cursor; this one does not care.
+    server.StreamLabels = lambda _request, _context: iter(events)  # type: ignore[assignment, method-assign]
+    with serving(server) as port, connect(port) as client, pytest.raises(ProtocolError, match=why):
+        list(client.events())
+
+
+def change(**fields: object) -> Callable[[wire.CampaignInfo], None]:
+    def apply(info: wire.CampaignInfo) -> None:
+        for name, value in fields.items():
+            info.ClearField(name)
+            if isinstance(value, list):
+                getattr(info, name).extend(value)
+            else:
+                setattr(info, name, value)
+
+    return apply
+
+
+CAMPAIGNS: dict[str, tuple[Callable[[wire.CampaignInfo], None], type[PateError], str]] = {
+    "other public set": (change(public_set=b"x" * 32), SchemaError, "same files in the same order"),
+    "other size": (change(queries=5), SchemaError, "5 inputs"),
+    "other schema": (change(schema="images 9x9x1"), SchemaError, "images 9x9x1"),
+    "short hash": (change(public_set=b"x"), ProtocolError, "not a hash"),
+    "no identity": (change(id=b""), ProtocolError, "identity"),
+    "endless identity": (change(id=b"x" * 65), ProtocolError, "identity"),
+    "one class": (change(classes=["a"]), ProtocolError, "1 classes"),
+    "a class twice": (change(classes=["a", "a"]), ProtocolError, "twice"),
+    "a class without a name": (change(classes=["a", ""]), ProtocolError, "without a name"),
+    "an endless class": (change(classes=["a", "b" * 201]), ProtocolError, "endless"),
+    "unknown phase": (change(phase="dreaming\n\x1b[2J"), ProtocolError, r"'dreaming  \[2J'"),
+}
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_wrong_campaigns_are_refused(name: str) -> None:
+    apply, kind, why = CAMPAIGNS[name]
+    server = server_with()
+    apply(server.info)
+    with serving(server) as port, connect(port) as client, pytest.raises(kind, match=why):
+        list(client.events())
+
+
+def test_another_campaign_or_other_classes_under_way_are_refused() -> None:
+    server = server_with()
+    with serving(server) as port, connect(port) as client:
+        client.campaign()
+        server.info.classes.append("dead")
+        with pytest.raises(ProtocolError, match="changed the classes"):
+            client.campaign()
+        server.info.id = b"d" * 16
+        with pytest.raises(SchemaError, match="runs another campaign"):
+            client.campaign()
+
+
+def test_a_label_before_the_classes_are_known_is_refused_and_after_is_not() -> None:
+    server = server_with()
+    server.info.ClearField("classes")
+    with serving(server) as port, connect(port) as client:
+        assert client.campaign().classes == ()
+        with pytest.raises(ProtocolError, match="before it named its classes"):
+            list(client.events())
+        server.before = lambda _event, _context: server.info.classes.extend(
+            CLASSES if not server.info.classes else ()
+        )
+        assert list(client.events()) == EVENTS
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", PRIVACY.replace("1.97", "-1"), PRIVACY + "x"])
+def test_statements_that_do_not_say_it_are_refused(text: str) -> None:
+    server = server_with()
+    server.privacy = text
+    with (
+        serving(server) as port,
+        connect(port) as client,
+        pytest.raises(ProtocolError, match="privacy statement"),
+    ):
+        client.privacy_statement()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.full((3, 2), 0.5, dtype=np.float32),
+        np.full((4, 2), 0.5, dtype=np.float64),
+        np.full((4, 2), 0.6, dtype=np.float32),
+        np.array([[2, -1]] * 4, dtype=np.float32),
+        np.full((4, 2), np.nan, dtype=np.float32),
+    ],
+)
+def test_only_probabilities_are_submitted(wrong: np.ndarray) -> None:
+    server = server_with()
+    with (
+        serving(server) as port,
+        connect(port) as client,
+        pytest.raises(DataError, match="predictions"),
+    ):
+        client.submit(2, wrong)
+    assert not server.submitted
+
+
+def test_a_refusal_is_told_and_not_repeated() -> None:
+    server = server_with()
+    calls = []
+
+    def refuse(request: wire.Predictions, context: grpc.ServicerContext) -> wire.PredictionsReceipt:
+        calls.append(request.round)
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "round 7 wants nothing\n\x1b[31m")
+        raise AssertionError
+
+    server.SubmitPredictions = refuse  # type: ignore[method-assign]
+    with (
+        serving(server) as port,
+        connect(port) as client,
+        pytest.raises(RefusedError, match=r"said no: round 7 wants nothing  \[31m"),
+    ):
+        client.submit(7, np.full((4, 2), 0.5, dtype=np.float32))
+    assert calls == [7]
+
+
+def test_a_full_house_is_waited_for() -> None:
+    server = server_with()
+
+    def full_once(event: wire.LabelEvent, context: grpc.ServicerContext) -> None:
+        if len(server.asked_after) == 1:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "8 students follow already")
+
+    server.before = full_once
+    said: list[str] = []
+    with serving(server) as port, connect(port, said=said) as client:
+        assert list(client.events()) == EVENTS
+    assert "8 students follow already" in said[0]
+
+
+def test_a_message_that_is_too_large_is_refused() -> None:
+    server = server_with()
+    server.privacy = "x" * (64 * 2**20)
+    with (
+        serving(server) as port,
+        connect(port) as client,
+        pytest.raises(ProtocolError, match="larger than max"),
+    ):
+        client.privacy_statement()
+
+
+def test_bytes_that_are_no_message_are_refused() -> None:
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "GetCampaign": grpc.unary_unary_rpc_method_handler(
+            lambda _request, _context: b"\xff\xff\xff"
+        )
+    }
+    from concurrent import futures
+
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("pate.v1.Student", handlers)]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with connect(port) as client:
+            with pytest.raises(ProtocolError, match="does not speak this version"):
+                client.campaign()
+            with pytest.raises(ProtocolError, match="does not speak this version"):
+                client.privacy_statement()  # not implemented there
+    finally:
+        server.stop(0).wait()

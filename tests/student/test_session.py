@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import grpc
+import numpy as np
+import pytest
+
+from pate.errors import DataError, RefusedError, SchemaError
+from pate.labels import LabelRow, LabelSet
+from student import weights
+from student.client import StudentClient
+from student.session import check_labels, follow, graduate, identify
+from student.trainers import selftraining
+from student.trainers.base import Effort, Lesson, Student
+from tests.student.samples import (
+    PRIVACY,
+    ScriptedServer,
+    accuracy,
+    campaign_end,
+    label,
+    round_end,
+    serving,
+    tumours,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pate.data.values import Inputs
+    from protos.pate.v1 import student_pb2 as wire
+
+
+class Teaching:
+    """Trains quickly and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.lessons: list[tuple[int, int]] = []
+
+    def __call__(self, lesson: Lesson, number: int) -> Student:
+        self.lessons.append((number, len(lesson.queries)))
+        return selftraining.train(lesson, seed=number, effort=Effort(steps=10))
+
+
+def script(first: int, second: int) -> list[wire.LabelEvent]:
+    """Return labels of two rounds, true ones, with predictions wanted between them."""
+    public, _ = tumours()
+    truth = public.labels.tolist()
+    events = [label(at + 1, at, truth[at]) for at in range(first)]
+    events.append(round_end(first + 1, 1, wants=True))
+    events += [
+        label(at + 2, at, truth[at], number=2, source=1 + at % 2)
+        for at in range(first, first + second)
+    ]
+    total = first + second
+    return [*events, round_end(total + 2, 2), campaign_end(total + 3, total)]
+
+
+def follow_scripted(
+    server: ScriptedServer, public: Inputs, train: Teaching
+) -> tuple[LabelSet, list[str]]:
+    said: list[str] = []
+    with serving(server) as port:
+        client = StudentClient(f"127.0.0.1:{port}", identify(public), max_wait=20)
+        with client:
+            return follow(client, public, train, say=said.append), said
+
+
+def test_a_campaign_from_first_label_to_published_student(tmp_path: Path) -> None:
+    public, held_out = tumours()
+    server = ScriptedServer(public.inputs, public.classes, script(40, 25))
+    train = Teaching()
+    labels, said = follow_scripted(server, public.inputs, train)
+    assert train.lessons == [(2, 40)]
+    assert list(server.submitted) == [2]
+    message = server.submitted[2]
+    predicted = np.frombuffer(message.probabilities, "<f4").reshape(400, 2)
+    assert (predicted.argmax(axis=1) == public.labels).mean() > 0.85
+    assert "the campaign has ended with 65 labels" in said
+    assert labels.privacy == PRIVACY
+    assert LabelSet.from_json(labels.to_json()) == labels
+
+    published = graduate(
+        labels, public.inputs, train, tmp_path / "out", facts={"seed": 0}, name="t", test=held_out
+    )
+    assert train.lessons == [(2, 40), (0, 65)]
+    student = weights.load(tmp_path / "out")
+    assert published.evaluation is not None
+    assert (
+        published.evaluation.accuracy == accuracy(student.predict(held_out.inputs), held_out) > 0.85
+    )
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "65: 53 from the teachers' noisy votes, 12 own predictions" in card
+
+
+def test_a_round_without_labels_claims_nothing() -> None:
+    public, _ = tumours()
+    server = ScriptedServer(public.inputs, public.classes, script(0, 3))
+    train = Teaching()
+    labels, _ = follow_scripted(server, public.inputs, train)
+    assert train.lessons == []
+    assert set(np.frombuffer(server.submitted[2].probabilities, "<f4").tolist()) == {0.5}
+    assert len(labels.rows) == 3
+
+
+def test_a_student_that_comes_after_the_end_does_not_predict() -> None:
+    public, _ = tumours()
+    server = ScriptedServer(public.inputs, public.classes, script(5, 5))
+    server.info.phase = "finished"
+    labels, _ = follow_scripted(server, public.inputs, Teaching())
+    assert not server.submitted
+    assert len(labels.rows) == 10
+
+
+def test_a_campaign_that_ends_while_the_student_trains() -> None:
+    public, _ = tumours()
+    server = ScriptedServer(public.inputs, public.classes, script(5, 0))
+    phase_after = "finished"
+
+    def refuse(request: wire.Predictions, context: grpc.ServicerContext) -> wire.PredictionsReceipt:
+        server.info.phase = phase_after
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has gone on")
+        raise AssertionError
+
+    server.SubmitPredictions = refuse  # type: ignore[method-assign]
+    labels, said = follow_scripted(server, public.inputs, Teaching())
+    assert len(labels.rows) == 5
+    assert "round 2: the campaign ended before the predictions were made" in said
+    server.info.phase = phase_after = "voting"
+    with pytest.raises(RefusedError, match="gone on"):
+        follow_scripted(server, public.inputs, Teaching())
+
+
+def test_a_campaign_without_a_label_leaves_no_student() -> None:
+    public, _ = tumours()
+    server = ScriptedServer(public.inputs, public.classes, [campaign_end(1, 0)])
+    with pytest.raises(DataError, match="without a single label"):
+        follow_scripted(server, public.inputs, Teaching())
+
+
+def test_labels_of_another_public_set_are_refused() -> None:
+    public, held_out = tumours()
+    own = identify(public.inputs)
+    labels = LabelSet(
+        b"c", public.classes, own.content_hash, 400, (LabelRow(0, 0, 1, "teachers"),), PRIVACY
+    )
+    check_labels(labels, public.inputs)
+    with pytest.raises(SchemaError, match="this one has 169"):
+        check_labels(labels, held_out.inputs)
+    empty = LabelSet(b"c", public.classes, own.content_hash, 400, (), PRIVACY)
+    with pytest.raises(DataError, match="no labels"):
+        check_labels(empty, public.inputs)
+    assert json.loads(labels.to_json())["queries"] == 400

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pate.data.read import read_inputs
+from pate.labels import LabelRow, LabelSet
+from student.session import identify
+from tests.student.samples import (
+    PRIVACY,
+    ScriptedServer,
+    campaign_end,
+    label,
+    round_end,
+    serving,
+    tumours,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pate.data.values import Dataset
+
+
+def write_csv(path: Path, data: Dataset, *, labelled: bool) -> None:
+    table = data.inputs
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        names = [f"c{n}" for n in range(30)]
+        writer.writerow(["id", *names, *(["diagnosis"] if labelled else [])])
+        for at in range(len(data)):
+            cells = [repr(float(column[at])) for column in table.columns]  # type: ignore[union-attr]
+            truth = [data.classes[data.labels[at]]] if labelled else []
+            writer.writerow([f"p{at}", *cells, *truth])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    public, held_out = tumours()
+    write_csv(folder / "public.csv", public, labelled=False)
+    write_csv(folder / "test.csv", held_out, labelled=True)
+    own = identify(read_inputs(folder / "public.csv", drop=("id",)))
+    rows = tuple(LabelRow(at, int(public.labels[at]), 1, "teachers") for at in range(60))
+    labels = LabelSet(b"c" * 16, public.classes, own.content_hash, 400, rows, PRIVACY)
+    (folder / "labels.json").write_text(labels.to_json(), encoding="utf-8")
+    return folder
+
+
+class Here:
+    """The command in this process: importing everything anew each time would take long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        """Return exit code, standard output and standard error."""
+        from student import cli
+
+        self._monkeypatch.setattr(sys, "argv", ["pate-student", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return (ended.value.code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(monkeypatch, capsys)
+
+
+@pytest.mark.slow
+def test_train_evaluate_predict(place: Path, here: Here) -> None:
+    out, test = place / "student", place / "test.csv"
+    code, printed, _ = here(
+        *(
+            "train",
+            "--labels",
+            place / "labels.json",
+            "--public",
+            place / "public.csv",
+            "--drop",
+            "id",
+        ),
+        *("--out", out, "--steps", 20, "--test", test, "--label", "diagnosis", "--json"),
+    )
+    assert code == 0
+    trained = json.loads(printed)
+    assert trained["epsilon"] == 1.97
+    assert trained["labels"] == 60
+    assert trained["evaluation"]["accuracy"] > 0.85
+
+    on_test = ("--data", test, "--label", "diagnosis")
+    code, printed, _ = here("evaluate", "--model", out, *on_test, "--out", place / "e", "--json")
+    assert code == 0
+    assert json.loads(printed) == trained["evaluation"]
+    assert {path.name for path in (place / "e").iterdir()} == {"evaluation.json", "evaluation.png"}
+    code, printed, shown = here("evaluate", "--model", out, *on_test)
+    assert (code, printed) == (0, "")
+    assert "malignant" in shown
+
+    # Columns that the student does not know do no harm here.
+    assert here("predict", "--model", out, "--data", test, "--out", place / "p.csv")[:2] == (0, "")
+    with (place / "p.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    _, held_out = tumours()
+    truth = [held_out.classes[number] for number in held_out.labels]
+    right = np.mean([row["predicted"] == name for row, name in zip(rows, truth, strict=True)])
+    assert right == pytest.approx(trained["evaluation"]["accuracy"])
+
+    code, _, shown = here("export", "--model", out, "--out", place / "m.onnx")
+    assert code == 2
+    assert "only students of images" in shown
+
+
+@pytest.mark.slow
+def test_train_with_a_server(place: Path) -> None:
+    public, _ = tumours()
+    inputs = read_inputs(place / "public.csv", drop=("id",))
+    events = [label(at + 1, at, int(public.labels[at])) for at in range(30)]
+    events += [round_end(31, 1, wants=True), campaign_end(32, 30)]
+    server = ScriptedServer(inputs, public.classes, events)
+    with serving(server) as port:
+        common = (
+            "--public",
+            place / "public.csv",
+            "--drop",
+            "id",
+            "--steps",
+            5,
+            "--out",
+            place / "s2",
+        )
+        command = [sys.executable, "-m", "student", "train", "--server", f"127.0.0.1:{port}"]
+        result = subprocess.run(
+            [*command, *map(str, common)], capture_output=True, text=True, timeout=120, check=False
+        )
+    assert result.returncode == 0, result.stderr
+    assert list(server.submitted) == [2]
+    assert "round 2: predictions submitted" in result.stderr
+    assert (place / "s2" / "privacy.json").read_text() == PRIVACY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        ((), 2, "give either --server HOST:PORT or --labels FILE"),
+        (("--labels", "labels.json", "--server", "a:1"), 2, "give either"),
+        (("--server", "localhost"), 2, "give HOST:PORT"),
+        (("--labels", "absent.json"), 10, "cannot read the labels"),
+        (("--labels", "public.csv"), 10, "not JSON"),
+        (("--labels", "labels.json", "--model", "fixmatch"), 2, "choose selftraining"),
+        (("--labels", "labels.json"), 11, "give --public the same files"),
+        (("--server", "127.0.0.1:1", "--max-wait", "0.2"), 40, "nothing from 127.0.0.1:1"),
+    ],
+)
+def test_one_line_and_an_exit_code(
+    arguments: tuple[str, ...],
+    code: int,
+    why: str,
+    place: Path,
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(place)
+    got, printed, shown = here("train", "--public", "public.csv", "--out", "new", *arguments)
+    assert (got, printed) == (code, "")
+    last = shown.strip().splitlines()[-1]
+    assert last.startswith("pate-student: ")
+    assert why in last
+    assert not (place / "new").exists()
+
+
+def test_help_is_quick_to_come() -> None:
+    probe = (
+        "import sys; from student.cli import app; import typer.testing as t;"
+        "r = t.CliRunner().invoke(app, ['train', '--help']); assert r.exit_code == 0, r.output;"
+        "heavy = {'torch', 'sklearn', 'pandas', 'grpc', 'matplotlib', 'onnx'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
