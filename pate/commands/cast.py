@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -61,13 +62,18 @@ class Cast:
                 role.process.wait()
 
     def start(self, name: str, module: str, *arguments: str) -> None:
-        """Start ``python -m module arguments`` under a name."""
+        """Start ``python -m module arguments`` under a name.
+
+        Mathematical libraries get one thread each: the roles share this machine, and threads
+        that wait for one another on busy cores make everything slower.
+        """
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         role = _Role(name, process, self._logs / f"{name}.log")
         self._roles[name] = role

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 HOSPITALS: Final = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")
-TEACHERS: Final = 25
+TEACHERS: Final = 15
 PUBLIC: Final = 500
 TEST: Final = 297
 AGGREGATOR: Final = "interactive-gnmax"

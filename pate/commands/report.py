@@ -150,7 +150,8 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
         classes.bar(
             names, agreed, bottom=taught, color="#9fc5dc", label="student's own, reinforced"
         )
-    classes.legend(frameon=False, fontsize=8)
+    classes.margins(y=0.3)
+    classes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
     classes.set_title(
         f"labels released: {report.labels_answered} of {report.labels_asked} asked", loc="left"
     )
