@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pate.data.read import read_dataset, read_inputs
-
 from party.client_app import make_client_app
 from party.keys import identity_key, shard_key
 from party.resident import Connection
 from party.training import train_ensemble
 from party.voter import Ending, Voter
+from pate.data.read import read_dataset, read_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path

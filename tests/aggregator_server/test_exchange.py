@@ -47,6 +47,10 @@ class Constant:
         return votes
 
 
+def _pause(_: float) -> None:
+    threading.Event().wait(0.005)
+
+
 class House:
     """Parties in threads, an exchange with them, and what it said."""
 
@@ -89,7 +93,7 @@ class House:
             campaign,
             pieces=lambda: iter([body[:100], body[100:]]),
             say=self.said.append,
-            pause=lambda _: threading.Event().wait(0.005) and None,
+            pause=_pause,
         )
 
     def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> dict[str, Counts]:
@@ -120,7 +124,7 @@ def test_a_roster_is_gathered_and_votes_come_from_all(tmp_path: Path, houses: li
     assert [(p.name, p.teachers) for p in roster] == [("p0", 3), ("p1", 2), ("p2", 1)]
     exchange.fix_roster(roster, roster[0].classes)
     votes = house.collect(exchange, least=3)
-    np.testing.assert_array_equal(sum(votes.values())[0], [3, 3])
+    np.testing.assert_array_equal(np.stack(list(votes.values())).sum(axis=0)[0], [3, 3])
     assert sorted(votes) == ["p0", "p1", "p2"]
 
 
