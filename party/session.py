@@ -44,7 +44,11 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
     dataset = read_dataset(
-        settings.data, label=settings.label, group=settings.group, classes=settings.classes
+        settings.data,
+        label=settings.label,
+        group=settings.group,
+        classes=settings.classes,
+        drop=settings.drop,
     )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
     screen.say(f"{settings.name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")

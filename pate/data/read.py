@@ -40,6 +40,7 @@ def read_dataset(
     label: str | None = None,
     group: str | None = None,
     classes: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -49,6 +50,8 @@ def read_dataset(
         group: the column of a table that names the group (patient) of each row; for an archive
             the key of its groups.
         classes: the class list that labels count in; None takes the classes that occur.
+        drop: columns of a table that are no feature, such as a row number; those that it has not
+            are no error.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -58,7 +61,7 @@ def read_dataset(
     """
     found = _locate(path, flat=False)
     if _is_table(found):
-        return _table_dataset(found, label, group, classes)
+        return _table_dataset(found, label, group, classes, drop)
     if found.name.casefold().endswith(".npz"):
         archive = Archive(found)
         names = archive.labels(label)
@@ -153,7 +156,11 @@ def _read_table(path: Path) -> tables.TextTable:
 
 
 def _table_dataset(
-    path: Path, label: str | None, group: str | None, classes: Sequence[str] | None
+    path: Path,
+    label: str | None,
+    group: str | None,
+    classes: Sequence[str] | None,
+    drop: Sequence[str],
 ) -> Dataset:
     if label is None:
         raise UsageError(f"{path} is a table; name its label column with --label")
@@ -162,7 +169,8 @@ def _table_dataset(
     text = _read_table(path)
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
-    inputs = text.table((label,) if group is None else (label, group))
+    told = (label,) if group is None else (label, group)
+    inputs = text.table((*told, *drop))
     return _dataset(inputs, names, classes, groups, path)
 
 

@@ -35,6 +35,8 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 def _exit_code(app: typer.Typer, name: str) -> int:
     try:
         code = app(prog_name=name, standalone_mode=False)
+        if code == INTERRUPTED:  # typer keeps Ctrl-C to itself and returns this
+            raise KeyboardInterrupt
     except click.ClickException as error:
         error.show()
         return error.exit_code

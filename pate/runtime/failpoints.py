@@ -20,6 +20,7 @@ NAMES: Final = frozenset({
     "noise-drawn",          # server: labels exist in memory only
     "release-recorded",     # server: the labels are durable
     "round-ended",          # server: a round's end is durable
+    "campaign-closed",      # server: the end is durable, the parties do not know of it
     "teacher-trained",      # party: a teacher is in memory, not yet on disk
     "voting",               # party: votes are computed, neither cached nor sent
 })  # fmt: skip

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +38,8 @@ class Screen:
         """Print one line."""
         stamp = time.strftime("%H:%M:%S")
         if self.live:
-            self._console.print(f"[dim]{stamp}[/dim] ", text, sep="", markup=True)
+            # Never as markup: what is said may hold brackets of a party's choosing.
+            self._console.print(Text(f"{stamp} ", style="dim"), Text(text), sep="")
         else:
             self._console.print(f"{stamp} {self._name}: {text}", markup=False)
 

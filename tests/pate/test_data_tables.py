@@ -162,3 +162,11 @@ def test_diabetes(test_data: Path) -> None:
     kinds = dict(zip(data.inputs.names, data.inputs.columns, strict=True))
     assert set(kinds["A1Cresult"].tolist()) == {"None", "Norm", ">7", ">8"}
     assert "" in kinds["payer_code"].tolist()
+
+
+def test_a_dropped_column_is_no_feature(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    path.write_text("row,x,y\n1,0.5,a\n2,0.7,b\n")
+    held = read_dataset(path, label="y", drop=("row", "never there"))
+    assert isinstance(held.inputs, Table)
+    assert held.inputs.names == ("x",)
