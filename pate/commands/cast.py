@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,12 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from pate.errors import ProcessError
+from pate.runtime.screen import EVERY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pate.runtime.screen import Screen
 
+_PROGRESS = re.compile(r"(.+): (\d+) of (\d+)")
 _STAMP = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
 _STOP_S = 10.0
 _POLL_S = 0.1
@@ -45,11 +49,20 @@ class Cast:
         self._screen = screen
         self._logs = logs
         self._roles: dict[str, _Role] = {}
+        self._shown = contextlib.ExitStack()
+        self._move: Callable[[str, int, int], None] | None = None
 
     def __enter__(self) -> Self:
+        self._move = self._shown.enter_context(self._screen.bars())
         return self
 
     def __exit__(self, *_: object) -> None:
+        try:
+            self._stop()
+        finally:
+            self._shown.close()
+
+    def _stop(self) -> None:
         running = [role for role in self._roles.values() if role.process.poll() is None]
         for role in running:
             role.process.terminate()
@@ -73,7 +86,7 @@ class Cast:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1"} | ({EVERY: "0.3"} if self._move else {}),
         )
         role = _Role(name, process, self._logs / f"{name}.log")
         self._roles[name] = role
@@ -125,7 +138,10 @@ class Cast:
                 log.write(line)
                 log.flush()
                 text = _STAMP.sub("", line.rstrip())
-                if text:
+                done = _PROGRESS.fullmatch(text)
+                if done and self._move:
+                    self._move(f"{role.name:<11} {done[1]}", int(done[2]), int(done[3]))
+                elif text:
                     role.lines.append(text)
                     self._screen.say(f"{role.name:<11} {text}")
 

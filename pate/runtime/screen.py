@@ -6,19 +6,30 @@ log stays readable. The standard output is kept for results.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: Seconds between two lines of one piece of work where bars cannot move.
 _LINE_EVERY_S = 5.0
+#: Set by a program that draws the bars of the programs it starts: they then speak more often.
+EVERY = "PATE_PROGRESS_EVERY_S"
 
 
 class Screen:
@@ -27,7 +38,6 @@ class Screen:
     def __init__(self, name: str) -> None:
         self._name = name
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._bars: Progress | None = None
 
     @property
     def live(self) -> bool:
@@ -47,17 +57,43 @@ class Screen:
         """Print a table or another thing that rich can draw."""
         self._console.print(renderable)
 
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+        )
+
+    @contextmanager
+    def bars(self) -> Iterator[Callable[[str, int, int], None] | None]:
+        """Show progress of many pieces of work; yields a function of (title, done, total).
+
+        Where bars cannot move it yields None: whoever has progress to show prints it as lines.
+        A bar goes when its work is done.
+        """
+        if not self.live:
+            yield None
+            return
+        with self._progress() as bars:
+            tasks: dict[str, TaskID] = {}
+
+            def move(title: str, done: int, total: int) -> None:
+                if title not in tasks:
+                    tasks[title] = bars.add_task(title, total=total)
+                bars.update(tasks[title], completed=done, total=total)
+                if done >= total:
+                    bars.remove_task(tasks.pop(title))
+
+            yield move
+
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[int, int], None]]:
         """Show progress of one piece of work; yields a function of (done, total)."""
         if self.live:
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-            )
-            with Progress(*columns, console=self._console, transient=True) as bars:
+            with self._progress() as bars:
                 task = bars.add_task(title, total=None)
 
                 def move(done: int, total: int) -> None:
@@ -66,10 +102,11 @@ class Screen:
                 yield move
             return
         last = [0.0]
+        every = float(os.environ.get(EVERY, _LINE_EVERY_S))
 
         def line(done: int, total: int) -> None:
             now = time.monotonic()
-            if now - last[0] >= _LINE_EVERY_S or (done >= total and last[0]):
+            if now - last[0] >= every or (done >= total and last[0]):
                 last[0] = now
                 self.say(f"{title}: {done} of {total}")
 
