@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
-	$(PIP) install --quiet --requirement requirements-dev.txt
+	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[sim]'
 	@touch $@
 
 demo: $(VENV)/.installed

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator_server.exchange import Exchange, Party
+from aggregator_server.exchange import Exchange, Party, listed
 from aggregator_server.labelling import label_round, public_order
 from aggregator_server.state import RosterParty
 from pate.data.values import batch_hash
@@ -93,9 +93,10 @@ class Campaign:
             self._label()
         if state.phase != "finished":
             self._ledger.finish()
+            reach("campaign-closed")
 
     def farewell(self, epsilon: float) -> None:
-        """Tell the parties that are here how the campaign ended.
+        """Tell the parties how the campaign ended.
 
         Args:
             epsilon: the guarantee towards the public at the campaign's delta.
@@ -107,7 +108,8 @@ class Campaign:
                 labels_released=len(state.labels),
                 epsilon_cap=epsilon,
                 delta=state.spec.delta,
-            )
+            ),
+            voted={name for batch in state.batches for name in batch.responders},
         )
 
     def _gather(self) -> None:
@@ -142,7 +144,7 @@ class Campaign:
             total = Histogram.total(votes[name] for name in responders)
             self._ledger.record_votes(first, total, responders)
             reach("votes-recorded")
-            self._screen.say(f"votes on {count} queries from {', '.join(responders)}")
+            self._screen.say(f"votes on {count} queries from {listed(responders)}")
 
     def _label(self) -> None:
         state = self._ledger.state()

@@ -18,7 +18,7 @@ from protos import wire
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from aggregator_server.wire import Arrival, Wire
 
@@ -26,8 +26,14 @@ _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
 #: A party whose code raised is asked again this many times before the batch does without it.
 _RETRIES: Final = 2
-#: How long a campaign that has ended waits for parties to take the news.
-_FAREWELL_S: Final = 10.0
+#: How long a party that is here may take to hear that the campaign has ended.
+_FAREWELL_S: Final = 15.0
+#: How long one that voted and is away is waited for, to tell it the same: parties try again every
+#: half minute or so, and then need a moment to connect.
+_RETURN_S: Final = 75.0
+#: With more parties than this, the server's screen counts them instead of naming each that joins.
+_GREETED: Final = 16
+_NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class Exchange:
         self._has_public_set: set[str] = set()
         self._failures: Counter[str] = Counter()
         self._roster: dict[str, Party] | None = None
+        self._awaited = 0
         self._batch: _Batch | None = None
         self._farewells: set[str] = set()
 
@@ -126,7 +133,7 @@ class Exchange:
             SchemaError: if two parties have different class lists and the campaign has none.
         """
         names = None if isinstance(wanted, int) else set(wanted)
-        size = wanted if isinstance(wanted, int) else len(wanted)
+        size = self._awaited = wanted if isinstance(wanted, int) else len(wanted)
         remind = self._clock()
         while True:
             self._step()
@@ -142,6 +149,7 @@ class Exchange:
     def fix_roster(self, roster: Sequence[Party], classes: Sequence[str]) -> None:
         """From now on talk to these parties alone, about these classes."""
         self._roster = {party.name: party for party in roster}
+        self._awaited = len(self._roster)
         del self.campaign.classes[:]
         self.campaign.classes.extend(classes)
         for name in [name for name in self._node_of if name not in self._roster]:
@@ -149,11 +157,11 @@ class Exchange:
             del self._node_of[name]
 
     def _waiting_line(self, present: list[Party], size: int, names: set[str] | None) -> str:
-        here = ", ".join(party.name for party in present) or "nobody yet"
+        here = listed([party.name for party in present]) or "nobody yet"
         missing = ""
         if names is not None:
             absent = sorted(names - {party.name for party in present})
-            missing = f"; missing: {', '.join(absent)}"
+            missing = f"; missing: {listed(absent)}"
         return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
 
     def _check_classes_agree(self, present: list[Party]) -> None:
@@ -163,8 +171,8 @@ class Exchange:
         for party in present[1:]:
             if party.classes != first.classes:
                 raise SchemaError(
-                    f"{first.name} and {party.name} have different class lists "
-                    f"({_listed(first.classes)} against {_listed(party.classes)}); "
+                    f"{first.name} and {party.name} have different class lists: "
+                    f"{_difference(first, party)}; "
                     "name the classes of the campaign with --classes, for all parties alike"
                 )
 
@@ -220,7 +228,7 @@ class Exchange:
                 if answered >= least:
                     enough_since = now if enough_since is None else enough_since
                     if now - enough_since > patience:
-                        late = ", ".join(sorted(able - held.votes.keys()))
+                        late = listed(sorted(able - held.votes.keys()))
                         self._say(f"going on without {late}: no answer in {patience:g} s")
                         return held.votes
                 if now >= remind:
@@ -234,7 +242,7 @@ class Exchange:
         missing = sorted(able - held.votes.keys())
         notes = [n if n in self._node_of else f"{n} (not connected)" for n in missing]
         done = f"{len(held.votes)} of {len(self._roster or ())}"
-        return f"votes from {done} parties; waiting for {', '.join(notes)}"
+        return f"votes from {done} parties; waiting for {listed(notes)}"
 
     def _ask_everyone(self, held: _Batch) -> None:
         busy = {question.party for question in self._questions.values()}
@@ -260,22 +268,41 @@ class Exchange:
 
     # --- the end -------------------------------------------------------------------------
 
-    def finish(self, finish: vote_pb2.Finish) -> None:
-        """Tell every party that is here that the campaign has ended; wait a little for them."""
-        told: set[str] = set()
-        until = self._clock() + _FAREWELL_S
+    def finish(self, finish: vote_pb2.Finish, voted: Collection[str]) -> None:
+        """Tell the parties that the campaign has ended, and wait for them to hear it.
+
+        A party that does not hear it would wait for a server that never comes back.
+
+        Args:
+            finish: what they are told.
+            voted: names of those who have reason to be there or to come back soon.
+        """
+        told: dict[tuple[str, int], float] = {}
+        began = self._clock()
+        remind = began + _REMIND_S
         self._farewells.clear()
-        while self._clock() < until:
+        while True:
             self._step()
+            now = self._clock()
             for name, node in list(self._node_of.items()):
-                if name not in told:
-                    told.add(name)
+                if name not in self._farewells and (name, node) not in told:
+                    told[name, node] = now
                     request = vote_pb2.PartyRequest()
                     request.finish.CopyFrom(finish)
                     self._put(node, request, "finish", name)
-            absent = set(self._roster or ()) - set(self._node_of) - self._farewells
-            if told and told <= self._farewells and not absent:
+            waits = any(
+                name not in self._farewells and now < told[name, node] + _FAREWELL_S
+                for name, node in self._node_of.items()
+            )
+            away = set(voted) - set(self._node_of) - self._farewells
+            if not waits and (not away or now >= began + _RETURN_S):
                 return
+            if away and now >= remind:
+                remind = began + _RETURN_S
+                self._say(
+                    f"waiting {_RETURN_S - (now - began):.0f} s at most for {listed(sorted(away))}, "
+                    "to say that the campaign has ended"
+                )
             self._pause(_POLL_S)
 
     # --- one step ------------------------------------------------------------------------
@@ -358,6 +385,10 @@ class Exchange:
                 "a roster does not change within a campaign"
             )
         back = party.name in self._known
+        # What its last process was asked will not be answered, and must not be waited for.
+        for handle, question in list(self._questions.items()):
+            if question.party == party.name and question.node != node:
+                del self._questions[handle]
         self._known[party.name] = party
         self._node_of[party.name] = node
         self._has_public_set.discard(party.name)
@@ -366,7 +397,8 @@ class Exchange:
         self._failures[party.name] = 0
         if self._batch is not None:
             self._batch.out.discard(party.name)
-        self._say(f"{party.name} {'is back' if back else 'joined'}: {party.teachers} teachers")
+        if back or self._awaited <= _GREETED:
+            self._say(f"{party.name} {'is back' if back else 'joined'}: {party.teachers} teachers")
 
     def _count(self, question: _Question, matrix: vote_pb2.VoteMatrix) -> None:
         held, name = self._batch, question.party
@@ -384,14 +416,19 @@ class Exchange:
 
     def _failed(self, question: _Question, who: str, failure: str) -> None:
         if failure in (GONE, LOST, EXPIRED):
-            if failure == GONE:
+            if question.about == "finish" and failure == GONE and question.party is not None:
+                # A party that has heard of the end leaves, and its node may take the reply along.
+                self._farewells.add(question.party)
+            elif failure == GONE:
                 self._say(f"{who}: not reachable any more; it may come back")
             self._forget(question.node)
             return
         self._failures[who] += 1
         self._say(f"{who}: failed ({failure})")
-        if question.party is None or self._failures[who] > _RETRIES:
+        if self._failures[who] > _RETRIES:
             self._put_out(question)
+        elif question.about == "describe":
+            self._described.discard(question.node)
 
     def _put_out(self, question: _Question) -> None:
         """Do without the party for this batch, until it connects anew."""
@@ -402,10 +439,22 @@ class Exchange:
         self._described.discard(node)
         for name in [name for name, at in self._node_of.items() if at == node]:
             del self._node_of[name]
-        for handle in [h for h, question in self._questions.items() if question.node == node]:
-            del self._questions[handle]
+        for handle, question in list(self._questions.items()):
+            # What becomes of a farewell is still to be heard: see `_failed`.
+            if question.node == node and question.about != "finish":
+                del self._questions[handle]
 
 
-def _listed(classes: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(classes[:most])
-    return shown if len(classes) <= most else f"{shown}, … ({len(classes)} in all)"
+def listed(names: Sequence[str]) -> str:
+    """Return names as one line of a screen can show them: the first few, and how many there are."""
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
+
+
+def _difference(one: Party, other: Party) -> str:
+    parts = [
+        f"only {party.name} has {listed(extra)}"
+        for party, rest in ((one, other), (other, one))
+        if (extra := [name for name in party.classes if name not in rest.classes])
+    ]
+    return ", ".join(parts) or "the same classes in another order"

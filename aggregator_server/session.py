@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
+#: Its presence says that the parties were told of the campaign's end.
+_TOLD_FILE = "parties-told"
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def _run(
 ) -> dict[str, object]:
     with _serving(StudentService(ledger, port=doors.student_port)) as service:
         never = threading.Event()
-        if ledger.state().phase != "finished":
+        if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
             with Deployment(
                 folder, host=doors.host, port=doors.port, on_event=screen.say
             ) as deployment:
@@ -148,6 +150,7 @@ def _run(
                 )
                 campaign.run()
                 campaign.farewell(privacy_statement(ledger.state()).epsilon)
+                write_file(folder / _TOLD_FILE, b"")
         found = describe_state(ledger.state())
         screen.say(
             f"the campaign is finished: {found['labels_released']} labels of "

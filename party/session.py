@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from party.client_app import make_client_app
 from party.keys import identity_key, shard_key
@@ -11,11 +12,16 @@ from party.resident import Connection
 from party.training import train_ensemble
 from party.voter import Ending, Voter
 from pate.data.read import read_dataset, read_inputs
+from pate.errors import UnreachableError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.runtime.screen import Screen
+
+#: After its last answer a party stays connected for so long: a SuperNode sends what it was given
+#: within about 3.5 seconds, and what it has not sent when it is stopped is lost.
+_LAST_WORDS_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,14 +77,20 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         public=public,
         say=screen.say,
     )
+    over = _Over(voter)
     connection = Connection(
         settings.server,
         make_client_app(voter.handle),
         home=settings.home / "flower",
-        on_event=screen.say,
+        on_event=lambda line: None if over.decided else screen.say(line),
         max_wait=settings.max_wait,
     )
-    connection.run(stop=lambda: voter.ending is not None or voter.refusal is not None)
+    try:
+        connection.run(stop=over)
+    except UnreachableError:
+        # A server that has heard our last words may be gone at once, and that is as it should be.
+        if not over.decided:
+            raise
     if voter.refusal is not None:
         raise voter.refusal
     if voter.ending is None:
@@ -90,3 +102,22 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         "public, data-independent"
     )
     return ending
+
+
+class _Over:
+    """Says whether a party may disconnect: all is decided, and its last answer has been sent."""
+
+    def __init__(self, voter: Voter) -> None:
+        self._voter = voter
+        self._since: float | None = None
+
+    @property
+    def decided(self) -> bool:
+        return self._voter.ending is not None or self._voter.refusal is not None
+
+    def __call__(self) -> bool:
+        if not self.decided:
+            return False
+        if self._since is None:
+            self._since = time.monotonic()
+        return time.monotonic() - self._since >= _LAST_WORDS_S

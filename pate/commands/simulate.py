@@ -16,26 +16,25 @@ from aggregator_server.report import LEDGER_FILE, label_set
 from aggregator_server.service import StudentService
 from aggregator_server.settings import make_spec
 from aggregator_server.statement import privacy_statement
-from party.keys import identity_key, shard_key
-from party.training import train_ensemble
-from party.voter import Voter
 from pate.commands.cast import Cast
 from pate.commands.deal import deal, digits, write_inputs
 from pate.commands.report import Report, draw, label_accuracy, majority_accuracy
+from pate.commands.simulated_party import open_party, party_home, store_inputs, store_records
 from pate.data.read import read_dataset
 from pate.errors import ProcessError, UsageError
 from pate.noise import SystemNoise
-from pate.runtime.home import private_directory
+from pate.runtime.home import private_directory, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from aggregator_server.wire import Wire
+    from party.voter import Voter
     from pate.commands.deal import Deal
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
-ENGINES = ("local",)
+ENGINES = ("local", "ray")
 #: Of all records: what the public set and the test set take.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
 _PATIENCE_S = 60.0
@@ -61,6 +60,10 @@ class Simulation:
             raise UsageError(f"--engine is {self.engine!r}, possible are {', '.join(ENGINES)}")
         if self.aggregator == "interactive-gnmax" and not self.student:
             raise UsageError("interactive-gnmax asks a student: leave --no-student out")
+        if self.engine == "ray":
+            from pate.commands.ray_engine import require_ray
+
+            require_ray()
 
 
 def run_simulation(setting: Simulation, screen: Screen) -> Report:
@@ -96,11 +99,17 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
             fractions={},
         )
         folder = place / "campaign"
-        with Ledger.create(folder / LEDGER_FILE, spec) as ledger, _link(setting, voters) as link:
+        with (
+            Ledger.create(folder / LEDGER_FILE, spec) as ledger,
+            _link(setting, voters, dealt, place) as link,
+        ):
             accuracy = _campaign(setting, ledger, link, dealt, screen)
             statement = privacy_statement(ledger.state())
             teachers = ledger.state().teachers
         labels = label_set(folder)
+        # Kept where `pate-server ledger verify --home OUT` finds it.
+        kept = private_directory(setting.out / folder.name) / LEDGER_FILE
+        write_file(kept, (folder / LEDGER_FILE).read_bytes())
     report = Report(
         parties=setting.parties,
         teachers=teachers,
@@ -117,7 +126,7 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
         observer=statement.observer,
         mechanism=setting.aggregator,
         seconds=round(time.monotonic() - began, 1),
-        files={"picture": str(setting.out / "campaign.png")},
+        files={"picture": str(setting.out / "campaign.png"), "ledger": str(kept)},
     )
     draw(setting.out / "campaign.png", report, labels, dealt.public)
     return report
@@ -129,25 +138,30 @@ def _voters(
     voters = []
     with screen.bar(f"training {setting.teachers} teachers at each party") as progress:
         for number, records in enumerate(parties):
-            home = private_directory(place / f"party_{number:04d}")
-            ensemble = train_ensemble(
-                records,
-                teachers=setting.teachers,
-                model="auto",
-                device="cpu",
-                home=home,
-                key=shard_key(home),
-                progress=lambda *_: None,
-            )
-            voters.append(
-                Voter(name=home.name, identity=identity_key(home), ensemble=ensemble, home=home)
-            )
+            home = party_home(place, number)
+            voters.append(open_party(home, records, teachers=setting.teachers))
             progress(number + 1, len(parties))
     return voters
 
 
 @contextlib.contextmanager
-def _link(setting: Simulation, voters: Sequence[Voter]) -> Iterator[Wire]:
+def _link(setting: Simulation, voters: Sequence[Voter], dealt: Deal, place: Path) -> Iterator[Wire]:
+    """Yield the wire to the parties, which live as long as the block."""
+    if setting.engine == "ray":
+        from pate.commands.ray_engine import PUBLIC_FILE, ray_wire
+
+        # Ray's processes have no part in our memory: what they need lies on the disk.
+        store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
+        for number, records in enumerate(dealt.parties):
+            store_records(party_home(place, number), records)
+        with ray_wire(
+            place,
+            parties=setting.parties,
+            teachers=setting.teachers,
+            log=setting.out / "ray.log",
+        ) as wire:
+            yield wire
+        return
     from aggregator_server.local_grid import LocalGrid
     from aggregator_server.wire import GridWire
     from party.client_app import make_client_app

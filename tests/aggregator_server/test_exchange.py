@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.exchange import Exchange, Party
+from aggregator_server.exchange import Exchange, Party, listed
 from aggregator_server.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.wire import GridWire
 from party.client_app import make_client_app
@@ -236,7 +236,10 @@ def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> Non
     exchange = house.exchange()
     roster = exchange.gather(2)
     exchange.fix_roster(roster, roster[0].classes)
-    exchange.finish(vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=1, delta=1e-5))
+    exchange.finish(
+        vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=1, delta=1e-5),
+        voted=("p0", "p1"),
+    )
     assert [v.ending.labels_released for v in house.voters if v.ending] == [2, 2]
 
 
@@ -250,3 +253,26 @@ def test_a_party_with_its_own_copy_is_not_sent_the_public_set(
     exchange.fix_roster(roster, roster[0].classes)
     assert sorted(house.collect(exchange, least=1)) == ["p0"]
     assert not (tmp_path / "p0" / "public").exists()
+
+
+def test_many_parties_are_counted_and_a_few_of_them_named(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0)] * 17)
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(17)
+    exchange.fix_roster(roster, roster[0].classes)
+    for at in range(10):
+        house.grid.leave(FIRST_NODE + at)
+    house.collect(exchange, least=7, patience=0.2)
+    named = ", ".join(sorted(f"p{at}" for at in range(10))[:8])
+    assert f"going on without {named}, … (10 in all): no answer in 0.2 s" in house.said
+    assert not any("joined" in line for line in house.said)
+
+
+def test_as_many_names_as_a_line_holds_are_all_there() -> None:
+    names = [f"p{at}" for at in range(9)]
+    assert listed(names[:8]) == "p0, p1, p2, p3, p4, p5, p6, p7"
+    assert listed(names) == "p0, p1, p2, p3, p4, p5, p6, p7, … (9 in all)"
+    assert listed([]) == ""

@@ -1,0 +1,126 @@
+"""One simulated party: what lies in its home directory, and the voter that answers from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from party.keys import identity_key, shard_key
+from party.training import train_ensemble
+from party.voter import Voter
+from pate.data.values import Dataset, Images, Inputs, Table
+from pate.runtime.home import private_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    _Array: TypeAlias = (
+        NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
+    )
+
+_RECORDS: Final = "records.npz"
+
+
+def party_home(place: Path, number: int) -> Path:
+    """Return the home directory of a simulated party; its last part is the party's name."""
+    return place / f"party_{number:04d}"
+
+
+def open_party(
+    home: Path, records: Dataset, *, teachers: int, public: Inputs | None = None
+) -> Voter:
+    """Return the voter of a party, with its teachers trained, or loaded from its home.
+
+    Args:
+        home: of the party, which is named after it; made if absent.
+        records: its data.
+        teachers: k.
+        public: its own copy of the public set, or None to be sent one.
+
+    Raises:
+        DataError: if the records do not suffice for the teachers.
+        DiskError: if the home cannot be written.
+    """
+    private_directory(home)
+    ensemble = train_ensemble(
+        records,
+        teachers=teachers,
+        model="auto",
+        device="cpu",
+        home=home,
+        key=shard_key(home),
+        progress=lambda *_: None,
+    )
+    return Voter(
+        name=home.name,
+        identity=identity_key(home),
+        ensemble=ensemble,
+        home=home,
+        public=public,
+    )
+
+
+def store_records(home: Path, records: Dataset) -> None:
+    """Write a party's records into its home, so that another process can open the party.
+
+    Read anew they have the same hashes, so that the stored teachers are found to be theirs: a CSV
+    would not do, since it does not tell numbers from categories that look like numbers.
+    """
+    arrays = _as_arrays(records.inputs)
+    arrays["labels"] = records.labels
+    arrays["classes"] = np.array(records.classes, dtype=np.str_)
+    if records.groups is not None:
+        arrays["groups"] = records.groups
+    _write(home / _RECORDS, arrays)
+
+
+def load_records(home: Path) -> Dataset:
+    """Return what :func:`store_records` wrote."""
+    arrays = _read(home / _RECORDS)
+    groups = arrays.get("groups")
+    return Dataset(
+        _from_arrays(arrays),
+        arrays["labels"].astype(np.int64),
+        tuple(arrays["classes"].tolist()),
+        None if groups is None else groups.astype(np.str_),
+    )
+
+
+def store_inputs(path: Path, inputs: Inputs) -> None:
+    """Write a public set; read anew it has the same hash."""
+    _write(path, _as_arrays(inputs))
+
+
+def load_inputs(path: Path) -> Inputs:
+    """Return what :func:`store_inputs` wrote."""
+    return _from_arrays(_read(path))
+
+
+def _as_arrays(inputs: Inputs) -> dict[str, _Array]:
+    if isinstance(inputs, Images):
+        return {"pixels": inputs.pixels}
+    arrays: dict[str, _Array] = {"names": np.array(inputs.names, dtype=np.str_)}
+    return arrays | {f"column {at}": cells for at, cells in enumerate(inputs.columns)}
+
+
+def _from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Inputs:
+    if "pixels" in arrays:
+        return Images(arrays["pixels"].astype(np.uint8))
+    names = tuple(arrays["names"].tolist())
+    held = (arrays[f"column {at}"] for at in range(len(names)))
+    columns = (c.astype(np.str_) if c.dtype.kind == "U" else c.astype(np.float64) for c in held)
+    return Table(names, tuple(columns))
+
+
+def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # takes arrays for its own option
+
+
+def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)

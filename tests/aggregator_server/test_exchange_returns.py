@@ -1,0 +1,173 @@
+"""Parties that go and come back, over a wire on which a dead node is listed for a while.
+
+So Flower shows them: a party that was killed stays on its list for up to a minute, and one that
+was started again has another node at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from aggregator_server.exchange import Exchange, Party
+from aggregator_server.wire import GONE, LOST, Arrival
+from party.keys import identity_key
+from party.voter import Voter
+from pate.data.values import Images, Inputs, batch_hash, content_hash
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (4, 4, 4, 1), dtype=np.uint8))
+CLASSES = ("x", "y")
+END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=1, delta=1e-5)
+
+
+class Teacher:
+    """One teacher that answers the first class."""
+
+    teachers = 1
+    classes = CLASSES
+    unit = "record"
+    schema = "images 4x4x1"
+    fingerprint = b"f" * 32
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        return np.tile(np.array([1, 0], dtype=np.int64), (len(inputs), 1))
+
+
+class Wire:
+    """Nodes that answer at once, or never, as the test says; and a clock that moves when waited on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.alive: dict[int, Voter] = {}
+        self.listed: set[int] = set()
+        self.plans: list[tuple[float, Callable[[], None]]] = []
+        self._arrivals: list[Arrival] = []
+        self._sent = 0
+
+    def nodes(self) -> frozenset[int]:
+        return frozenset(self.listed)
+
+    def send(self, node: int, body: bytes) -> str:
+        self._sent += 1
+        handle = str(self._sent)
+        if node in self.alive:
+            self._arrivals.append(Arrival(handle, node, self.alive[node].handle(body), None))
+        self.last = (handle, node)
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def close(self) -> None: ...
+
+    def report(self, failure: str) -> None:
+        """Say of the last message that it failed, and take its node off the list."""
+        handle, node = self.last
+        self.listed.discard(node)
+        self._arrivals.append(Arrival(handle, node, None, failure))
+
+    def at(self, time: float, happens: Callable[[], None]) -> None:
+        self.plans.append((time, happens))
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 600, "it would wait for ever"
+        due = [plan for plan in self.plans if plan[0] <= self.now]
+        self.plans = [plan for plan in self.plans if plan[0] > self.now]
+        for _, happens in due:
+            happens()
+
+
+class Play:
+    """One party, ``p``, and a server."""
+
+    def __init__(self, home: Path) -> None:
+        self.wire = Wire()
+        self.said: list[str] = []
+        key = identity_key(home)
+        self.voter = Voter(name="p", identity=key, ensemble=Teacher(), home=home, public=PUBLIC)
+        self.exchange = Exchange(
+            self.wire,
+            vote_pb2.Campaign(
+                id=bytes(16), public_set=content_hash(PUBLIC), queries=4, schema="images 4x4x1",
+                mechanism="gnmax", unit="record", aggregation="plain", epsilon=1, delta=1e-5,
+            ),
+            pieces=lambda: iter([wire.pack_public_set(PUBLIC)]),
+            say=self.said.append,
+            clock=lambda: self.wire.now,
+            pause=self.wire.pause,
+        )  # fmt: skip
+        identity = key.public_key().public_bytes_raw()
+        self.exchange.fix_roster([Party("p", identity, 1, "record", CLASSES)], CLASSES)
+
+    def connects(self, node: int) -> None:
+        self.wire.alive[node] = self.voter
+        self.wire.listed.add(node)
+
+    def dies(self, node: int) -> None:
+        """As ``kill -9`` does: it is listed still, and answers nothing."""
+        del self.wire.alive[node]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return Play(tmp_path)
+
+
+def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_list(
+    play: Play,
+) -> None:
+    play.connects(1)
+    play.exchange._step()  # described...
+    play.exchange._step()
+    assert play.exchange.here == ["p"]
+    play.dies(1)  # ...and dead before it is asked
+    play.wire.at(5, lambda: play.connects(2))
+    votes = play.exchange.collect(
+        first=0, count=4, batch=batch_hash(PUBLIC.row_hashes()), least=1, patience=0,
+        progress=lambda *_: None,
+    )  # fmt: skip
+    assert list(votes) == ["p"]
+    assert play.wire.now < 10
+    assert 1 in play.wire.listed
+
+
+def test_the_end_waits_for_a_party_that_voted_and_is_away(play: Play) -> None:
+    play.wire.at(50, lambda: play.connects(1))
+    play.exchange.finish(END, voted=["p"])
+    assert play.voter.ending is not None
+    assert any("for p, to say that the campaign has ended" in line for line in play.said)
+
+
+def test_the_end_does_not_wait_for_ever(play: Play) -> None:
+    play.exchange.finish(END, voted=["p"])
+    assert 60 < play.wire.now < 120
+
+
+def test_the_end_does_not_wait_for_a_party_that_never_voted(play: Play) -> None:
+    play.exchange.finish(END, voted=[])
+    assert play.wire.now < 1
+
+
+@pytest.mark.parametrize(("failure", "heard"), [(GONE, True), (LOST, False)])
+def test_a_party_that_leaves_when_told_has_heard_but_a_lost_link_says_nothing(
+    play: Play, failure: str, heard: bool
+) -> None:
+    play.connects(1)
+    play.exchange._step()
+    play.exchange._step()
+    play.dies(1)
+    play.wire.at(3, lambda: play.wire.report(failure))
+    play.exchange.finish(END, voted=["p"])
+    assert (play.wire.now < 10) == heard

@@ -1,0 +1,235 @@
+"""What a user meets when something is wrong: one line that says what, an exit code, no debris."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import aggregator_server.cli
+import party.cli
+from aggregator_server.report import describe, verify
+from pate.runtime.lifeline import free_port
+from tests.end_to_end.processes import Campaign, Sites
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.slow
+
+RNG = np.random.default_rng(0)
+GREY: NDArray[np.uint8] = RNG.integers(0, 256, (12, 8, 8)).astype(np.uint8)
+LABELS = np.array(["a", "b"] * 6)
+
+
+class Command:
+    """A command in this process, from its entry point to its exit."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def fails(self, code: int, main: Callable[[], NoReturn], *arguments: str | Path) -> str:
+        """Run it, check how it ends, and return its one line of error."""
+        self._monkeypatch.setattr(sys, "argv", ["command", *map(str, arguments)])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = self._capsys.readouterr()
+        assert ended.value.code == code, err
+        assert out == ""
+        # Lines of progress begin with the time of day, the error with the command's name.
+        *progress, last = err.splitlines()
+        assert last.startswith(("pate-party: ", "pate-server: "))
+        assert all(line[:2].isdecimal() for line in progress), err
+        return last
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield Command(capsys, monkeypatch)
+    signal.signal(signal.SIGTERM, handler)
+
+
+def missing(place: Path) -> Path:
+    return place / "hospital"
+
+
+def one_class(place: Path) -> Path:
+    return npz(place, labels=np.array(["a"] * 12))
+
+
+def too_few(place: Path) -> Path:
+    return npz(place, images=GREY[:4], labels=LABELS[:4])
+
+
+def nan_pixel(place: Path) -> Path:
+    images = GREY / np.float32(255)
+    images[3, 1, 1] = np.nan
+    return npz(place, images=images.astype(np.float32))
+
+
+def several_sizes(place: Path) -> Path:
+    for at, name in enumerate(LABELS):
+        (place / name).mkdir(exist_ok=True)
+        Image.fromarray(GREY[at][: 8 - (at == 7)]).save(place / name / f"{at}.png")
+    return place
+
+
+def truncated(place: Path) -> Path:
+    path = npz(place)
+    path.write_bytes(path.read_bytes()[:-200])
+    return path
+
+
+def table(place: Path) -> Path:
+    path = place / "records.csv"
+    path.write_text("age,outcome\n" + "".join(f"{at},{at % 2}\n" for at in range(20)))
+    return path
+
+
+def npz(place: Path, **arrays: NDArray[np.generic]) -> Path:
+    path = place / "records.npz"
+    held: dict[str, NDArray[np.generic]] = {"images": GREY, "labels": LABELS} | arrays
+    np.savez(path, allow_pickle=False, **held)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (missing, (), ("hospital",)),
+        (table, ("--label", "outcom"), ("outcom", "age, outcome")),
+        (one_class, (), ("one class only, 'a'",)),
+        (too_few, (), ("4 records for 5 teachers",)),
+        (nan_pixel, (), ("NaN",)),
+        (several_sizes, (), ("7.png", "7x8", "8x8")),
+        (truncated, (), ("records.npz", "truncated")),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_data_that_cannot_be_used(
+    command: Command,
+    tmp_path: Path,
+    make: Callable[[Path], Path],
+    options: tuple[str, ...],
+    words: tuple[str, ...],
+) -> None:
+    place, home = tmp_path / "data", tmp_path / "home"
+    place.mkdir()
+    line = command.fails(
+        10, party.cli.main,
+        "start", "--data", make(place), "--teachers", "5", "--home", home, "--max-wait", "0",
+        *options,
+    )  # fmt: skip
+    for word in words:
+        assert word in line
+    # A key is made once and for all; of the data there is nothing.
+    assert {path.name for path in files(home)} <= {"lock", "shard.key"}
+
+
+def files(place: Path) -> list[Path]:
+    return [path for path in place.rglob("*") if path.is_file()]
+
+
+def test_a_server_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    line = command.fails(
+        40, party.cli.main,
+        "start", "--data", npz(tmp_path), "--teachers", "2", "--home", tmp_path / "home",
+        "--max-wait", "0.5", "--server", address,
+    )  # fmt: skip
+    assert address in line
+    assert not list((tmp_path / "home").rglob("*.secret"))
+
+
+def test_a_taken_port_and_other_parameters(command: Command, tmp_path: Path) -> None:
+    public, home = npz(tmp_path), tmp_path / "server"
+    place = home / "campaign"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for doors in (
+            ("--port", port, "--student-port", "0"),
+            ("--port", "0", "--student-port", port),
+        ):
+            line = command.fails(
+                41, aggregator_server.cli.main, "--public", public, "--home", home, *doors
+            )
+            assert port in line
+            assert doors[doors.index(port) - 1] in line
+            # The campaign is there, whole, and has only not begun.
+            assert verify(place, None)["phase"] == "gathering"
+    before = (place / "ledger.db").read_bytes()
+    line = command.fails(
+        12, aggregator_server.cli.main, "--public", public, "--home", home, "--epsilon", "3"
+    )
+    assert "epsilon" in line
+    assert "delta" not in line
+    assert (place / "ledger.db").read_bytes() == before
+
+
+def test_a_campaign_that_is_not_there(command: Command, tmp_path: Path) -> None:
+    home = tmp_path / "server"
+    line = command.fails(12, aggregator_server.cli.main, "resume", "--home", home)
+    assert str(home / "campaign") in line
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("main", [aggregator_server.cli.main, party.cli.main])
+def test_a_key_that_no_option_has(
+    command: Command, tmp_path: Path, main: Callable[[], NoReturn]
+) -> None:
+    config = tmp_path / "campaign.toml"
+    config.write_text('epsilom = 3.0\nhome = "there"\n')
+    start = ("start",) if main is party.cli.main else ()
+    line = command.fails(2, main, *start, "--config", config)
+    assert "'epsilom'" in line
+    assert str(config) in line
+
+
+def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
+    """One server meets, in turn, its own double, a wrong public set, and two class lists."""
+    with Campaign(tmp_path, sites) as campaign:
+        server = campaign.serve(
+            sites.public(600, 60), "--aggregator", "gnmax", "--sigma2", "1", parties="2"
+        )
+        server.says("waiting for parties")
+
+        second = campaign.run(
+            "second", "aggregator_server", "--public", sites.public(600, 60), "--home",
+            campaign.home, "--port", "0", "--student-port", "0",
+        )  # fmt: skip
+        second.ends(12)
+        assert len(second.lines) == 1
+        assert str(campaign.home) in second.text
+
+        other = sites.public(660, 60)
+        north = campaign.party("north", "--public", other)
+        north.ends(11)
+        assert north.lines[-1].startswith("pate-party: our copy of the public set has the hash")
+        refused = [line for line in server.lines if "north" in line]
+        assert len(refused) == 1
+        assert "north: refused (SchemaError)" in refused[0]
+        assert "hash" not in refused[0]  # of the party's own words nothing came here
+
+        north = campaign.party("north")
+        west = campaign.party("west", "--classes", ",".join([*map(str, range(10)), "none"]))
+        server.ends(11)
+        assert server.lines[-1].startswith("pate-server: north and west have different class lists")
+        assert "only west has none" in server.lines[-1]
+        # The parties wait for a server that knows better, until they are told to stop.
+        for program in (north, west):
+            program.stopped("pate-party", signal.SIGTERM)
+        assert describe(campaign.place)["phase"] == "gathering"
+        campaign.verified()

@@ -1,0 +1,117 @@
+"""``pate simulate`` as its user starts it: one command, and its result on the standard output."""
+
+from __future__ import annotations
+
+import re
+import sys
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator_server.report import LEDGER_FILE, verify
+from tests.end_to_end.processes import Program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: A simulation takes half a minute on two idle cores; this is for a machine that does much else.
+DEADLINE_S = 400.0
+KEYS = {
+    "parties", "teachers", "labels_asked", "labels_answered", "label_accuracy", "student_accuracy",
+    "nonprivate_accuracy", "majority_accuracy", "epsilon", "delta", "unit", "adjacency", "observer",
+    "mechanism", "seconds", "files",
+}  # fmt: skip
+
+
+def simulate(folder: Path, *options: str) -> Program:
+    command = [sys.executable, "-m", "pate", "simulate", "--json", "--out", str(folder / "out")]
+    return Program(folder, "simulate", [*command, *options])
+
+
+def outcome(folder: Path, program: Program) -> dict[str, Any]:
+    """The report of a simulation that ends well, compared with the ledger that it leaves."""
+    try:
+        program.ends(0, DEADLINE_S)
+    finally:
+        program.sweep()
+    report = program.result()
+    assert set(report) == KEYS
+    assert report["files"] == {
+        "ledger": str(folder / "out" / "campaign" / LEDGER_FILE),
+        "picture": str(folder / "out" / "campaign.png"),
+    }
+    assert (folder / "out" / "campaign.png").read_bytes().startswith(b"\x89PNG")
+    ledger = verify(folder / "out" / "campaign", None)
+    assert ledger["phase"] == "finished"
+    assert not ledger["simulated"], "the parties are simulated, the noise is not"
+    assert ledger["labels_released"] == report["labels_answered"]
+    assert ledger["queries_asked"] == report["labels_asked"]
+    assert 0 < Fraction(str(ledger["rho_spent"])) <= Fraction(str(ledger["rho_max"]))
+    return report
+
+
+@pytest.mark.slow
+def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
+    program = simulate(tmp_path, "--parties", "50")
+    report = outcome(tmp_path, program)
+    assert (report["parties"], report["teachers"]) == (50, 100)
+    assert report["labels_answered"] > 0
+    assert report["epsilon"] <= 8.0
+    assert report["delta"] == 1e-4
+    # Ten classes: the commonest is an eighth of the records, and a student has seen 0.9 and more.
+    assert report["majority_accuracy"] < 0.2
+    assert report["student_accuracy"] > 0.6
+    # Many parties are counted, a few of them named.
+    assert "joined" not in program.text
+    assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(50 in all\)", program.text)
+    assert max(map(len, program.lines)) < 300
+
+
+@pytest.mark.slow
+def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) -> None:
+    program = simulate(
+        tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
+        "--aggregator", "interactive-gnmax",
+    )  # fmt: skip
+    report = outcome(tmp_path, program)
+    assert report["mechanism"] == "interactive-gnmax"
+    assert report["student_accuracy"] > 0.7
+    assert "round 2: predictions submitted" in program.text
+    # What the student was sure of needs no new label: some of round 2 are its own, reinforced.
+    assert re.search(r"round 2: .* [1-9]\d* of them reinforced", program.text)
+    for number in range(6):
+        assert f"party_{number:04d} joined: 5 teachers" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", ["lnmax", "gnmax"])
+def test_labels_come_without_a_student_too(mechanism: str, tmp_path: Path) -> None:
+    program = simulate(
+        tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
+        "--aggregator", mechanism, "--no-student",
+    )  # fmt: skip
+    report = outcome(tmp_path, program)
+    assert report["mechanism"] == mechanism
+    assert report["student_accuracy"] is None
+    assert not (tmp_path / "out" / "student").exists()
+    # Neither has a threshold: every query that the budget pays for gets its label.
+    assert report["labels_answered"] == report["labels_asked"] > 100
+    assert report["label_accuracy"] > 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--engine", "cluster"), "--engine is 'cluster', possible are local, ray"),
+        (("--aggregator", "interactive-gnmax", "--no-student"), "leave --no-student out"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    options: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    program = simulate(tmp_path, *options)
+    program.ends(2)
+    assert [words in line for line in program.lines] == [True]
+    assert not (tmp_path / "out").exists()
