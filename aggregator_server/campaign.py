@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator_server.exchange import Exchange, Party, listed
+from aggregator_server.exchange import Exchange
 from aggregator_server.labelling import label_round, public_order
+from aggregator_server.parties import Party, listed
 from aggregator_server.state import RosterParty
 from pate.data.values import batch_hash
 from pate.errors import UsageError
@@ -139,6 +140,7 @@ class Campaign:
                     patience=self._patience,
                     progress=progress,
                 )
+                progress(len(votes), len(votes))  # the bar is over, with all parties or without
             reach("votes-arrived")
             responders = [party.name for party in state.roster if party.name in votes]
             total = Histogram.total(votes[name] for name in responders)
@@ -160,6 +162,7 @@ class Campaign:
                 predictions=self._ledger.predictions(state.round),
                 progress=progress,
             )
+            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
         more = state.spec.interactive and state.round < state.spec.rounds
         self._ledger.end_round(wants_predictions=more)
         reach("round-ended")

@@ -15,7 +15,8 @@ from pate.runtime.screen import Screen
 app = typer.Typer(
     add_completion=False,
     help="Run a PATE campaign: wait for the parties, sum their votes, add noise under a hard privacy "
-    "budget, and hand the labels to a student.",
+    "budget, and hand the labels to a student.\n\nFor example: pate-server --aggregator "
+    "interactive-gnmax --public ./public --parties hospital_a,hospital_b,hospital_c --epsilon 2",
 )
 ledger_app = typer.Typer(
     no_args_is_help=True, help="Look at the privacy ledger of a campaign, or check it."
@@ -260,7 +261,9 @@ def ledger_verify(
     campaign: CampaignOption = "campaign",
     head: Annotated[
         str | None,
-        typer.Option(help="The head it must end in, as in privacy.json; shows a cut-off tail."),
+        typer.Option(
+            help="A head that must be in the chain, as in privacy.json: shows a tail that was cut off."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -11,8 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.parties import Party, check_classes_agree, listed
 from aggregator_server.wire import EXPIRED, GONE, LOST
-from pate.errors import PateError, ProtocolError, QuorumError, SchemaError, every_kind
+from pate.errors import PateError, ProtocolError, QuorumError, every_kind
 from pate.votes import Histogram
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -20,7 +21,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from aggregator_server.wire import Arrival, Wire
+from aggregator_server.wire import Arrival, Wire
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
@@ -33,26 +34,6 @@ _FAREWELL_S: Final = 15.0
 _RETURN_S: Final = 75.0
 #: With more parties than this, the server's screen counts them instead of naming each that joins.
 _GREETED: Final = 16
-_NAMED: Final = 8
-
-
-@dataclass(frozen=True)
-class Party:
-    """One data holder of the roster.
-
-    Attributes:
-        name: as it calls itself.
-        identity: its Ed25519 public key, 32 bytes; pinned when it joined.
-        teachers: k, what each of its vote vectors sums to.
-        unit: ``record`` or ``patient``, what its shards keep together.
-        classes: the class list of its data.
-    """
-
-    name: str
-    identity: bytes
-    teachers: int
-    unit: str
-    classes: tuple[str, ...]
 
 
 @dataclass
@@ -138,7 +119,8 @@ class Exchange:
         while True:
             self._step()
             present = [self._known[n] for n in self.here if names is None or n in names]
-            self._check_classes_agree(present)
+            if not self.campaign.classes:
+                check_classes_agree(present)
             if len(present) >= size:
                 return present[:size]
             if self._clock() >= remind:
@@ -163,18 +145,6 @@ class Exchange:
             absent = sorted(names - {party.name for party in present})
             missing = f"; missing: {listed(absent)}"
         return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
-
-    def _check_classes_agree(self, present: list[Party]) -> None:
-        if self.campaign.classes or not present:
-            return
-        first = present[0]
-        for party in present[1:]:
-            if party.classes != first.classes:
-                raise SchemaError(
-                    f"{first.name} and {party.name} have different class lists: "
-                    f"{_difference(first, party)}; "
-                    "name the classes of the campaign with --classes, for all parties alike"
-                )
 
     # --- votes ---------------------------------------------------------------------------
 
@@ -443,18 +413,3 @@ class Exchange:
             # What becomes of a farewell is still to be heard: see `_failed`.
             if question.node == node and question.about != "finish":
                 del self._questions[handle]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as one line of a screen can show them: the first few, and how many there are."""
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
-
-
-def _difference(one: Party, other: Party) -> str:
-    parts = [
-        f"only {party.name} has {listed(extra)}"
-        for party, rest in ((one, other), (other, one))
-        if (extra := [name for name in party.classes if name not in rest.classes])
-    ]
-    return ", ".join(parts) or "the same classes in another order"

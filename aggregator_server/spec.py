@@ -155,7 +155,7 @@ class CampaignSpec:
             if field.name != "id" and mine != theirs:
                 raise StateError(
                     f"the campaign here has {field.name} = {_shown(mine)}, asked for is {_shown(theirs)}: "
-                    "resume with the same parameters, or start a new campaign with another --state"
+                    "resume with the same parameters, or start a new one with another --campaign"
                 )
 
     def _check_names(self) -> None:

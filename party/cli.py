@@ -17,7 +17,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     help="Take part in a PATE campaign with your own data. Only votes leave this machine: no record, "
-    "no model weight, no score, and not the number of your records.",
+    "no model weight, no score, and not the number of your records.\n\nFor example: pate-party start "
+    "--data ./hospital_a --server 127.0.0.1:9092 --teachers 50",
 )
 
 

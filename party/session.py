@@ -58,7 +58,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
     screen.say(f"{settings.name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
-    with screen.bar(f"training {settings.teachers} teachers") as progress:
+    with screen.bar("teachers ready") as progress:
         ensemble = train_ensemble(
             dataset,
             teachers=settings.teachers,

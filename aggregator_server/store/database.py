@@ -37,7 +37,7 @@ class Lock:
         except OSError as error:
             os.close(self._file)
             raise StateError(
-                f"{path} is in use by another server; stop that one or choose another --state"
+                f"{path} is in use by another server; stop that one, or choose another --campaign"
             ) from error
 
     def release(self) -> None:
@@ -144,7 +144,7 @@ class Database:
 def _make(path: Path, fill: Callable[[Connection], None]) -> None:
     if path.exists():
         raise StateError(
-            f"there is a ledger at {path} already; resume it or choose another --state"
+            f"there is a ledger at {path} already; `pate-server resume` it, or choose another --campaign"
         )
     if (wal := path.with_name(path.name + "-wal")).exists():
         # SQLite would replay the orphan's pages into the new file.

@@ -43,7 +43,7 @@ def translated(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _DISK_ERRNO:
             raise DiskError(
-                f"{path}: {error.strerror}; free space or choose another --state"
+                f"{path}: {error.strerror}; make room, then `pate-server resume`"
             ) from error
         raise StateError(f"{path}: {error.strerror or error}") from error
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.exchange import Exchange, Party, listed
+from aggregator_server.exchange import Exchange
 from aggregator_server.local_grid import FIRST_NODE, LocalGrid
+from aggregator_server.parties import Party, listed
 from aggregator_server.wire import GridWire
 from party.client_app import make_client_app
 from party.keys import identity_key

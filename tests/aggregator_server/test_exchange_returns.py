@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.exchange import Exchange, Party
+from aggregator_server.exchange import Exchange
+from aggregator_server.parties import Party
 from aggregator_server.wire import GONE, LOST, Arrival
 from party.keys import identity_key
 from party.voter import Voter
