@@ -21,7 +21,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-from aggregator_server.wire import Arrival, Wire
+    from aggregator_server.wire import Arrival, Wire
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
