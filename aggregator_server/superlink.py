@@ -14,8 +14,8 @@ import httpx
 
 from aggregator_server.flower_internals import SUPERLINK_MAIN
 from pate.errors import ProcessError
+from pate.runtime.home import new_secret
 from pate.runtime.lifeline import Child, free_port
-from pate.runtime.private_files import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,18 +5,15 @@ Both are made on first use in the party's home directory and never leave it.
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pate.errors import StateError
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import SECRET_BYTES, new_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_BYTES = 32
 
 
 def identity_key(home: Path) -> Ed25519PrivateKey:
@@ -40,13 +37,11 @@ def shard_key(home: Path) -> bytes:
 
 
 def _secret(path: Path) -> bytes:
-    private_directory(path.parent)
     try:
         held = path.read_bytes()
     except FileNotFoundError:
-        held = secrets.token_bytes(_BYTES)
-        write_file(path, held)
-    if len(held) != _BYTES:
+        held = new_secret(path)
+    if len(held) != SECRET_BYTES:
         raise StateError(
             f"{path} is damaged; restore it from a backup, or remove it to make a new one"
         )

@@ -13,8 +13,8 @@ import httpx
 
 from party.flower_internals import SUPERNODE_MAIN
 from pate.errors import UnreachableError, UsageError
+from pate.runtime.home import new_secret
 from pate.runtime.lifeline import LOOPBACK, Child, free_port
-from pate.runtime.private_files import new_secret
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
@@ -15,6 +16,8 @@ from pate.errors import DiskError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SECRET_BYTES: Final = 32
 
 
 def default_home(role: str) -> Path:
@@ -57,6 +60,18 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise DiskError(f"cannot write {path}: {error.strerror}") from error
+
+
+def new_secret(path: Path) -> bytes:
+    """Write 32 fresh random bytes to ``path``, for its owner alone, and return them.
+
+    Raises:
+        DiskError: if they cannot be written.
+    """
+    secret = secrets.token_bytes(SECRET_BYTES)
+    private_directory(path.parent)
+    write_file(path, secret)
+    return secret
 
 
 def sync_directory(path: Path) -> None:

@@ -1,0 +1,70 @@
+"""State directories: private files, whole files, and one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pate.errors import DiskError, StateError
+from pate.runtime.home import locked, new_secret, private_directory, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_secret_is_new_each_time_and_for_the_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "secret"
+    first = new_secret(path)
+    second = new_secret(path)
+    assert first != second
+    assert len(second) == 32
+    assert path.read_bytes() == second
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_permissions_of_an_older_file_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b"old")
+    path.chmod(0o644)
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_cannot_be_written_is_a_disk_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskError):
+        write_file(tmp_path / "file" / "secret", b"x")
+    with pytest.raises(DiskError):
+        private_directory(tmp_path / "file" / "folder")
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept"
+    write_file(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskError, match="No space left"):
+        write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
+    assert private_directory(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_holder_of_a_lock_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with locked(lock, "somebody"), pytest.raises(StateError, match="somebody runs on it already"):
+        locked(lock, "somebody").__enter__()
+    with locked(lock, "somebody"):
+        pass
