@@ -143,7 +143,12 @@ def verify(folder: Path, head: str | None) -> dict[str, object]:
         StateError: if there is no ledger.
     """
     found = audit.verify(folder / LEDGER_FILE, None if head is None else Head.parse(head))
+    stated = describe(folder)
+    terms = {
+        key: stated[key] for key in ("delta", "unit", "adjacency", "observer") if key in stated
+    }
     return {
+        **terms,
         "campaign": found.campaign,
         "phase": found.phase,
         "head": str(found.head),

@@ -17,6 +17,7 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
 from pate.runtime.home import private_directory, write_file
+from pate.statement import in_words
 from protos import wire
 
 if TYPE_CHECKING:
@@ -152,10 +153,11 @@ def _run(
                 campaign.farewell(privacy_statement(ledger.state()).epsilon)
                 write_file(folder / _TOLD_FILE, b"")
         found = describe_state(ledger.state())
+        statement = privacy_statement(ledger.state())
         screen.say(
-            f"the campaign is finished: {found['labels_released']} labels of "
-            f"{found['queries_asked']} queries asked, epsilon {found['epsilon']:.3g} at delta "
-            f"{found['delta']:g} (unit: {found['unit']}; observer: {found['observer']})"
+            f"the campaign is finished: {statement.labels_released} labels of "
+            f"{statement.queries_asked} queries asked, "
+            f"{in_words(statement.epsilon, statement.delta, statement.unit)}"
         )
         _serve_to_the_end(service, doors.linger, screen)
     return found

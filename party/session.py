@@ -13,6 +13,7 @@ from party.training import train_ensemble
 from party.voter import Ending, Voter
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import UnreachableError
+from pate.statement import in_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,8 +99,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     ending = voter.ending
     screen.say(
         f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
-        f"labels released, epsilon at most {ending.epsilon:g} at delta {ending.delta:g} towards the "
-        "public, data-independent"
+        f"labels released, at most {in_words(ending.epsilon, ending.delta, ending.unit)}"
     )
     return ending
 

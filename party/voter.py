@@ -13,6 +13,7 @@ from pate.data.values import Inputs, Table, batch_hash, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
+from pate.statement import NEIGHBOURS, in_words
 from protos import wire
 from protos.pate.v1 import vote_pb2
 
@@ -62,6 +63,9 @@ class Ending:
         labels_released: labels that left the server.
         epsilon: the campaign's cap towards the public, data-independent.
         delta: at which the cap holds.
+        unit: what it protects: ``record``, ``patient`` or ``party``.
+        adjacency: what neighbouring data sets differ by.
+        observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
     """
 
@@ -70,6 +74,9 @@ class Ending:
     labels_released: int
     epsilon: float
     delta: float
+    unit: str
+    adjacency: str
+    observer: str
     votes_given: int
 
 
@@ -158,8 +165,8 @@ class Voter:
         said.public_set = campaign.public_set if self._find(campaign) is not None else b""
         self._say(
             f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
-            f"{campaign.queries} queries, epsilon at most {campaign.epsilon:g} at delta "
-            f"{campaign.delta:g} (per {campaign.unit}, towards the public), "
+            f"{campaign.queries} queries, at most "
+            f"{in_words(campaign.epsilon, campaign.delta, campaign.unit)}, "
             f"{campaign.aggregation} aggregation"
         )
 
@@ -265,6 +272,9 @@ class Voter:
             labels_released=finish.labels_released,
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
+            unit=campaign.unit,
+            adjacency=NEIGHBOURS[campaign.unit],
+            observer="public",
             votes_given=self._answered.get(campaign.id, 0),
         )
 

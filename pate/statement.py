@@ -39,6 +39,32 @@ ADJACENCY: Final[Mapping[str, str]] = {
     ),
 }
 
+#: The same in a few words, for a line of a screen.
+NEIGHBOURS: Final[Mapping[str, str]] = {
+    "record": "one record added or removed",
+    "patient": "all records of one patient at one party added, removed or altered",
+    "party": "all data of one party altered",
+}
+
+
+def in_words(epsilon: float, delta: float, unit: str, observer: str = "public") -> str:
+    """Return a guarantee as one line: never smaller than it is, and never without its terms.
+
+    >>> in_words(1.96999, 1e-5, "record")
+    'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
+    """
+    adjacency = NEIGHBOURS.get(unit, "see the privacy statement")
+    return (
+        f"epsilon {rounded_up(epsilon)} at delta {delta:g} "
+        f"(unit: {unit}; adjacency: {adjacency}; observer: {observer})"
+    )
+
+
+def rounded_up(epsilon: float) -> str:
+    """Return epsilon with at most four decimals, rounded up: less would promise too much."""
+    scaled = epsilon * 1e4
+    return f"{epsilon if scaled == round(scaled) else math.ceil(scaled) / 1e4:.10g}"
+
 
 @dataclass(frozen=True)
 class ObserverStatement:

@@ -70,6 +70,9 @@ def read_request(body: bytes) -> vote_pb2.PartyRequest:
         0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
         "the budget is not a pair of positive numbers",
     )
+    _check(
+        campaign.unit in ("record", "patient", "party"), "the campaign's unit is of no known kind"
+    )
     what = request.WhichOneof("body")
     _check(what is not None, "the request asks for nothing")
     if what == "public_piece":

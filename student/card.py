@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pate.statement import rounded_up
+
 if TYPE_CHECKING:
     from student.evaluate import Evaluation
     from student.trainers.base import Student
@@ -113,7 +115,7 @@ def _privacy(statement: Mapping[str, object]) -> str:
 ## Privacy
 
 The labels that this student learnt from are differentially private, and so is whatever is made
-of them, the student included: **epsilon = {_upwards(epsilon)} at delta = {delta:.3g}**.
+of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {delta:.3g}**.
 
 - **Unit: {said["unit"]}.** The promise is about one such unit: whoever sees the student learns nearly
   the same whether or not that unit's data was what it was. It is not about groups of them, for
@@ -124,7 +126,7 @@ of them, the student included: **epsilon = {_upwards(epsilon)} at delta = {delta
 - **Mechanism: {_plain(_mechanism(statement["mechanism"]))}**. The ledger that the figure was computed
   from ends in `{_plain(str(statement["ledger_head"]))}`.
 
-An epsilon of {_upwards(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
+An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
 factor of {_factor(epsilon)}, except with a probability of about {delta:.3g}. The figure covers this
 campaign alone: other campaigns over the same records add to it. It does not promise that the
 student is right, nor that it treats groups of people alike. `privacy.json` holds the statement as
@@ -150,12 +152,6 @@ def _mechanism(mechanism: object) -> str:
         rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
         return f"{name} ({', '.join(rest)})" if rest else name
     return str(mechanism)
-
-
-def _upwards(epsilon: float) -> str:
-    """Return an epsilon to four decimals, never less than it is."""
-    scaled = epsilon * 1e4
-    return f"{epsilon if scaled == round(scaled) else math.ceil(scaled) / 1e4:.10g}"
 
 
 def _factor(epsilon: float) -> str:

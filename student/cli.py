@@ -350,8 +350,10 @@ def _tell_published(
     published: Published, labels: LabelSet, out: Path, screen: Screen, *, as_json: bool
 ) -> None:
     from pate.labels import checked_statement
+    from pate.statement import in_words
 
     statement = checked_statement(labels.privacy)
+    terms = ("epsilon", "delta", "unit", "adjacency", "observer")
     result = published.evaluation
     if as_json:
         print_json(
@@ -360,18 +362,16 @@ def _tell_published(
                 "files": list(published.files),
                 "labels": len(labels.rows),
                 "seconds": round(published.seconds, 2),
-                "epsilon": statement["epsilon"],
-                "delta": statement["delta"],
+                **{key: statement[key] for key in terms},
                 "evaluation": None if result is None else result.to_json(),
             }
         )
         return
     if result is not None:
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right")
-    screen.say(
-        f"published in {out}: {len(labels.rows)} labels, epsilon {statement['epsilon']} at delta "
-        f"{statement['delta']} per {statement['unit']}"
-    )
+    epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
+    words = in_words(epsilon, delta, str(statement["unit"]), str(statement["observer"]))
+    screen.say(f"published in {out}: {len(labels.rows)} labels, {words}")
 
 
 def _as_csv(student: Student, probabilities: NDArray[np.float32]) -> bytes:

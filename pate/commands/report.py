@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.data.values import Dataset, Images
+from pate.statement import in_words, rounded_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ def show(report: Report) -> None:
         ("labels asked", f"{report.labels_asked}"),
         ("labels answered", f"{report.labels_answered}"),
         ("label accuracy", _percent(report.label_accuracy)),
-        ("epsilon", f"{report.epsilon:.3g} at delta {report.delta:g}, {report.mechanism}"),
+        ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}, {report.mechanism}"),
         ("  unit", report.unit),
         ("  adjacency", report.adjacency),
         ("  observer", report.observer),
@@ -115,8 +116,7 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained")
     figure.suptitle(
         f"{report.parties} parties, {report.teachers} teachers, {report.mechanism}: "
-        f"epsilon {report.epsilon:.3g} at delta {report.delta:g} per {report.unit}, "
-        f"towards the {report.observer}",
+        + in_words(report.epsilon, report.delta, report.unit, report.observer),
         fontsize=11,
     )
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))

@@ -14,7 +14,7 @@ from pate.accounting.conversion import epsilon_from_rho
 from pate.accounting.events import fraction_from_text
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.simulated_noise import SimulatedNoise
-from pate.statement import PrivacyStatement
+from pate.statement import ADJACENCY, PrivacyStatement, in_words, rounded_up
 from tests.aggregator_server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:
@@ -119,3 +119,21 @@ def test_a_senseless_figure_cannot_be_stated(path: Path) -> None:
         statement = privacy_statement(ledger.state())
     with pytest.raises(UsageError):
         replace(statement, epsilon=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(8.0, "8"), (7.999999999976953, "8"), (1.97, "1.97"), (1.97001, "1.9701"), (0.0, "0")],
+)
+def test_an_epsilon_is_never_shown_smaller_than_it_is(epsilon: float, shown: str) -> None:
+    assert rounded_up(epsilon) == shown
+    assert float(rounded_up(epsilon)) >= epsilon
+
+
+def test_a_guarantee_never_comes_without_its_terms() -> None:
+    for unit in ADJACENCY:
+        words = in_words(1.0, 1e-5, unit)
+        assert f"unit: {unit}" in words
+        assert "adjacency: " in words
+        assert "see the privacy statement" not in words
+        assert "observer: public" in words
