@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: The ledger's name in a campaign's folder.
 LEDGER_FILE: Final = "ledger.db"
+_TERMS: Final = ("delta", "unit", "adjacency", "observer")
 
 
 def describe(folder: Path) -> dict[str, object]:
@@ -144,11 +145,9 @@ def verify(folder: Path, head: str | None) -> dict[str, object]:
     """
     found = audit.verify(folder / LEDGER_FILE, None if head is None else Head.parse(head))
     stated = describe(folder)
-    terms = {
-        key: stated[key] for key in ("delta", "unit", "adjacency", "observer") if key in stated
-    }
     return {
-        **terms,
+        # Before the roster there is no guarantee to state the terms of.
+        **{key: value for key, value in stated.items() if key in _TERMS},
         "campaign": found.campaign,
         "phase": found.phase,
         "head": str(found.head),
