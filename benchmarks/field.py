@@ -65,7 +65,8 @@ def campaign(
         seconds = time.monotonic() - began
         cast.start(
             "evaluation", "student",
-            "evaluate", "--model", str(place / "student"), "--data", str(test), "--json", *evaluate,
+            "evaluate", "--model", str(place / "student"), "--data", str(test),
+            "--out", str(place / "evaluation"), "--json", *evaluate,
         )  # fmt: skip
         evaluation = cast.wait("evaluation")["evaluation"]
         cast.start("labels", "aggregator_server", "export",

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from rich.table import Table as Grid
 
     from pate.data.values import Dataset, Inputs
     from pate.labels import LabelSet
+    from student.evaluate import Evaluation
     from student.session import Published, Trainer
     from student.trainers.base import Effort, Lesson, Student
 
 NAME = "pate-student"
+#: Columns of a confusion matrix that a screen has room for; the files have all.
+_SHOWN_CLASSES = 20
 
 app = typer.Typer(
     name=NAME,
@@ -192,13 +196,11 @@ def evaluate(
         typer.Option(metavar="COLUMN", help="Label column, for tables.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None,
+        Path,
         typer.Option(
-            metavar="DIR",
-            help="Write evaluation.json and evaluation.png into this folder.",
-            show_default=False,
+            metavar="DIR", help="Folder for evaluation.json and the picture evaluation.png."
         ),
-    ] = None,
+    ] = Path("evaluation"),
     as_json: JsonOption = False,
 ) -> None:
     """Measure a student on labelled data: accuracy, recall per class, confusion matrix.
@@ -210,18 +212,33 @@ def evaluate(
     from student.weights import load
 
     result = measure(load(model), _read_dataset(data, label))
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        write_evaluation(result, out)
+    out.mkdir(parents=True, exist_ok=True)
+    write_evaluation(result, out)
     if as_json:
         print_json(result.to_json())
         return
-    from rich.table import Table as Grid
+    screen = Screen(NAME)
+    screen.show(_confusion(result))
+    screen.say(
+        f"{result.accuracy:.2%} of {result.count} right; picture in {out / 'evaluation.png'}"
+    )
 
-    grid = Grid("class", "inputs", "recall", title=f"{result.accuracy:.2%} of {result.count} right")
+
+def _confusion(result: Evaluation) -> Grid:
+    """Return a table: a row a true class, a column a predicted one, and the recall."""
+    from rich.table import Table
+
+    grid = Table(title="true class down, predicted across", title_justify="left")
+    grid.add_column("class", style="bold")
+    for name in result.classes[:_SHOWN_CLASSES]:
+        grid.add_column(name, justify="right")
+    grid.add_column("inputs", justify="right")
+    grid.add_column("recall", justify="right")
     for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
-        grid.add_row(name, str(row.sum()), "absent" if recall is None else f"{recall:.1%}")
-    Screen(NAME).show(grid)
+        cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
+        share = "absent" if recall is None else f"{recall:.1%}"
+        grid.add_row(name, *cells, str(row.sum()), share)
+    return grid
 
 
 @app.command()

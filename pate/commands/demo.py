@@ -67,7 +67,12 @@ def run_demo(out: Path, screen: Screen) -> Report:
         observer=statement.observer,
         mechanism=AGGREGATOR,
         seconds=round(time.monotonic() - began, 1),
-        files={"student": str(out / "student"), "picture": str(picture), "logs": str(logs)},
+        files={
+            "student": str(out / "student"),
+            "picture": str(picture),
+            "evaluation": str(out / "evaluation"),
+            "logs": str(logs),
+        },
     )
     draw(picture, report, labels, dealt.public)
     return report
@@ -138,6 +143,7 @@ def _evaluate(place: Path, out: Path, logs: Path, screen: Screen) -> dict[str, o
     with Cast(screen, logs) as cast:
         cast.start(
             "evaluation", "student",
-            "evaluate", "--model", str(out / "student"), "--data", str(place / "test.npz"), "--json",
+            "evaluate", "--model", str(out / "student"), "--data", str(place / "test.npz"),
+            "--out", str(out / "evaluation"), "--json",
         )  # fmt: skip
         return cast.wait("evaluation")["evaluation"]

@@ -102,9 +102,10 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert code == 0
     assert json.loads(printed) == trained["evaluation"]
     assert {path.name for path in (place / "e").iterdir()} == {"evaluation.json", "evaluation.png"}
-    code, printed, shown = here("evaluate", "--model", out, *on_test)
+    code, printed, shown = here("evaluate", "--model", out, *on_test, "--out", place / "e")
     assert (code, printed) == (0, "")
     assert "malignant" in shown
+    assert "predicted across" in shown
 
     # Columns that the student does not know do no harm here.
     assert here("predict", "--model", out, "--data", test, "--out", place / "p.csv")[:2] == (0, "")
