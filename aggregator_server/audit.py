@@ -163,18 +163,19 @@ def _check_batches(connection: Connection, state: CampaignState) -> None:
     table = tables.batches
     columns = (
         table.c.first, table.c.count, table.c.teachers, table.c.responders, table.c.entry,
-        table.c.counts,
+        table.c.salt, table.c.counts,
     )  # fmt: skip
     rows = connection.execute(select(*columns).order_by(table.c.first)).all()
     if [row[0] for row in rows] != [batch.first for batch in state.batches]:
         raise LedgerError("the batches table and the chain hold different batches of votes")
     classes = len(state.classes)
-    for (*described, blob), batch in zip(rows, state.batches, strict=True):
+    for (*described, salt, blob), batch in zip(rows, state.batches, strict=True):
         where = f"votes of queries {batch.first} to {batch.first + batch.count - 1}"
         responders = canonical(list(batch.responders))
         if described != [batch.first, batch.count, batch.teachers, responders, batch.entry]:
             raise LedgerError(f"{where}: the batches table and the chain differ")
-        if blobs.counts_digest(blob, batch.first, batch.count, classes) != batch.digest:
+        held = blobs.counts_commitment(salt, blob, batch.first, batch.count, classes)
+        if held != batch.digest:
             raise LedgerError(f"{where}: the counts were altered, their digest does not hold")
         counts = blobs.unpack_counts(blob, batch.count, classes)
         try:

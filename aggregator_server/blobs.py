@@ -1,9 +1,9 @@
-"""Votes and predictions as bytes, and the digests by which the chain commits to them."""
+"""Votes and predictions as bytes, and how the chain commits to them."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Student's class probabilities: (queries, classes) float32.
 Probabilities = NDArray[np.float32]
+
+SALT_BYTES: Final = 32
 
 
 def pack_counts(counts: Counts) -> bytes:
@@ -55,10 +57,26 @@ def unpack_probabilities(blob: bytes, rows: int, classes: int) -> Probabilities:
     return np.frombuffer(blob, dtype="<f4").reshape(rows, classes).astype(np.float32)
 
 
-def counts_digest(blob: bytes, first: int, count: int, classes: int) -> str:
-    """Return the SHA-256 digest, hex, of a batch of votes and its place."""
+def counts_commitment(salt: bytes, blob: bytes, first: int, count: int, classes: int) -> str:
+    """Return a hiding commitment, hex, to a batch of votes and its place.
+
+    The chain's head is published, and what it is made of must not tell votes apart: a plain
+    digest would let anybody who has two guesses at the votes see which is right, at no epsilon.
+
+    Args:
+        salt: :data:`SALT_BYTES` fresh random bytes, kept beside the votes and as private as they.
+        blob: the packed counts.
+        first: index of the batch's first query.
+        count: number of queries.
+        classes: number of classes.
+
+    Raises:
+        LedgerError: if the salt has another length.
+    """
+    if len(salt) != SALT_BYTES:
+        raise LedgerError(f"a salt of {len(salt)} bytes, expected {SALT_BYTES}")
     head = f"pate votes v1\0{first} {count} {classes}\0".encode()
-    return hashlib.sha256(head + blob).hexdigest()
+    return hashlib.sha256(head + salt + blob).hexdigest()
 
 
 def probabilities_digest(blob: bytes, round_: int, rows: int, classes: int) -> str:

@@ -348,7 +348,7 @@ class Exchange:
             return
         if expected is not None and expected.identity != party.identity:
             raise ProtocolError(f"a stranger calls itself {party.name}: its key is another one")
-        if self._roster is not None and expected is not None and expected != party:
+        if self._roster is not None and expected is not None and not expected.votes_like(party):
             raise ProtocolError(
                 f"{party.name} came back with {party.teachers} teachers per {party.unit}, "
                 f"on the roster it has {expected.teachers} per {expected.unit}; "

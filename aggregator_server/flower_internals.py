@@ -23,7 +23,6 @@ from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.fab import Fab
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPushError,
@@ -45,8 +44,8 @@ from protos.flower_runtime import (
     acquire,
     fab_hash,
     finish,
+    pieces_of,
 )
-from protos.wire import MAX_MESSAGE
 
 __all__ = [
     "FLOWER_NODE",
@@ -75,9 +74,6 @@ if TYPE_CHECKING:
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
 #: The node id that Flower itself answers from.
 FLOWER_NODE: Final = SUPERLINK_NODE_ID
-#: Smallest piece that Flower cuts a full array into, in bytes; bounds how many pieces there are.
-_PIECE_BYTES: Final = 2**20
-_MAX_OBJECTS: Final = MAX_MESSAGE // _PIECE_BYTES + 16
 _PARALLEL_PULLS: Final = 16
 _TASK_DEADLINE_S: Final = 30.0
 
@@ -256,10 +252,8 @@ class ResidentGrid(HttpGrid):
 
     def _inflated(self, envelope: ProtoMessage, tree: ObjectTree) -> Message:
         run = self.run.run_id
-        objects = [node.object_id for node in iterate_object_tree(tree)]
         try:
-            if len(objects) > _MAX_OBJECTS:
-                raise ValueError(f"{len(objects)} pieces")
+            objects = pieces_of(tree)
             contents = pull_objects(
                 objects,
                 make_pull_object_fn_protobuf(self.client.PullObject, self.node, run),

@@ -8,6 +8,7 @@ campaign goes on from there.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self, cast
@@ -183,18 +184,20 @@ class Ledger:
         if classes != (wanted := len(self.state().classes)):
             raise LedgerError(f"votes for {classes} classes, the campaign has {wanted}")
         blob = blobs.pack_counts(histogram.counts)
+        salt = secrets.token_bytes(blobs.SALT_BYTES)
         body: dict[str, Json] = {
             "first": first,
             "count": count,
             "teachers": histogram.teachers,
             "responders": list(responders),
-            "digest": blobs.counts_digest(blob, first, count, classes),
+            "digest": blobs.counts_commitment(salt, blob, first, count, classes),
         }
         row = {
             "first": first,
             "count": count,
             "teachers": histogram.teachers,
             "responders": canonical(list(responders)),
+            "salt": salt,
             "counts": blob,
         }
         return self._append("votes", body, ((tables.batches, row),))

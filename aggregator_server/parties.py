@@ -31,6 +31,13 @@ class Party:
     unit: str
     classes: tuple[str, ...]
 
+    def votes_like(self, other: Party) -> bool:
+        """Tell whether both cast the same number of votes for the same units.
+
+        Class lists are not compared: a party may have fewer classes than its campaign.
+        """
+        return (self.teachers, self.unit) == (other.teachers, other.unit)
+
 
 def check_classes_agree(parties: Sequence[Party]) -> None:
     """Check that all parties have the class list of the first.

@@ -47,7 +47,7 @@ class VoteBatch:
         count: number of queries, consecutive.
         teachers: number of teachers that voted, the sum of each row.
         responders: names of the parties that answered, in the order of the roster.
-        digest: of the counts, hex.
+        digest: a hiding commitment to the counts, hex.
         entry: number of the ledger entry.
     """
 

@@ -58,8 +58,9 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         epsilon,
         state.spec.delta,
         "whoever sees the released labels, which queries got none, and anything made of them: "
-        "(epsilon, delta)-differential privacy for all rounds together, whatever the data are, if "
-        "the server is honest and keeps the votes and its noise to itself",
+        "(epsilon, delta)-differential privacy for all rounds together, whatever the records are, "
+        "if the server is honest and keeps the votes and its noise to itself; it is about this "
+        "campaign alone, and the costs of campaigns over the same records add up",
     )
 
 

@@ -33,6 +33,7 @@ from protos.flower_runtime import (
     acquire,
     carries_code,
     finish,
+    pieces_of,
 )
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Errand:
             httpx.HTTPError: if the SuperNode does not answer.
             Exception: of any kind, if the message cannot be read.
         """
+        pieces_of(self._tree)
         node, run = Node(node_id=self.context.node_id), self.context.run_id
         message = pull_and_inflate_object_from_tree(
             self._tree,

@@ -208,7 +208,12 @@ class Voter:
             except (FileNotFoundError, ProtocolError):
                 return None  # not here, or damaged on disk: it will be sent again
             self._public[campaign.public_set] = inputs
-        return self._public[campaign.public_set]
+        held = self._public[campaign.public_set]
+        if len(held) != campaign.queries:
+            raise ProtocolError(
+                f"the campaign announces {campaign.queries} queries, its public set has {len(held)}"
+            )
+        return held
 
     def _stored(self, public_set: bytes) -> Path:
         return self._home / "public" / f"{public_set.hex()}.bin"

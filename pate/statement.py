@@ -22,20 +22,27 @@ PROTOCOL_VERSION: Final = 1
 
 Unit = Literal["record", "patient", "party"]
 
+_FIXED: Final = (
+    "public, and the same for neighbours, are who takes part, each party's number of teachers, the "
+    "class list, image size and channels, columns and their kinds"
+)
+
 #: What two neighbouring worlds differ by, per unit. "Reaches k" is the events' votes_per_unit.
 ADJACENCY: Final[Mapping[str, str]] = {
     "record": (
         "one record added or removed: it is in one shard of one party, so it changes the votes of "
-        "one teacher, on any number of queries; altering a record is one of each"
+        "one teacher, on any number of queries; altering a record may change two teachers and is "
+        "not covered at this epsilon; " + _FIXED
     ),
     "patient": (
         "all records of one patient at one party added, removed or altered: they are in one shard, "
         "so they change the votes of one teacher, on any number of queries; a patient known to "
-        "several parties counts once at each"
+        "several parties counts once at each; altered means that the patient's name stays; "
+        + _FIXED
     ),
     "party": (
         "all data of one party altered: it changes the votes of all its teachers, on any number of "
-        "queries; that the party takes part is public"
+        "queries; " + _FIXED
     ),
 }
 

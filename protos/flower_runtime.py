@@ -27,9 +27,12 @@ from flwr.proto.runtime_pb2 import (
 )
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.protobuf.client import ProtobufClient
 from flwr.supercore.runtime import RuntimeHttpClient
+
+from protos.wire import MAX_MESSAGE
 
 __all__ = [
     "DirectClient",
@@ -42,18 +45,23 @@ __all__ = [
     "carries_code",
     "fab_hash",
     "finish",
+    "pieces_of",
 ]
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from flwr.proto.message_pb2 import ObjectTree
     from flwr.proto.task_pb2 import Task
     from flwr.supercore.protobuf.client import ProtobufClientInterceptor
     from flwr.supercore.retry import RetryInvoker
 
 #: What a request on loopback may take; an upload of 5 MB on a busy machine stays far below.
 TIMEOUT_S: Final = 120.0
+#: Smallest piece that Flower cuts a full array into, in bytes; bounds how many pieces there are.
+_PIECE_BYTES: Final = 2**20
+_MAX_OBJECTS: Final = MAX_MESSAGE // _PIECE_BYTES + 16
 #: The only files of a Flower app bundle (FAB) that carries no code.
 _CODELESS: Final = frozenset({"pyproject.toml", ".info/CONTENT"})
 _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
@@ -158,3 +166,17 @@ def carries_code(fab: bytes) -> bool:
 def fab_hash(fab: bytes) -> str:
     """Return the name under which Flower keeps a bundle."""
     return hashlib.sha256(fab).hexdigest()
+
+
+def pieces_of(tree: ObjectTree) -> list[str]:
+    """Return the ids of the objects that a message is cut into, before any of them is fetched.
+
+    Raises:
+        ValueError: if there are more than a message of our largest size needs.
+    """
+    objects: list[str] = []
+    for node in iterate_object_tree(tree):
+        objects.append(node.object_id)
+        if len(objects) > _MAX_OBJECTS:
+            raise ValueError(f"a message of more than {_MAX_OBJECTS} pieces")
+    return objects

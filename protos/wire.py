@@ -36,6 +36,7 @@ MAX_PUBLIC_SET: Final = 2**31
 MAX_CLASSES: Final = 10_000
 MAX_TEACHERS: Final = 100_000
 MAX_NAME: Final = 64
+MAX_SCHEMA: Final = 65_536
 _SIGNED: Final = b"pate/v1/reply\0"
 
 
@@ -65,7 +66,9 @@ def read_request(body: bytes) -> vote_pb2.PartyRequest:
     _length(campaign.public_set, HASH_BYTES, "public set hash")
     check_classes(campaign.classes, empty_allowed=True)
     _check(0 < campaign.queries <= 10**9, f"a public set of {campaign.queries} queries")
-    _check(0 < len(campaign.schema) <= 65_536, "the schema line is empty or too long")
+    _line(campaign.schema, MAX_SCHEMA, "schema")
+    _line(campaign.mechanism, MAX_NAME, "mechanism")
+    _line(campaign.aggregation, MAX_NAME, "aggregation")
     _check(
         0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
         "the budget is not a pair of positive numbers",
@@ -91,6 +94,14 @@ def read_request(body: bytes) -> vote_pb2.PartyRequest:
             "queries outside the public set",
         )
         _check(len(campaign.classes) >= 2, "votes are asked for without a class list")
+    elif what == "finish":
+        finish = request.finish
+        # No more than was announced when the party joined, and no NaN: it is shown as a promise.
+        _check(
+            0 <= finish.epsilon_cap <= campaign.epsilon * (1 + 1e-9)
+            and finish.delta == campaign.delta,
+            "the campaign ended at another guarantee than it began with",
+        )
     return request
 
 
@@ -179,7 +190,8 @@ def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> Non
         return
     _check(2 <= len(classes) <= MAX_CLASSES, f"a class list of {len(classes)}")
     _check(len(set(classes)) == len(classes), "a class list with a name twice")
-    _check(all(0 < len(name) <= 256 for name in classes), "a class name that is empty or too long")
+    for name in classes:
+        _line(name, 256, "class name")
 
 
 # --- vote matrices ---------------------------------------------------------------------------
@@ -297,14 +309,19 @@ def _inputs(message: vote_pb2.PublicSet) -> Inputs:
     columns: list[Column] = []
     for column in message.table.columns:
         if column.WhichOneof("values") == "categories":
-            # numpy drops trailing NULs, which would let two texts share one value.
-            _check(
-                not any("\0" in text for text in column.categories.values), "a category with a NUL"
-            )
-            columns.append(np.array(list(column.categories.values), dtype=np.str_))
+            columns.append(_texts(list(column.categories.values)))
         else:
             columns.append(np.array(column.numbers.values, dtype=np.float64))
     return Table(tuple(column.name for column in message.table.columns), tuple(columns))
+
+
+def _texts(values: list[str]) -> Column:
+    # numpy drops trailing NULs, which would let two texts share one value.
+    _check(not any("\0" in text for text in values), "a category with a NUL")
+    # It also gives each text the room of the longest: one long text must not cost a machine.
+    room = 4 * len(values) * max(map(len, values), default=0)
+    _check(room <= MAX_PUBLIC_SET, f"a column of categories that would take {room} bytes")
+    return np.array(values, dtype=np.str_)
 
 
 def _parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE) -> None:
@@ -317,6 +334,14 @@ def _parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE
 
 def _length(field: bytes, wanted: int, what: str) -> None:
     _check(len(field) == wanted, f"{what} has {len(field)} bytes, not {wanted}")
+
+
+def _line(text: str, longest: int, what: str) -> None:
+    """Check that a text can stand on a screen: one line, no control characters."""
+    _check(
+        0 < len(text) <= longest and text.isprintable(),
+        f"a {what} that is empty, too long, or not one line of text",
+    )
 
 
 def _check(holds: bool, otherwise: str) -> None:

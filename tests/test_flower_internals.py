@@ -25,9 +25,11 @@ BEHIND_THE_DOOR = {
             "PushTaskOutputRequest",
             "SendTaskHeartbeatRequest",
         },
+        "flwr.proto.message_pb2": {"ObjectTree"},
         "flwr.proto.task_pb2": {"Task"},
         "flwr.supercore.constant": {"TaskType"},
         "flwr.supercore.heartbeat": {"HeartbeatSender"},
+        "flwr.supercore.inflatable.inflatable_object": {"iterate_object_tree"},
         "flwr.supercore.interceptors": {
             "RuntimeTokenHttpInterceptor",
             "SuperExecAuthHttpInterceptor",
@@ -45,7 +47,6 @@ BEHIND_THE_DOOR = {
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
         "flwr.supercore.control": {"ControlHttpClient"},
         "flwr.supercore.fab": {"Fab"},
-        "flwr.supercore.inflatable.inflatable_object": {"iterate_object_tree"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {"make_pull_object_fn_protobuf"},
         "flwr.supercore.inflatable.inflatable_utils": {
             "ObjectPushError",

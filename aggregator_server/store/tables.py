@@ -37,7 +37,8 @@ releases = Table(
     sqlite_strict=True,
 )
 
-#: Summed votes: the private part of the file. ``counts`` is (count, classes) int32, little endian.
+#: Summed votes: the private part of the file. ``counts`` is (count, classes) int32, little endian,
+#: and ``salt`` hides them in the chain, whose head is published.
 batches = Table(
     "batches",
     metadata,
@@ -45,6 +46,7 @@ batches = Table(
     Column("count", Integer, nullable=False),
     Column("teachers", Integer, nullable=False),
     Column("responders", Text, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
     Column("counts", LargeBinary, nullable=False),
     Column("entry", Integer, ForeignKey("entries.seq"), nullable=False),
     sqlite_strict=True,

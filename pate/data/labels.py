@@ -31,20 +31,25 @@ def parse_number(text: str) -> float | None:
 
 
 def plain_names(values: Sequence[str]) -> list[str]:
-    """Return the names of labels: numbers lose a trailing ``.0``, other text stays.
+    """Return the names of labels or groups: one text for one number, other text as it is.
 
-    >>> plain_names(["0.0", "10.0", "3"])
-    ['0', '10', '3']
-    >>> plain_names(["0.0", "benign"])
-    ['0.0', 'benign']
+    Each name depends on its own cell alone. Were it otherwise, one patient's odd identifier could
+    rename all others, and so deal them to other teachers.
+
+    >>> plain_names(["0.0", "10.0", "3", "007", "benign"])
+    ['0', '10', '3', '7', 'benign']
     """
-    distinct = {value: parse_number(value) for value in set(values)}
-    plain: dict[str, str] = {}
-    for value, number in distinct.items():
-        if number is None or not math.isfinite(number):
-            return list(values)
-        plain[value] = str(int(number)) if number.is_integer() else f"{number:.15g}"
+    plain = {value: _plain_name(value) for value in set(values)}
     return [plain[value] for value in values]
+
+
+def _plain_name(value: str) -> str:
+    if re.fullmatch(r"[+-]?[0-9]+", value):
+        return str(int(value))  # exact, however long an identifier is
+    number = parse_number(value)
+    if number is None or not math.isfinite(number) or abs(number) >= 2**53:
+        return value
+    return str(int(number)) if number.is_integer() else f"{number:.15g}"
 
 
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:

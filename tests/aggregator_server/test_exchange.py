@@ -150,6 +150,18 @@ def test_with_a_declared_class_list_a_party_may_lack_a_class(
     np.testing.assert_array_equal(votes["p1"][0], [0, 0, 1])
 
 
+def test_after_a_restart_a_party_may_still_lack_a_class(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 2, ("x", "z"))])
+    houses.append(house)
+    exchange = house.exchange(("x", "y", "z"))
+    key = house.voters[0]._identity.public_key().public_bytes_raw()
+    # As the ledger has it: what classes a party's own data has is not written there.
+    exchange.fix_roster([Party("p0", key, 1, "record", ("x", "y", "z"))], ("x", "y", "z"))
+    assert sorted(house.collect(exchange, least=1)) == ["p0"]
+
+
 def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     tmp_path: Path, houses: list[House]
 ) -> None:

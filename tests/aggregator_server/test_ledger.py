@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import resource
 import sqlite3
 import stat
@@ -174,6 +175,21 @@ def test_a_full_disk_is_a_disk_error_and_the_ledger_goes_on_from_the_file(path: 
 
 
 # The chain.
+
+
+def test_the_published_head_does_not_tell_votes_apart(tmp_path: Path) -> None:
+    """Equal steps, equal votes and equal times give other heads: the chain hides the votes."""
+    clock = itertools.repeat(datetime(2026, 1, 2, tzinfo=UTC)).__next__
+    spec, votes = make_spec(), Histogram(make_votes(200), 100)
+    heads, commitments = set(), set()
+    for name in ("one", "two"):
+        with Ledger.create(tmp_path / name / "ledger.db", spec, clock=clock) as ledger:
+            ledger.record_roster(make_parties(), CLASSES)
+            state = ledger.record_votes(0, votes, NAMES)
+        heads.add(state.head.digest)
+        commitments.add(state.batches[0].digest)
+        verify(tmp_path / name / "ledger.db")
+    assert len(heads) == len(commitments) == 2
 
 
 def test_the_chain_is_the_same_for_the_same_steps(path: Path) -> None:

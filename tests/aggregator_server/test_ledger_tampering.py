@@ -80,7 +80,7 @@ COLUMNS = [
     for table, columns in {
         "entries": "seq kind body previous digest written_at",
         "releases": "query label round source entry",
-        "batches": "first count teachers responders counts entry",
+        "batches": "first count teachers responders salt counts entry",
         "predictions": "round probabilities digest entry",
         "alembic_version": "version_num",
     }.items()

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from party.shards import assign_shards
+from pate.data.read import read_dataset
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEY = b"k" * 32
 values = st.lists(st.integers(-50, 50), min_size=1, max_size=40)
@@ -90,3 +96,19 @@ def test_shards_are_even() -> None:
 def test_no_teachers() -> None:
     with pytest.raises(UsageError, match="1 or more"):
         assign_shards(dataset([1]), 0, KEY)
+
+
+def test_one_patients_odd_identifier_moves_no_other_patient(tmp_path: Path) -> None:
+    def shards(identifiers: list[str]) -> dict[str, int]:
+        path = tmp_path / "records.csv"
+        rows = [f"{name},{at},{'ab'[at % 2]}" for at, name in enumerate(identifiers)]
+        path.write_text("patient,x,y\n" + "\n".join(rows) + "\n")
+        records = read_dataset(path, label="y", group="patient")
+        found = assign_shards(records, 20, KEY).tolist()
+        return dict(zip(identifiers, found, strict=True))
+
+    numbers = [f"{at:05d}" for at in range(200)]
+    before, after = shards(numbers), shards([*numbers, "T0001"])
+    assert {name: after[name] for name in numbers} == before
+    mixed = shards(["12", "12.0", "T1"])
+    assert mixed["12"] == mixed["12.0"]

@@ -165,6 +165,13 @@ def test_votes_before_the_public_set_are_refused(home: Path) -> None:
     assert vote(make(home)).refusal.kind == "ProtocolError"
 
 
+def test_more_queries_than_the_public_set_has_are_refused(home: Path) -> None:
+    request = vote_pb2.PartyRequest()
+    request.ask.first, request.ask.count, request.ask.batch = 0, 10**9, b"x" * 32
+    about = campaign(queries=10**9)
+    assert ask(make(home, public=PUBLIC), request, about).refusal.kind == "ProtocolError"
+
+
 def test_queries_with_another_hash_are_refused(home: Path) -> None:
     request = vote_pb2.PartyRequest()
     request.ask.first, request.ask.count, request.ask.batch = 0, 6, b"x" * 32

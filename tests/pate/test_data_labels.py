@@ -35,8 +35,15 @@ def test_class_order_does_not_hang_on_the_order_of_records(names: list[str]) -> 
 
 def test_numbers_print_as_integers_only_if_all_are_numbers() -> None:
     assert plain_names(["0.0", "1e1", "2.5", "-3"]) == ["0", "10", "2.5", "-3"]
-    assert plain_names(["0.0", "benign"]) == ["0.0", "benign"]
-    assert plain_names(["0.0", "inf"]) == ["0.0", "inf"]
+    assert plain_names(["12.0", "12", "T1"]) == ["12", "12", "T1"]
+    assert plain_names(["0.0", "inf"]) == ["0", "inf"]
+    long = ["12345678901234567", "12345678901234568"]
+    assert plain_names(long) == long
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=20), st.text(max_size=8))
+def test_a_name_depends_on_its_own_cell_alone(cells: list[str], another: str) -> None:
+    assert plain_names([*cells, another])[:-1] == plain_names(cells)
 
 
 def test_underscores_write_no_number() -> None:

@@ -56,6 +56,10 @@ def test_a_valid_request_passes() -> None:
         {"campaign__public_set": b"x" * 31},
         {"campaign__queries": 0},
         {"campaign__schema": ""},
+        {"campaign__schema": "images\n8x8x1"},
+        {"campaign__mechanism": "gnmax\x1b[2J"},
+        {"campaign__aggregation": "x" * 65},
+        {"campaign__unit": "nobody"},
         {"campaign__epsilon": float("nan")},
         {"campaign__epsilon": -1.0},
         {"campaign__delta": 0.0},
@@ -75,6 +79,33 @@ def test_a_request_for_votes_needs_a_class_list() -> None:
     del bad.campaign.classes[:]
     with pytest.raises(ProtocolError, match="class list"):
         wire.read_request(bad.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(float("nan"), 1e-5), (float("inf"), 1e-5), (-1.0, 1e-5), (2.0, 1e-5), (1.0, 1e-6)],
+)
+def test_a_campaign_ends_at_no_other_guarantee_than_it_began_with(
+    epsilon: float, delta: float
+) -> None:
+    ending = request()
+    ending.finish.epsilon_cap, ending.finish.delta = 1.0, 1e-5
+    assert wire.read_request(ending.SerializeToString()).finish.epsilon_cap == 1.0
+    ending.finish.epsilon_cap, ending.finish.delta = epsilon, delta
+    with pytest.raises(ProtocolError, match="another guarantee"):
+        wire.read_request(ending.SerializeToString())
+
+
+def test_a_class_name_is_one_line_of_text() -> None:
+    with pytest.raises(ProtocolError, match="class name"):
+        wire.check_classes(["benign", "malig\nnant"])
+
+
+def test_one_long_category_does_not_cost_a_machine() -> None:
+    greedy = vote_pb2.PublicSet()
+    greedy.table.columns.add(name="x").categories.values.extend([*["a"] * 2000, "a" * 1_000_000])
+    with pytest.raises(ProtocolError, match="would take"):
+        wire.read_public_set(greedy.SerializeToString(), public_set=b"p" * 32, queries=2001)
 
 
 @given(st.binary(max_size=300))

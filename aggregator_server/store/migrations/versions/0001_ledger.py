@@ -39,6 +39,7 @@ def upgrade() -> None:
         sa.Column("count", sa.Integer, nullable=False),
         sa.Column("teachers", sa.Integer, nullable=False),
         sa.Column("responders", sa.Text, nullable=False),
+        sa.Column("salt", sa.LargeBinary, nullable=False),
         sa.Column("counts", sa.LargeBinary, nullable=False),
         sa.Column("entry", sa.Integer, sa.ForeignKey("entries.seq"), nullable=False),
         sqlite_strict=True,
