@@ -3,7 +3,7 @@
 The four sites of the UCI Heart Disease data are the four parties. There is no public set in this
 data, so half of every site's patients, their diagnosis left out, stand in for one, and the other
 half are the sites' private records. 20 % of the stand-in is held back with its labels to evaluate.
-With some 230 private patients in all the votes are few and the noise is large beside them: the
+With some 460 private patients in all the votes are few and the noise is large beside them: the
 figures say what that comes to, beside the majority class. Needs PATE_TEST_DATA.
 """
 
