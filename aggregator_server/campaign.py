@@ -16,6 +16,7 @@ from aggregator_server.state import RosterParty
 from pate.data.values import batch_hash
 from pate.errors import UsageError
 from pate.runtime.failpoints import reach
+from pate.statement import mechanism_in_words
 from pate.votes import Histogram
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -123,7 +124,7 @@ class Campaign:
         self._exchange.fix_roster(parties, classes)
         self._screen.say(
             f"the roster is complete: {len(roster)} parties, {state.teachers} teachers; "
-            f"mechanism {_plainly(state.mechanism(1).to_dict())}"
+            f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
 
     def _collect(self) -> None:
@@ -207,9 +208,3 @@ def require_one_message(inputs: Inputs, classes: int) -> None:
             f"a public set of {len(inputs)} with {classes} classes is too large for one batch; "
             f"use at most {most} queries"
         )
-
-
-def _plainly(mechanism: dict[str, str | int]) -> str:
-    name = mechanism.get("mechanism", "")
-    rest = ", ".join(f"{key} {value}" for key, value in mechanism.items() if key != "mechanism")
-    return f"{name} ({rest})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.parties import Party, check_classes_agree, listed
@@ -214,16 +215,21 @@ class Exchange:
         done = f"{len(held.votes)} of {len(self._roster or ())}"
         return f"votes from {done} parties; waiting for {listed(notes)}"
 
+    @cached_property
+    def _slices(self) -> list[bytes]:
+        """The public set in pieces, serialised once and only if a party lacks it."""
+        return list(self._pieces())
+
     def _ask_everyone(self, held: _Batch) -> None:
         busy = {question.party for question in self._questions.values()}
         for name, node in self._node_of.items():
             if name in held.votes or name in held.out or name in busy:
                 continue
             if name not in self._has_public_set:
-                for index, (piece, total) in enumerate(self._sliced()):
+                for index, piece in enumerate(self._slices):
                     request = vote_pb2.PartyRequest()
                     request.public_piece.index = index
-                    request.public_piece.pieces = total
+                    request.public_piece.pieces = len(self._slices)
                     request.public_piece.content = piece
                     self._put(node, request, "public_piece", name)
                 continue
@@ -231,10 +237,6 @@ class Exchange:
             request.ask.first, request.ask.count = held.first, held.count
             request.ask.batch = held.digest
             self._put(node, request, "ask", name)
-
-    def _sliced(self) -> Iterator[tuple[bytes, int]]:
-        pieces = list(self._pieces())
-        return ((piece, len(pieces)) for piece in pieces)
 
     # --- the end -------------------------------------------------------------------------
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from pate.errors import ProtocolError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Version of this text form. Readers refuse one that they do not know.
 PROTOCOL_VERSION: Final = 1
@@ -65,6 +63,17 @@ def in_words(epsilon: float, delta: float, unit: str, observer: str = "public") 
         f"epsilon {rounded_up(epsilon)} at delta {delta:g} "
         f"(unit: {unit}; adjacency: {adjacency}; observer: {observer})"
     )
+
+
+def mechanism_in_words(mechanism: object) -> str:
+    """Return a mechanism as words: a name, its parameters, or several of them in turn."""
+    if isinstance(mechanism, list):
+        return "; then ".join(mechanism_in_words(each) for each in mechanism)
+    if isinstance(mechanism, Mapping):
+        name = str(mechanism.get("mechanism", "see privacy.json"))
+        rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
+        return f"{name} ({', '.join(rest)})" if rest else name
+    return str(mechanism)
 
 
 def rounded_up(epsilon: float) -> str:

@@ -90,8 +90,3 @@ class Histogram:
             )
         counts: Counts = np.stack([part.counts for part in held]).sum(axis=0, dtype=np.int64)
         return cls(counts, sum(part.teachers for part in held))
-
-
-def plurality(row: NDArray[np.int64]) -> int:
-    """Return the class with most votes; the lowest index wins a tie, a fixed public rule."""
-    return int(np.argmax(row))

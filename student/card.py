@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.statement import rounded_up
+from pate.statement import mechanism_in_words, rounded_up
 
 if TYPE_CHECKING:
     from student.evaluate import Evaluation
@@ -123,7 +123,7 @@ of them, the student included: **epsilon = {rounded_up(epsilon)} at delta = {del
 - **Adjacency: {said["adjacency"]}.** This is what it means for two collections to differ in one unit.
 - **Observer: {said["observer"]}.** Against this observer the figure holds. Whoever sees more than
   that, such as a party to the campaign or its server, is not covered by it.
-- **Mechanism: {_plain(_mechanism(statement["mechanism"]))}**. The ledger that the figure was computed
+- **Mechanism: {_plain(mechanism_in_words(statement["mechanism"]))}**. The ledger that the figure was computed
   from ends in `{_plain(str(statement["ledger_head"]))}`.
 
 An epsilon of {rounded_up(epsilon)} bounds the odds by which anybody's belief about one unit can shift at a
@@ -141,17 +141,6 @@ def _withdrawn(statement: Mapping[str, object]) -> str | None:
         if isinstance(each, Mapping) and each.get("observer") == statement["observer"]:
             return str(each.get("meaning", "")) if each.get("epsilon", 0) is None else None
     return None
-
-
-def _mechanism(mechanism: object) -> str:
-    """Return a mechanism as words: a name, its parameters, or several of them in turn."""
-    if isinstance(mechanism, list):
-        return "; then ".join(_mechanism(each) for each in mechanism)
-    if isinstance(mechanism, Mapping):
-        name = str(mechanism.get("mechanism", "see privacy.json"))
-        rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
-        return f"{name} ({', '.join(rest)})" if rest else name
-    return str(mechanism)
 
 
 def _factor(epsilon: float) -> str:
