@@ -1,0 +1,118 @@
+"""Checked arrays: what every bound takes and gives. NaN, a negative cost or a wrong shape raises.
+
+Shapes are written with ``queries`` (rows of the votes), ``classes`` and ``orders``. Several orders
+are one axis of an array, never a loop, so a bound is evaluated for all queries at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Floats = NDArray[np.float64]
+Made = TypeVar("Made")
+
+#: Numbers of work that pay for a thread.
+_SHARE = 2**19
+#: Elements of one block of (queries, orders): a few such arrays stay within a core's cache.
+_BLOCK = 2**16
+
+
+def check_orders(orders: ArrayLike) -> Floats:
+    """Return Renyi orders as (orders,) float64.
+
+    Raises:
+        AccountingError: if there are none, or one is not finite and above 1.
+    """
+    made = np.asarray(orders, np.float64)
+    if made.ndim != 1 or not made.size:
+        raise AccountingError(f"orders are a list of numbers, got shape {made.shape}")
+    if not (np.isfinite(made) & (made > 1.0)).all():
+        raise AccountingError("each order must be finite and above 1")
+    return made
+
+
+def check_log_probabilities(values: ArrayLike, name: str = "log q") -> Floats:
+    """Return natural logarithms of probabilities as float64; -inf stands for 0.
+
+    Raises:
+        AccountingError: for NaN, or a value above 0.
+    """
+    made = np.asarray(values, np.float64)
+    if not (made <= 0.0).all():
+        raise AccountingError(f"{name} must be a logarithm of a probability, at most 0")
+    return made
+
+
+def check_histograms(votes: ArrayLike) -> Floats:
+    """Return votes as (queries, classes) float64.
+
+    Raises:
+        AccountingError: for a wrong shape, fewer than two classes, a negative or not finite count.
+    """
+    made = np.asarray(votes)
+    if made.ndim != 2 or made.shape[1] < 2 or made.dtype.kind not in "iuf":
+        raise AccountingError(
+            f"votes must be numbers of shape (queries, at least 2 classes), got {made.dtype} of "
+            f"shape {made.shape}"
+        )
+    made = made.astype(np.float64)
+    if not (np.isfinite(made) & (made >= 0.0)).all():
+        raise AccountingError("a count of votes is negative or not a number")
+    return made
+
+
+def check_rdp(rdp: Floats, what: str) -> Floats:
+    """Return ``rdp`` if it can be a Renyi divergence at each place; infinity says "no bound".
+
+    Raises:
+        AccountingError: for NaN or a negative value: a defect here, never to be passed on.
+    """
+    if not (rdp >= 0.0).all():
+        raise AccountingError(f"{what} came out as NaN or negative: nothing may be charged on it")
+    return rdp
+
+
+def check_positive(value: float, name: str) -> float:
+    """Return ``value`` as a float if it is finite and above 0, else raise AccountingError."""
+    made = float(value)
+    if not 0.0 < made < math.inf:
+        raise AccountingError(f"{name} must be finite and above 0, got {value!r}")
+    return made
+
+
+def blocks(queries: int, width: int) -> Iterator[slice]:
+    """Yield slices over ``queries`` rows so that a block of ``width`` columns fits a cache."""
+    step = max(1, _BLOCK // max(1, width))
+    for start in range(0, queries, step):
+        yield slice(start, min(start + step, queries))
+
+
+def on_all_cores(work: Callable[[slice], Made], queries: int, width: int) -> list[Made]:
+    """Return what ``work`` makes of each share of the rows, in their order: one share per core.
+
+    numpy lets go of the interpreter's lock, so threads are enough. Little work is one share: the
+    same votes give the same figure on every machine up to the order of a sum.
+
+    Args:
+        work: of a slice of rows.
+        queries: number of rows.
+        width: numbers of work per row.
+    """
+    cores = min(os.cpu_count() or 1, 16, queries * width // _SHARE)
+    if cores <= 1:
+        return [work(slice(0, queries))]
+    edges = [queries * at // cores for at in range(cores + 1)]
+    with ThreadPoolExecutor(cores) as pool:
+        return list(pool.map(work, [slice(*pair) for pair in pairwise(edges)]))

@@ -1,0 +1,234 @@
+"""The laws of the noise: how likely a noisy count is pushed past a threshold, or past another one.
+
+Everything is a natural logarithm of a probability, so that a chance of exp(-100000) is a number
+like any other. A *gap* is how many votes class i has more than class j; its tail is
+P[Z_j - Z_i >= gap] for independent noises Z of one law, the chance that j draws level with i or
+passes it. Ties count against i whatever the rule for ties, which is what an upper bound needs.
+
+The tail of the continuous Gaussian is not an upper bound for the discrete one, nor for Skellam
+noise: at a gap of 50 and a variance of 100 it is too small by an eighth and by a seventh. Each law
+has its own.
+
+Proof: docs/proofs/outlier.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy import special
+
+from pate.accounting.arrays import Floats, check_log_probabilities, check_positive
+from pate.accounting.bounds.lattice import (
+    LOG_HALF,
+    Lattice,
+    finite,
+    lattice,
+    log_complement,
+    log_odd_mass,
+)
+from pate.accounting.bounds.skellam import skellam_log_gap_tail
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+__all__ = ["DiscreteGaussian", "Gaussian", "Law", "skellam_log_gap_tail"]
+
+#: Discrete Gaussians outside are refused: less is not noise, more would need tables of gigabytes.
+_LEAST_SIGMA, _LARGEST_SIGMA = 0.01, 1e5
+#: Below it no Gaussian trade-off is claimed for the discrete law.
+_LEAST_SIGMA_OF_STEP = 2.0
+#: No gap beyond it is looked for: there, two neighbouring integers are one float.
+_FARTHEST_GAP = 2.0**50
+
+
+class Law(Protocol):
+    """The law of the noise on every count, one independent draw for each."""
+
+    @property
+    def sigma(self) -> float:
+        """Parameter of the noise, in votes."""
+
+    @property
+    def mu_of_step(self) -> float:
+        """Mu of a Gaussian trade-off that a shift of the noise by one vote satisfies."""
+
+    def log_survival(self, t: ArrayLike) -> Floats:
+        """Return log P[Z >= t] for thresholds ``t`` in votes, of any shape."""
+
+    def log_gap_tail(self, gaps: ArrayLike) -> Floats:
+        """Return log P[Z_j - Z_i >= gap] for ``gaps`` in votes, of any shape and sign."""
+
+    def gap_at(self, log_tail: ArrayLike) -> Floats:
+        """Return the gaps at which :meth:`log_gap_tail` is ``log_tail``."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(0, sigma^2): the noise of the papers and of other people's implementations.
+
+    >>> Gaussian(40.0).log_gap_tail([0.0, 200.0]).round(6).tolist()
+    [-0.693147, -8.499962]
+
+    Attributes:
+        sigma: standard deviation, in votes.
+
+    Raises:
+        AccountingError: for a sigma that is not finite and above 0.
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", check_positive(self.sigma, "sigma"))
+
+    @property
+    def mu_of_step(self) -> float:
+        """1 / sigma: testing N(0, sigma^2) against N(1, sigma^2) is the definition of mu-GDP."""
+        return 1.0 / self.sigma
+
+    def log_survival(self, t: ArrayLike) -> Floats:
+        """Return log P[Z >= t] for thresholds ``t`` in votes, of any shape.
+
+        Raises:
+            AccountingError: for a threshold that is not finite.
+        """
+        made: Floats = special.log_ndtr(-finite(t, "a threshold") / self.sigma)
+        return made
+
+    def log_gap_tail(self, gaps: ArrayLike) -> Floats:
+        """Return log P[Z_j - Z_i >= gap]; the difference is N(0, 2 sigma^2).
+
+        Raises:
+            AccountingError: for a gap that is not finite.
+
+        Source: Papernot et al. 2018, Proposition 7, one summand.
+        """
+        made: Floats = special.log_ndtr(-finite(gaps, "a gap") / (math.sqrt(2.0) * self.sigma))
+        return made
+
+    def gap_at(self, log_tail: ArrayLike) -> Floats:
+        """Return the gaps at which :meth:`log_gap_tail` is ``log_tail``; -inf at 0, inf at -inf.
+
+        Raises:
+            AccountingError: for what is no logarithm of a probability.
+        """
+        checked = check_log_probabilities(log_tail, "log_tail")
+        made: Floats = -math.sqrt(2.0) * self.sigma * special.ndtri_exp(checked)
+        return made
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """N_Z(0, sigma^2), P[z] proportional to exp(-z^2/(2 sigma^2)): the noise that is drawn here.
+
+    All values are exact sums over the integers, to a relative 1e-11 of the probability.
+
+    The tail of a gap that is no integer lies on the straight line, in probability, between its
+    two integers. So it is never below the exact one, and :meth:`gap_at` inverts it.
+
+    >>> noise = DiscreteGaussian(2.0)
+    >>> noise.log_gap_tail([0, 5, 5000]).round(6).tolist()
+    [-0.561201, -2.902754, -1562501.958659]
+
+    Attributes:
+        sigma: parameter, in votes.
+
+    Raises:
+        AccountingError: for a sigma outside [0.01, 100000].
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        sigma = check_positive(self.sigma, "sigma")
+        if not _LEAST_SIGMA <= sigma <= _LARGEST_SIGMA:
+            raise AccountingError(
+                f"sigma of discrete noise must lie in [{_LEAST_SIGMA}, {_LARGEST_SIGMA:g}], "
+                f"got {sigma!r}"
+            )
+        object.__setattr__(self, "sigma", sigma)
+
+    @property
+    def mu_of_step(self) -> float:
+        """sqrt(2 (1 - sqrt(1 - 1/sigma^2))): a shift by D is (D mu_of_step)-GDP.
+
+        Slightly above 1 / sigma.
+
+        Raises:
+            AccountingError: for a sigma below 2, for which it is not proven.
+
+        Proof: docs/proofs/discrete-gaussian-gdp.md.
+        """
+        if self.sigma < _LEAST_SIGMA_OF_STEP:
+            raise AccountingError(
+                f"discrete noise of sigma {self.sigma} has no Gaussian trade-off here: it needs "
+                f"sigma of {_LEAST_SIGMA_OF_STEP:g} or more"
+            )
+        inverse = 1.0 / self.sigma**2
+        # 1 - sqrt(1 - x) without its cancellation.
+        return math.sqrt(2.0 * inverse / (1.0 + math.sqrt(1.0 - inverse)))
+
+    def log_survival(self, t: ArrayLike) -> Floats:
+        """Return log P[Z >= t]; a ``t`` that is no integer is rounded up, which changes nothing.
+
+        Raises:
+            AccountingError: for a threshold that is not finite.
+        """
+        return lattice(self.sigma, 0.0).log_tail(np.ceil(finite(t, "a threshold")))
+
+    def log_gap_tail(self, gaps: ArrayLike) -> Floats:
+        """Return log P[Z_j - Z_i >= gap], at integers exactly and between them interpolated.
+
+        Raises:
+            AccountingError: for a gap that is not finite.
+        """
+        law = self._of_gaps()
+        wanted = finite(gaps, "a gap")
+        below = np.floor(wanted)
+        if (below == wanted).all():
+            return law.log_tail(wanted)
+        # P[gap] + P[1 - gap] = 1, at integers and so on the lines between them.
+        turned = wanted < 0.5
+        wanted = np.where(turned, 1.0 - wanted, wanted)
+        below = np.floor(wanted)
+        upper, lower = law.log_tail(below), law.log_tail(below + 1.0)
+        made = upper + np.log1p((wanted - below) * np.expm1(lower - upper))
+        return np.where(turned, log_complement(made), made)
+
+    def gap_at(self, log_tail: ArrayLike) -> Floats:
+        """Return the gaps at which :meth:`log_gap_tail` is ``log_tail``; -inf at 0, inf at -inf.
+
+        Rounded down, and at most 2^50. For a sigma below about 5 the tail falls so steeply that
+        two neighbouring floats may have very different tails: going there and back shows it.
+
+        Raises:
+            AccountingError: for what is no logarithm of a probability.
+        """
+        law = self._of_gaps()
+        asked = check_log_probabilities(log_tail, "log_tail")
+        turned = asked > LOG_HALF
+        wanted = np.where(turned, log_complement(asked), asked)
+        known = np.isfinite(wanted)
+        least = law.log_tail(np.array(_FARTHEST_GAP))
+        wanted = np.maximum(np.where(known, wanted, LOG_HALF), least)
+        # The continuous law is at most a vote or so away from the discrete one.
+        below = np.floor(-math.sqrt(2.0) * self.sigma * special.ndtri_exp(wanted))
+        while (high := law.log_tail(below) < wanted).any():
+            below -= high
+        while (low := law.log_tail(below + 1.0) >= wanted).any():
+            below += low
+        upper, lower = law.log_tail(below), law.log_tail(below + 1.0)
+        made = below + np.expm1(wanted - upper) / np.expm1(lower - upper)
+        # One step of rounding to the side on which the tail is not below what was asked for.
+        made = np.nextafter(made, np.where(turned, below + 1.0, below))
+        made = np.where(known, made, np.inf)
+        return np.where(turned, 1.0 - made, made)
+
+    def _of_gaps(self) -> Lattice:
+        """The law of Z_j - Z_i: mass exp(-d^2/(4 sigma^2)) times a factor of d's parity."""
+        return lattice(math.sqrt(2.0) * self.sigma, log_odd_mass(self.sigma))

@@ -1,0 +1,292 @@
+"""Theorem 6 of the 2018 paper: the cost of a query whose outcome is nearly certain.
+
+For a mechanism with the RDP curve c * order in both directions, and an outcome i* that fails with
+probability q or less: with mu2 = sqrt(-log q / c) and mu1 = mu2 + 1, the best choice there is,
+
+    rdp = log( (1-q) A^(order-1) + q B^(order-1) ) / (order-1),
+    log A = log( (1-q) / (1-r) ),  r = exp(-c (mu2-1)^2),      log B = c (2 mu2 + 1),
+
+provided that order < mu1 and log((mu2+1)/(mu2-1)) <= c (2 mu2 - 1), which is the paper's condition
+that makes it grow with q; and never more than c * order, the cost without knowledge of the votes.
+
+A and B depend on the query alone. They are formed once for each query, and per order there are two
+exponentials and a logarithm. All terms of (1-q) (A^l - 1) + q (B^l - 1) are positive, so a cost of
+1e-10 has as many good digits as one of 1.
+
+The bound is one-sided: it is about the votes at hand against any neighbour, not the reverse.
+
+Source: Papernot et al. 2018, Theorem 6, Proposition 10, Lemma 9.
+Proof: docs/proofs/theorem-6.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import optimize
+
+from pate.accounting.arrays import (
+    Floats,
+    blocks,
+    check_log_probabilities,
+    check_orders,
+    check_positive,
+    check_rdp,
+    on_all_cores,
+)
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+#: Arguments of exponentials up to it neither overflow nor lose q to underflow.
+_PLAIN = 600.0
+#: exp of less is 0.
+_NOTHING = -746.0
+#: From here on, the rounding of log q shows in exp(log q + ...), which is formed with more digits.
+_WIDE = -1000.0
+#: In units of 1/sqrt(c); closer than that to order - 1, mu2 of q0 is not told apart from it.
+_LEAST_BEYOND = 1e-150
+#: Logarithms of q below it are taken for it: their costs are 0 in floats, and no sum overflows.
+_LEAST_LOG_Q = -1e300
+
+
+def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
+    """Return the cost of each query at each order.
+
+    >>> rdp([-20.0, -0.1], 1e-4, [8, 20.5]).tolist()
+    [[4.49271833759...e-10, 6.92810303952...e-10], [0.0008, 0.00205]]
+
+    Args:
+        log_q: (queries,), upper bounds on log P[outcome != i*].
+        c: rate of the RDP curve c * order: squared_distance / (2 sigma^2) for GNMax,
+            k^2 / (2 sigma1^2) for the threshold check, of the noise unknown to the observer.
+        orders: (orders,), each above 1.
+
+    Returns:
+        (queries, orders), never above c * order.
+
+    Raises:
+        AccountingError: for arguments that make no sense, or a result that cannot be a cost.
+    """
+    checked = _check_queries(log_q)
+    grid = _Orders.of(c, orders)
+    made = np.empty((checked.size, grid.excess.size))
+    made[:] = grid.independent
+    for rows, costs in _data_dependent(checked, grid):
+        made[rows] = costs
+    return check_rdp(made, "the cost by Theorem 6")
+
+
+def total(
+    log_q: ArrayLike, c: float, orders: ArrayLike, weights: ArrayLike | None = None
+) -> Floats:
+    """Return the sum over the queries of :func:`rdp`, without keeping (queries, orders).
+
+    Args:
+        log_q: as in :func:`rdp`.
+        c: as in :func:`rdp`.
+        orders: as in :func:`rdp`.
+        weights: (queries,), how often each query counts; once if left out.
+
+    Returns:
+        (orders,)
+
+    Raises:
+        AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
+    """
+    checked = _check_queries(log_q)
+    grid = _Orders.of(c, orders)
+    counts = np.ones(checked.size) if weights is None else np.asarray(weights, np.float64)
+    if counts.shape != checked.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
+        raise AccountingError("each query needs one finite weight that is not negative")
+
+    def add(share: slice) -> Floats:
+        dependent = np.zeros(share.stop - share.start, np.bool_)
+        made = np.zeros(grid.excess.size)
+        for rows, costs in _data_dependent(checked[share], grid):
+            dependent[rows] = True
+            made += counts[share][rows] @ costs
+        made += counts[share][~dependent].sum() * grid.independent
+        return made
+
+    shares = on_all_cores(add, checked.size, grid.excess.size)
+    return check_rdp(np.sum(shares, axis=0), "the total by Theorem 6")
+
+
+def log_q0(c: float, order: float) -> float:
+    """Return the log q below which Theorem 6 costs less than c * order.
+
+    It is the largest such log q, found to the last digits. The cost grows with q as far as the
+    theorem applies, so there is exactly one.
+
+    >>> round(log_q0(1 / 1600, 14.0), 9)
+    -3.402972417
+
+    Args:
+        c: as in :func:`rdp`.
+        order: above 1.
+
+    Raises:
+        AccountingError: for arguments that make no sense.
+    """
+    grid = _Orders.of(c, [order])
+    excess, level = float(grid.excess[0]), float(grid.excess[0] * grid.independent[0])
+
+    def gain(log_beyond: float) -> float:
+        """Return something of the sign of e^level - (1-q) A^l - q B^l, for mu = l + beyond.
+
+        q B^l is exp(level - c beyond^2). Near mu = l a large cost is so flat that it must be solved
+        for mu - l, not for mu; a small one is a difference from 1.
+        """
+        beyond = math.exp(log_beyond)
+        parts = _Parts.of(np.array([-c * (excess + beyond) ** 2]), c)
+        log_q, _, log_a, log_b = (float(value[0]) for value in parts)
+        if level < 1.0:
+            q = math.exp(log_q)
+            first = (1.0 - q) * math.expm1(excess * log_a)
+            return math.expm1(level) - first - q * math.expm1(excess * log_b)
+        short = math.log(-math.expm1(-c * beyond**2))
+        return level + short - math.log1p(-math.exp(log_q)) - excess * log_a
+
+    # At mu = l the second term alone is worth c * order, so q0 belongs to a larger mu.
+    low = math.log(max(grid.least_mu - excess, _LEAST_BEYOND / math.sqrt(c)))
+    high = max(low, 0.0) + 1.0
+    while gain(high) < 0.0:
+        high += 1.0
+    if gain(low) < 0.0:
+        low = float(optimize.brentq(gain, low, high, xtol=1e-14, rtol=1e-14))
+    return -c * (excess + math.exp(low)) ** 2
+
+
+class _Orders(NamedTuple):
+    """What depends on the mechanism and the orders only."""
+
+    c: float
+    excess: Floats  # (orders,), order - 1
+    independent: Floats  # (orders,), c * order
+    least_mu: float  # mu2 from which on the bound grows with q
+
+    @classmethod
+    def of(cls, c: float, orders: ArrayLike) -> _Orders:
+        c, checked = check_positive(c, "c"), check_orders(orders)
+        return cls(c, checked - 1.0, c * checked, _least_mu(c))
+
+
+class _Parts(NamedTuple):
+    """What depends on the query only; each (queries,)."""
+
+    log_q: Floats
+    mu: Floats
+    log_a: Floats
+    log_b: Floats
+
+    @classmethod
+    def of(cls, log_q: Floats, c: float) -> _Parts:
+        mu = np.sqrt(-log_q / c)
+        root = np.sqrt(-log_q * c)  # c * mu
+        # mu - 1 without cancellation where mu is close to 1; r / q = exp(c (2 mu - 1)).
+        distance = c * ((-log_q - c) / c / (mu + 1.0)) ** 2
+        # A = 1 + (r - q) / (1 - r), with no small difference of large numbers.
+        log_a = np.log1p(np.exp(-distance) * np.expm1(c - 2.0 * root) / np.expm1(-distance))
+        return cls(log_q, mu, log_a, 2.0 * root + c)
+
+
+def _check_queries(log_q: ArrayLike) -> Floats:
+    checked = check_log_probabilities(log_q)
+    if checked.ndim != 1:
+        raise AccountingError(f"log q is a list of numbers, got shape {checked.shape}")
+    return np.maximum(checked, _LEAST_LOG_Q)
+
+
+def _least_mu(c: float) -> float:
+    """Return the least mu2 > 1 with log((mu2+1)/(mu2-1)) <= c (2 mu2 - 1), rounded up.
+
+    The left side falls and the right side rises, so beyond it the condition always holds.
+    """
+
+    def misses(distance: float) -> bool:
+        # log((mu+1)/(mu-1)) with mu = 1 + distance.
+        return math.log1p(2.0 / distance) > c * (2.0 * distance + 1.0)
+
+    low, high = 1e-300, max(1.0, 2.0 / math.sqrt(c))
+    for _ in range(2000):
+        middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if misses(middle) else (low, middle)
+    return math.nextafter(1.0 + high, math.inf)
+
+
+def _data_dependent(log_q: Floats, grid: _Orders) -> Iterator[tuple[NDArray[np.intp], Floats]]:
+    """Yield queries to which Theorem 6 applies, by row numbers, with their (rows, orders) costs.
+
+    The array of costs is overwritten by the next block.
+    """
+    applies = np.sqrt(-log_q / grid.c) >= grid.least_mu
+    rows = np.flatnonzero(applies)
+    parts = _Parts.of(log_q[rows], grid.c)
+    largest = float(grid.excess.max())
+    nothing = (parts.log_q + largest * parts.log_b < _NOTHING) & (parts.mu > largest)
+    plain = (np.maximum(parts.log_a, parts.log_b) * largest <= _PLAIN) & (parts.log_q >= -_PLAIN)
+    kinds = ((nothing, _no_costs), (plain, _plain_costs), (~(nothing | plain), _extreme_costs))
+    for wanted, costs_of in kinds:
+        chosen = np.flatnonzero(wanted)
+        for part in blocks(chosen.size, grid.excess.size):
+            block = _Parts(*(values[chosen[part]] for values in parts))
+            costs = costs_of(block, grid)
+            if block.mu.min() <= largest:
+                outside = block.mu[:, None] <= grid.excess
+                np.copyto(costs, grid.independent, where=outside)
+            yield rows[chosen[part]], np.minimum(costs, grid.independent, out=costs)
+
+
+def _no_costs(parts: _Parts, grid: _Orders) -> Floats:
+    """Return zeros: the theorem's value is less than the least float."""
+    return np.zeros((parts.log_q.size, grid.excess.size))
+
+
+def _plain_costs(parts: _Parts, grid: _Orders) -> Floats:
+    """Return the theorem's value where no exponential overflows, and q does not underflow."""
+    q = np.exp(parts.log_q)
+    first = np.multiply.outer(parts.log_a, grid.excess)
+    np.expm1(first, out=first)
+    first *= (1.0 - q)[:, None]
+    second = np.multiply.outer(parts.log_b, grid.excess)
+    np.expm1(second, out=second)
+    second *= q[:, None]
+    first += second
+    np.log1p(first, out=first)
+    first *= 1.0 / grid.excess
+    return first
+
+
+def _extreme_costs(parts: _Parts, grid: _Orders) -> Floats:
+    """Return the theorem's value for any q, with logarithms where the numbers leave the floats."""
+    log_first = np.multiply.outer(parts.log_a, grid.excess)
+    growth = np.multiply.outer(parts.log_b, grid.excess)
+    log_second = parts.log_q[:, None] + growth
+    _sharpen(log_second, parts.log_q, grid)
+    rest = -np.expm1(parts.log_q)[:, None]  # 1 - q
+    summed = rest * np.expm1(np.minimum(log_first, _PLAIN))
+    summed -= np.exp(np.minimum(log_second, _PLAIN)) * np.expm1(-growth)
+    costs: Floats = np.log1p(summed)
+    large = np.maximum(log_first, log_second) > _PLAIN
+    if large.any():
+        log_first += np.log(rest)
+        costs[large] = np.logaddexp(log_first[large], log_second[large])
+    costs /= grid.excess
+    return costs
+
+
+def _sharpen(log_second: Floats, log_q: Floats, grid: _Orders) -> None:
+    """Form log(q B^l) again where it is a small difference of large numbers."""
+    rows, columns = np.nonzero((log_second > _NOTHING) & (log_q < _WIDE)[:, None])
+    if rows.size:
+        wide = log_q[rows].astype(np.longdouble)
+        log_b = 2.0 * np.sqrt(-wide * np.longdouble(grid.c)) + np.longdouble(grid.c)
+        log_second[rows, columns] = wide + grid.excess[columns] * log_b
