@@ -1,0 +1,252 @@
+"""The largest cost of any votes within so many units: what a gate and a description stand on.
+
+A data-dependent cost is a sum over a fixed list of queries of a bound that looks at the votes of a
+query through two numbers only: ``top``, the largest count, which decides how probable it is that
+the check passes, and q, the chance that the label is not the plurality, in which the bound rises.
+
+One unit moves k votes of every query. Within d units ``top`` moves by some integer s, at most d*k
+either way, and q rises at most to what it would be if each gap to the plurality were narrower by
+
+    c(d, s) = min(d*k - s, d * gap_shift).
+
+That follows from one concave function, for the Gaussian and for the discrete Gaussian, whatever
+the histogram is (section 1 of the proof). So the worst cost within d units is at most the sum over
+queries of the largest bound over s, F_d. It rises in d, and that of a neighbour is at most F_(d+1):
+c(d, s) + c(1, s') never exceeds c(d+1, s+s'), which a tighter c might.
+
+Source: own; the concave function is behind Papernot et al. 2018, Proposition 13.
+Proof: docs/proofs/gate.md, sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.accounting.arrays import (
+    Floats,
+    blocks,
+    check_histograms,
+    check_log_probabilities,
+    check_orders,
+    check_rdp,
+)
+from pate.accounting.bounds.outlier import gnmax_log_q
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from pate.accounting.bounds.laws import Law
+    from pate.accounting.units import Neighbours
+
+#: Gives, for (queries,) tops and (queries,) log q, the (queries, orders) costs. It must rise in q.
+Bound = Callable[[Floats, Floats], Floats]
+
+#: What a step of distance costs beyond what it must, so that rounding cannot break the order of
+#: F_d of a neighbour and F_(d+1): gap in sigmas, part of a cost, nats per query. Rounding errors are a
+#: hundred times smaller.
+_SLACK_SIGMAS: Final = 1e-9
+_SLACK_PART: Final = 1e-11
+_SLACK_NATS: Final = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """A fixed list of queries, as far as the bound looks at their votes. Secret, like the votes.
+
+    The list must not depend on labels that the same batch releases.
+
+    Attributes:
+        top: (queries,) largest counts, or margins, votes.
+        log_q: (queries,) ln of the chance that the noisy plurality is not the plurality.
+        times: (queries,) how often each of these occurs.
+        classes: how many there are.
+        law: noise on each count.
+        neighbours: whom the cost protects.
+        orders: (orders,) of the bound.
+        bound: cost of a query from top and log q.
+        checked: whether ``bound`` depends on top at all.
+        margins: whether top is no count, but what else the check looks at: how far gaps can
+            narrow then does not depend on how top moves.
+    """
+
+    top: Floats = field(repr=False)
+    log_q: Floats = field(repr=False)
+    times: Floats = field(repr=False)
+    classes: int
+    law: Law
+    neighbours: Neighbours
+    orders: Floats
+    bound: Bound
+    checked: bool
+    margins: bool = False
+    _known: dict[int, Floats] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def gaps(self) -> Floats:
+        """(queries,) how far behind all other classes would be, were they level, for that q."""
+        return self.law.gap_at(self.log_q - math.log(self.classes - 1))
+
+    @classmethod
+    def of(
+        cls,
+        votes: ArrayLike,
+        law: Law,
+        neighbours: Neighbours,
+        bound: Bound,
+        *,
+        orders: ArrayLike,
+        checked: bool,
+        margins: ArrayLike | None = None,
+    ) -> Batch:
+        """Return the batch of queries with these votes.
+
+        Args:
+            votes: (queries, classes) counts, whole numbers.
+            law: noise on each count, before the label is taken.
+            neighbours: whom it protects.
+            bound: (queries,) tops and log q to (queries, orders) costs, data set D first.
+            orders: (orders,) at which it is.
+            checked: whether a check comes before the label.
+            margins: (queries,) what the check looks at, if not the largest count: for
+                Interactive-GNMax max_j (n_j - r_j), with whole numbers r that follow from what was
+                public before this batch.
+
+        Raises:
+            AccountingError: for impossible votes or margins, or ones that are not whole.
+        """
+        counts = check_histograms(votes)
+        if not len(counts):
+            raise AccountingError("a batch has at least one query")
+        tops = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
+        if tops.shape != (len(counts),) or not np.isfinite(tops).all():
+            raise AccountingError("margins are one finite number for each query")
+        if (counts != np.rint(counts)).any() or (tops != np.rint(tops)).any():
+            raise AccountingError("counts of votes and margins must be whole numbers")
+        seen = np.stack([tops, check_log_probabilities(gnmax_log_q(counts, law))])
+        if not checked:
+            seen[0] = 0.0
+        # Many queries look alike: each kind is worked out once.
+        (top, log_q), times = np.unique(seen, axis=1, return_counts=True)
+        return cls(
+            top=top,
+            log_q=log_q,
+            times=times.astype(np.float64),
+            classes=counts.shape[1],
+            law=law,
+            neighbours=neighbours,
+            orders=check_orders(orders),
+            bound=bound,
+            checked=checked,
+            margins=margins is not None,
+        )
+
+    @property
+    def queries(self) -> int:
+        """Number of queries."""
+        return int(self.times.sum())
+
+    def cost(self) -> Floats:
+        """Return f(D): (orders,) cost of the batch itself, in nats. Secret."""
+        each = self._each(self.top, self.log_q)
+        total: Floats = self.times @ each
+        return total
+
+    def index_of(self, order: float) -> int:
+        """Return where ``order`` is among the orders.
+
+        Raises:
+            AccountingError: if it is not one of them.
+        """
+        found = np.flatnonzero(self.orders == order)
+        if not found.size:
+            raise AccountingError(f"the bound of this batch is not at order {order}")
+        return int(found[0])
+
+    def worst(self, distance: int) -> Floats:
+        """Return F_d: (orders,) nats, no less than the cost of any votes within ``distance`` units.
+
+        Raises:
+            AccountingError: for a negative distance, or a bound that gives NaN or less than 0.
+        """
+        if distance < 0:
+            raise AccountingError(f"a distance is not negative, got {distance}")
+        if distance not in self._known:
+            self._known[distance] = self.times @ self.worst_of_each(distance)
+        return self._known[distance]
+
+    def distance_to(self, target: float, order: float, farthest: int) -> int:
+        """Return how many units may change, any of them, without a cost above ``target``.
+
+        Args:
+            target: nats.
+            order: one of the orders of the batch.
+            farthest: not more than this is of interest.
+
+        Returns:
+            The largest d up to ``farthest`` with F_d <= target; -1 if there is none. Neighbours'
+            values differ by at most 1.
+
+        Raises:
+            AccountingError: for a target that is no number, or another order.
+        """
+        at = self.index_of(order)
+        if not target >= 0.0:
+            raise AccountingError(f"a target is a number that is not negative, got {target}")
+        if self.worst(0)[at] > target:
+            return -1
+        low, high = 0, 1
+        while high <= farthest and self.worst(high)[at] <= target:
+            low, high = high, 2 * high
+        high = min(high, farthest + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.worst(middle)[at] <= target else (low, middle)
+        return low
+
+    def narrower(self, steps: Floats, distance: int) -> Floats:
+        """Return c(d, s): how far gaps can narrow within ``distance`` if top moves by ``steps``."""
+        most = distance * self.neighbours.gap_shift
+        if self.margins:
+            return np.full(steps.shape, float(most))
+        made: Floats = np.minimum(distance * self.neighbours.votes - steps, most)
+        return made
+
+    def worst_of_each(self, distance: int) -> Floats:
+        """Return (queries, orders): the summands of :meth:`worst`, before they are multiplied."""
+        k = self.neighbours.votes
+        # A bound that does not look at top is largest where the gaps are narrowest.
+        farthest_up = distance * k if self.checked else -distance * k
+        steps = np.arange(-distance * k, farthest_up + 1, dtype=np.float64)
+        closer = self.narrower(steps, distance)
+        slack = distance + 1.0
+        closer += slack * self.law.sigma * _SLACK_SIGMAS
+        made = np.empty((len(self.top), len(self.orders)))
+        for rows in blocks(len(self.top), len(steps)):
+            log_q = raised(self.gaps[rows, None] - closer, self.classes, self.law)
+            top = np.add.outer(self.top[rows], steps)
+            each = self._each(top.ravel(), log_q.ravel())
+            made[rows] = each.reshape(*log_q.shape, -1).max(axis=1)
+        return made * (1.0 + slack * _SLACK_PART) + slack * _SLACK_NATS
+
+    def _each(self, top: Floats, log_q: Floats) -> Floats:
+        made = check_rdp(self.bound(top, log_q), "the bound of a query")
+        if made.shape != (len(top), len(self.orders)):
+            raise AccountingError(f"a bound must be (queries, orders), got shape {made.shape}")
+        return made
+
+
+def raised(gaps: Floats, classes: int, law: Law) -> Floats:
+    """Return ln q where every class but the plurality is ``gaps`` votes behind it.
+
+    It is at most ln(1 - 1/classes): the plurality is the likeliest label.
+    """
+    log_q = law.log_gap_tail(gaps) + math.log(classes - 1)
+    made: Floats = np.minimum(log_q, math.log1p(-1.0 / classes))
+    return made
