@@ -55,7 +55,8 @@ class GNMax:
         """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
         rows = check_rows(rows)
         labels = noisy_argmax(rows, noise.gaussian(self.sigma, rows.size))
-        return tuple(Outcome(label, "teachers", self.worst) for label in labels)
+        worst = self.worst
+        return tuple(Outcome(label, "teachers", worst) for label in labels)
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the exact text form."""

@@ -111,15 +111,18 @@ class InteractiveGNMax:
         disagreed = margins + noise.gaussian(self.sigma1, len(rows)) >= self.threshold
         chosen = rows[disagreed]
         labels = iter(noisy_argmax(chosen, noise.gaussian(self.sigma2, chosen.size)))
+        worst = self.worst
         return tuple(
-            self._outcome(bool(yes), labels, row)
+            self._outcome(bool(yes), labels, row, worst)
             for yes, row in zip(np.asarray(disagreed), expected, strict=True)
         )
 
-    def _outcome(self, disagreed: bool, labels: Iterator[int], expected: Votes) -> Outcome:
-        check, label = self.worst
+    def _outcome(
+        self, disagreed: bool, labels: Iterator[int], expected: Votes, worst: tuple[Event, ...]
+    ) -> Outcome:
         if disagreed:
-            return Outcome(next(labels), "teachers", (check, label))
+            return Outcome(next(labels), "teachers", worst)
+        check = worst[0]
         # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
         if int(expected.max()) > self.confidence * int(expected.sum()):
             return Outcome(int(expected.argmax()), "reinforced", (check,))

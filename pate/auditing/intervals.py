@@ -1,0 +1,121 @@
+"""Bounds on probabilities from counts, and on epsilon and mu from two such bounds.
+
+A *hit* is a run in which the attacker's event came about. ``hits`` are counted where the data are
+D, ``false_hits`` where they are its neighbour D'; each run is independent of the others, and the
+event was fixed before any of them. ``doubt`` is the probability with which a bound may be wrong.
+
+Nothing is assumed about the mechanism. Proof: docs/proofs/audits.md, sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from pate.accounting.conversion import check_delta
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from pate.accounting.arrays import Floats
+
+
+def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, Floats]:
+    """Return a lower and an upper bound on the probability of a hit, each wrong with ``doubt``.
+
+    >>> low, high = clopper_pearson(0, 1000, 0.05)
+    >>> float(low), round(float(high), 6)  # the rule of three: 3 / 1000
+    (0.0, 0.002991)
+
+    Args:
+        hits: any shape, from 0 to ``runs``; fractions are taken as expected counts.
+        runs: independent runs, at least 1.
+        doubt: of each of the two bounds by itself, between 0 and 1.
+
+    Raises:
+        AccountingError: for counts that cannot be, or a doubt that is no probability.
+
+    Source: Clopper and Pearson, Biometrika 1934.
+    """
+    counts = np.asarray(hits, np.float64)
+    if runs < 1 or not ((counts >= 0) & (counts <= runs)).all():
+        raise AccountingError(f"hits must lie between 0 and the {runs} runs")
+    check_doubt(doubt)
+    none, all_ = counts == 0, counts == runs
+    # At an end of the range the bound is that end; the beta law has no such parameters.
+    low = betaincinv(np.where(none, 1, counts), runs - counts + 1, doubt)
+    # 1 - (lower bound on a miss): no digits are lost where the doubt is small.
+    high = 1.0 - betaincinv(np.where(all_, 1, runs - counts), counts + 1, doubt)
+    return np.where(none, 0.0, low), np.where(all_, 1.0, high)
+
+
+def check_doubt(doubt: float) -> float:
+    """Return ``doubt`` if it is a probability that a bound can have, else raise AccountingError."""
+    if not 1e-300 <= doubt < 1.0:
+        raise AccountingError(f"a doubt lies between 0 and 1, got {doubt}")
+    return float(doubt)
+
+
+def epsilon_lower_bound(
+    hits: ArrayLike, false_hits: ArrayLike, runs: int, delta: float, doubt: float
+) -> Floats:
+    """Return a lower bound on the epsilon of (epsilon, delta)-DP, wrong with ``doubt`` at most.
+
+    (epsilon, delta)-DP says P[hit | D] <= exp(epsilon) P[hit | D'] + delta. With a lower bound on
+    the left and an upper one on the right, epsilon >= log((low - delta) / high).
+
+    >>> round(float(epsilon_lower_bound(9000, 1000, 10_000, 1e-5, 0.05)), 3)
+    2.132
+
+    Args:
+        hits: in ``runs`` runs on D; any shape.
+        false_hits: in as many runs on D'; the same shape.
+        runs: on each of the two.
+        delta: at which epsilon is meant.
+        doubt: shared evenly by the two bounds on probabilities.
+
+    Returns:
+        At least 0; 0 says nothing.
+
+    Raises:
+        AccountingError: as :func:`clopper_pearson`, or for a delta outside (0, 1).
+    """
+    low = clopper_pearson(hits, runs, doubt / 2)[0] - check_delta(delta)
+    high = clopper_pearson(false_hits, runs, doubt / 2)[1]
+    told = low > high
+    return np.where(told, np.log(np.where(told, low, 1.0) / np.where(told, high, 1.0)), 0.0)
+
+
+def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float) -> Floats:
+    """Return a lower bound on the mu of mu-Gaussian DP, wrong with ``doubt`` at most.
+
+    mu-GDP says that no test of D' against D with false alarms a and misses b has
+    Phi^-1(1 - a) - Phi^-1(b) > mu. It is a bound on mu, without assumptions; what epsilon it stands
+    for would need the trade-off curve to be Gaussian all along, so no epsilon is made of it.
+
+    >>> round(float(mu_lower_bound(8413, 1587, 10_000, 0.05)), 2)  # of a mu of 2
+    1.94
+
+    Args:
+        hits: in ``runs`` runs on D; any shape.
+        false_hits: in as many runs on D'; the same shape.
+        runs: on each of the two.
+        doubt: shared evenly by the two bounds on probabilities.
+
+    Returns:
+        At least 0; 0 says nothing.
+
+    Raises:
+        AccountingError: as :func:`clopper_pearson`.
+
+    Source: Dong, Roth, Su 2022 (arXiv 1905.02383), Definition 2.6; audits by it: Nasr et al. 2023
+    (arXiv 2302.07956).
+    """
+    low = clopper_pearson(hits, runs, doubt / 2)[0]
+    high = clopper_pearson(false_hits, runs, doubt / 2)[1]
+    # Neither bound reaches the end at which the quantile would be infinite in our favour.
+    bound: Floats = np.maximum(ndtri(low) - ndtri(high), 0.0)
+    return bound

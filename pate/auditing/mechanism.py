@@ -1,0 +1,172 @@
+"""The audit of a mechanism: its own code, its own noise, two neighbouring rows of votes.
+
+Each row of a call of ``answer_all`` is answered by itself, so one call makes many independent runs.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.accounting.budget import ZcdpFilter
+from pate.accounting.composition import tightest, total_cost
+from pate.accounting.conversion import float_up
+from pate.accounting.events import LaplaceMax
+from pate.accounting.units import Neighbours
+from pate.auditing.experiment import attack
+from pate.auditing.neighbours import telling_pairs
+from pate.auditing.result import Audit, Claim
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pate.auditing.attack import Counts
+    from pate.auditing.experiment import Progress
+    from pate.auditing.neighbours import Pair
+    from pate.mechanisms import Mechanism, Outcome
+    from pate.noise import Noise
+
+#: Rows of one call of a mechanism.
+_ROWS = 2**16
+
+
+def kinds(classes: int) -> int:
+    """Return how many kinds of answers there are: a label of the teachers, none, or reinforced."""
+    return classes + 2
+
+
+def kind_of(outcome: Outcome, classes: int) -> int:
+    """Return the kind of an answer, from 0: all that an observer of the labels sees of it.
+
+    What label is reinforced follows from the public prediction, so that it was is all there is.
+    """
+    if outcome.label is None:
+        return classes
+    return outcome.label if outcome.source == "teachers" else classes + 1
+
+
+def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
+    """Return what the accountant says of ``queries`` answers, whatever the votes are.
+
+    The worst cost of each query goes through the filter that campaigns use, in their composition.
+    Laplace noise alone is also epsilon-DP outright, by the sum over the queries; the smaller figure
+    is claimed.
+
+    >>> from fractions import Fraction
+    >>> from pate.mechanisms import GNMax, LNMax
+    >>> round(claimed(GNMax(Fraction(40), 1), 286, 1e-5).epsilon, 2)
+    2.44
+    >>> claimed(LNMax(Fraction(4), 1), 2, 1e-5).epsilon
+    1.0
+
+    Raises:
+        UsageError: for a number of queries below 1.
+        AccountingError: for a delta outside (0, 1).
+    """
+    if queries < 1:
+        raise UsageError(f"a run asks at least one query, got {queries}")
+    composition = tightest(mechanism.worst)
+    cost = total_cost(composition, mechanism.worst)
+    budget = ZcdpFilter(cost * queries)
+    for _ in range(queries):
+        budget.settle(budget.reserve(cost), cost)
+    epsilon = composition.epsilon(budget.spent, delta)
+    outright = [event.epsilon for event in mechanism.worst if isinstance(event, LaplaceMax)]
+    if len(outright) == len(mechanism.worst):
+        epsilon = min(epsilon, float_up(sum(outright, Fraction(0)) * queries))
+    return Claim(epsilon, delta, gaussian_mu(composition.name, float_up(2 * budget.spent)))
+
+
+def gaussian_mu(composition: str, squared: float) -> float | None:
+    """Return the mu that a cost stands for, rounded up; None where it is not counted in mu."""
+    return math.nextafter(math.sqrt(squared), math.inf) if composition == "gdp" else None
+
+
+def run_mechanism(
+    mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
+) -> Counts:
+    """Return (runs, kinds) counts of what came out of ``runs`` runs of ``queries`` queries each."""
+    row = pair.row(world)
+    width = kinds(len(row))
+    counts = np.zeros((runs, width), np.int64)
+    step = max(1, _ROWS // queries)
+    for start in range(0, runs, step):
+        number = min(step, runs - start)
+        rows = np.tile(row, (number * queries, 1))
+        expected = None if pair.prediction is None else np.tile(pair.prediction, (len(rows), 1))
+        outcomes = mechanism.answer_all(rows, noise, expected)
+        seen = np.fromiter((kind_of(each, len(row)) for each in outcomes), np.int64, len(rows))
+        places = np.repeat(np.arange(number), queries) * width + seen
+        counts[start : start + number] = np.bincount(places, minlength=number * width).reshape(
+            number, width
+        )
+    return counts
+
+
+def audit_mechanism(
+    mechanism: Mechanism,
+    noise: Noise,
+    *,
+    queries: int,
+    runs: int,
+    delta: float,
+    confidence: float,
+    votes: int | None = None,
+    pairs: Sequence[Pair] | None = None,
+    claim: Claim | None = None,
+    progress: Progress = lambda *_: None,
+) -> Audit:
+    """Attack a mechanism that answers ``queries`` queries in each run.
+
+    All queries of a run have the same votes: the worst that a unit can do is to vote alike on all,
+    and composition makes no difference between equal and different queries.
+
+    Args:
+        mechanism: the one that ships.
+        noise: the one that ships.
+        queries: of a run.
+        runs: that count, in each of two worlds.
+        delta: at which epsilon is claimed and bounded. An event that is rarer than 1/runs is
+            never seen, so nothing is learned below that.
+        confidence: with which the lower bounds hold.
+        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        pairs: neighbours to choose from; default: :func:`~pate.auditing.neighbours.telling_pairs`.
+        claim: what to hold against it; default: :func:`claimed`.
+        progress: called with runs done and runs in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+    claim = claimed(mechanism, queries, delta) if claim is None else claim
+    unit = Neighbours(mechanism.worst[0].votes_per_unit if votes is None else votes)
+    pairs = telling_pairs(mechanism, unit.votes) if pairs is None else pairs
+    if any(pair.moved > unit.votes for pair in pairs):
+        raise UsageError(f"a pair moves more than the {unit.votes} votes of a unit")
+    found = attack(
+        lambda pair, world, number: run_mechanism(mechanism, noise, queries, pair, world, number),
+        pairs,
+        claim,
+        runs=runs,
+        confidence=confidence,
+        step=max(1, _ROWS // queries),
+        progress=progress,
+    )
+    return Audit(
+        subject=mechanism.name,
+        kind="mechanism",
+        claimed=claim.epsilon,
+        lower_bound=found.lower_bound,
+        delta=claim.delta,
+        mu_claimed=claim.mu,
+        mu_lower_bound=found.mu_lower_bound,
+        confidence=confidence,
+        runs=found.runs,
+        queries=queries,
+        unit=f"whoever reaches {unit.votes} of the votes of a query",
+        adjacency=unit.in_words,
+        observer="public",
+    )

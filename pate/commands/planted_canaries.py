@@ -1,0 +1,224 @@
+"""The audit of one campaign: real teachers that have, or have not, seen wrong labels on purpose.
+
+A canary is a patient at one party whose records all show a public query and a wrong label. Its
+teacher learns them by heart and votes for the wrong label, and the attacker asks of each released
+label whether that one vote can be seen in it. Behind an honest mechanism it can hardly ever.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator_server.labelling import label_round, public_order
+from aggregator_server.ledger import Ledger
+from aggregator_server.report import LEDGER_FILE
+from aggregator_server.spec import CampaignSpec, new_campaign_id
+from aggregator_server.state import RosterParty
+from aggregator_server.statement import privacy_statement
+from party.keys import shard_key
+from party.training import train_ensemble
+from pate.auditing.canary import canary_lower_bound, guess_from_labels
+from pate.auditing.result import Audit
+from pate.commands.audited_campaign import scratch_folder
+from pate.commands.deal import deal, digits
+from pate.commands.simulated_party import party_home
+from pate.data.values import Dataset, Images, content_hash
+from pate.errors import UsageError
+from pate.mechanisms import InteractiveGNMax
+from pate.noise import SystemNoise
+from pate.runtime.home import private_directory
+from pate.statement import NEIGHBOURS
+from pate.votes import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator_server.state import CampaignState
+    from pate.auditing.experiment import Progress
+    from pate.noise import Noise
+    from pate.votes import Counts
+
+#: Records of one canary: so many that its teacher does not overlook them.
+_RECORDS = 8
+
+
+@dataclass(frozen=True)
+class Planting:
+    """One campaign with canaries. Parameters of the mechanism left out follow from the teachers.
+
+    Attributes:
+        aggregator: ``lnmax``, ``gnmax`` or ``confident-gnmax``.
+        canaries: m, and as many public queries, all of which the budget is for.
+        guesses: r of them, fixed beforehand.
+        parties: how many.
+        teachers: of each party.
+        delta: at which epsilon is claimed and bounded.
+        confidence: with which the lower bound holds.
+        parameters: of the mechanism, by the names of the campaign's specification.
+        copies: parties that a canary that is in goes to. What is claimed is for a patient of one
+            party, so that more than 1 is a violation, for an audit to see.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+
+    aggregator: str
+    canaries: int
+    guesses: int
+    parties: int
+    teachers: int
+    delta: float
+    confidence: float
+    parameters: tuple[tuple[str, Fraction], ...] = ()
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.aggregator == InteractiveGNMax.name:
+            raise UsageError(
+                f"an audit with canaries has no student between two rounds: audit "
+                f"{self.aggregator} as a mechanism or a campaign"
+            )
+        if not 1 <= self.guesses <= self.canaries or not 1 <= self.copies <= self.parties:
+            raise UsageError(
+                f"{self.guesses} guesses on {self.canaries} canaries, each at {self.copies} of "
+                f"{self.parties} parties, cannot be made"
+            )
+
+
+def audit_canaries(
+    planting: Planting, noise: Noise | None = None, progress: Progress = lambda *_: None
+) -> Audit:
+    """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in.
+
+    Args:
+        planting: the campaign and its canaries.
+        noise: where noise comes from; default: the operating system.
+        progress: called with parties trained and parties in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+        DataError: if there are too few records for the parties.
+    """
+    dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
+    classes = len(dealt.public.classes)
+    # Any wrong label, whatever the coin: what it is tells nothing of it.
+    shifts = [1 + secrets.randbelow(classes - 1) for _ in range(planting.canaries)]
+    wrong = (dealt.public.labels + np.array(shifts, np.int64)) % classes
+    coins = np.array([secrets.randbits(1) for _ in range(planting.canaries)], np.bool_)
+    with scratch_folder() as scratch:
+        votes = np.zeros((planting.canaries, classes), np.int64)
+        for number, records in enumerate(dealt.parties):
+            planted = _planted(records, dealt.public, wrong, _held(coins, number, planting))
+            votes += _vote(planted, dealt.public, planting.teachers, party_home(scratch, number))
+            progress(number + 1, planting.parties)
+        state = _label(planting, dealt.public, votes, scratch, noise or SystemNoise())
+    right = _right(state, wrong, coins, planting.guesses)
+    said = privacy_statement(state)
+    return Audit(
+        subject=f"{planting.aggregator}: {right} of {planting.guesses} right",
+        kind="canary",
+        claimed=said.epsilon,
+        lower_bound=canary_lower_bound(
+            right, planting.guesses, planting.canaries, planting.delta, planting.confidence
+        ),
+        delta=planting.delta,
+        confidence=planting.confidence,
+        runs=1,
+        queries=planting.canaries,
+        unit=said.unit,
+        adjacency=NEIGHBOURS[said.unit],
+        observer=said.observer,
+    )
+
+
+def _held(coins: NDArray[np.bool_], party: int, planting: Planting) -> NDArray[np.intp]:
+    """Return the canaries that are in and go to a party: dealt in turn, by number alone."""
+    turn = (party - np.arange(len(coins))) % planting.parties
+    return np.flatnonzero(coins & (turn < planting.copies))
+
+
+def _planted(
+    records: Dataset, public: Dataset, wrong: NDArray[np.int64], held: NDArray[np.intp]
+) -> Dataset:
+    """Return a party's records, each a patient of its own, and canaries, each a patient too."""
+    if not isinstance(records.inputs, Images) or not isinstance(public.inputs, Images):
+        raise UsageError("canaries are images")
+    canaries = np.repeat(held, _RECORDS)
+    patients = [f"patient {at}" for at in range(len(records))]
+    patients += [f"canary {at}" for at in canaries]
+    return Dataset(
+        Images(np.concatenate([records.inputs.pixels, public.inputs.pixels[canaries]])),
+        np.concatenate([records.labels, wrong[canaries]]),
+        records.classes,
+        np.array(patients, np.str_),
+    )
+
+
+def _vote(records: Dataset, public: Dataset, teachers: int, home: Path) -> Counts:
+    private_directory(home)
+    ensemble = train_ensemble(
+        records,
+        teachers=teachers,
+        model="auto",
+        device="cpu",
+        home=home,
+        key=shard_key(home),
+        progress=lambda *_: None,
+    )
+    return ensemble.vote(public.inputs, public.classes)
+
+
+def _label(
+    planting: Planting, public: Dataset, votes: Counts, place: Path, noise: Noise
+) -> CampaignState:
+    parties: Sequence[RosterParty] = [
+        RosterParty(f"party_{at:04d}", f"{at:064x}", planting.teachers, "patient")
+        for at in range(planting.parties)
+    ]
+    spec = CampaignSpec(
+        name="audit",
+        id=new_campaign_id(),
+        aggregator=planting.aggregator,
+        parties=len(parties),
+        min_parties=len(parties),
+        public_set=content_hash(public.inputs).hex(),
+        queries=len(public),
+        schema=public.inputs.schema(),
+        epsilon=1e6,  # the cap is then the worst cost of all queries
+        delta=planting.delta,
+        classes=public.classes,
+        unit="patient",
+        **dict(planting.parameters),  # type: ignore[arg-type]  # names of mechanism parameters
+    )
+    with Ledger.create(place / "campaign" / LEDGER_FILE, spec) as ledger:
+        ledger.record_roster(parties, public.classes)
+        summed = Histogram(votes, planting.parties * planting.teachers)
+        ledger.record_votes(0, summed, [party.name for party in parties])
+        label_round(
+            ledger,
+            ledger.counts(),
+            ledger.state().mechanism(1),
+            noise,
+            round_=1,
+            order=public_order(spec.id, spec.queries),
+        )
+        return ledger.state()
+
+
+def _right(
+    state: CampaignState, wrong: NDArray[np.int64], coins: NDArray[np.bool_], guesses: int
+) -> int:
+    """Guess from what is public of the campaign; return how many guesses are right."""
+    labels = np.full(len(coins), -1, np.int64)
+    for query, label in state.labels.items():
+        labels[query] = label.label
+    said = guess_from_labels(labels, wrong, guesses)
+    return int(((said == 1) & coins).sum() + ((said == -1) & ~coins).sum())

@@ -1,0 +1,535 @@
+"""Audits of mechanisms: each bound against exact probabilities; sound code stands, broken falls.
+
+Every shipped mechanism is audited at a confidence of 1 - 1e-8, so that all audits of all tests
+together raise a false alarm with probability below 1e-6. Run counts are such that each broken
+mechanism is caught but with probability 1e-6; the tests compute that from exact laws first, and
+fail if it is not so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from pate.accounting.budget import ZcdpFilter
+from pate.accounting.composition import Gdp, Zcdp
+from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.auditing import mechanism as auditing
+from pate.auditing.attack import Event, learn
+from pate.auditing.experiment import attack
+from pate.auditing.intervals import clopper_pearson, epsilon_lower_bound, mu_lower_bound
+from pate.auditing.mechanism import audit_mechanism, claimed, kind_of, run_mechanism
+from pate.auditing.neighbours import Pair, telling_pairs
+from pate.auditing.result import Audit, Claim
+from pate.errors import AccountingError, UsageError
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outcome
+from pate.noise import SystemNoise
+from pate.simulated_noise import SimulatedNoise
+from tests.pate.test_mechanisms import argmax_law, at_least, gaussian_law, laplace_law
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.mechanisms import Mechanism
+    from pate.noise import Integers
+
+SURE = 1 - 1e-8
+HALF = Fraction(1, 2)
+
+
+class TestClopperPearson:
+    @pytest.mark.parametrize("doubt", [0.3, 0.05, 1e-8, 1e-30])
+    @pytest.mark.parametrize(
+        ("hits", "runs"), [(1, 7), (500, 1000), (19, 20_000), (19_990, 20_000)]
+    )
+    def test_it_is_where_the_binomial_tail_is_the_doubt(
+        self, hits: int, runs: int, doubt: float
+    ) -> None:
+        low, high = clopper_pearson(hits, runs, doubt)
+        assert stats.binom.sf(hits - 1, runs, low) == pytest.approx(doubt, rel=1e-6)
+        assert stats.binom.cdf(hits, runs, high) == pytest.approx(doubt, rel=1e-6)
+
+    def test_the_ends(self) -> None:
+        low, high = clopper_pearson([0, 10], 10, 0.01)
+        assert (low[0], high[1]) == (0.0, 1.0)
+        assert high[0] == pytest.approx(1 - 0.01**0.1)
+        assert low[1] == pytest.approx(0.01**0.1)
+
+    @pytest.mark.parametrize("p", [0.003, 0.2, 0.5, 0.97])
+    def test_it_is_wrong_no_more_often_than_said(self, p: float) -> None:
+        hits = np.arange(41)
+        mass = stats.binom.pmf(hits, 40, p)
+        low, high = clopper_pearson(hits, 40, 0.1)
+        assert mass[low > p].sum() <= 0.1
+        assert mass[high < p].sum() <= 0.1
+
+    @pytest.mark.parametrize(
+        ("hits", "runs", "doubt"),
+        [(-1, 5, 0.1), (6, 5, 0.1), (math.nan, 5, 0.1), (0, 0, 0.1), (1, 5, 0.0), (1, 5, 1.0),
+         (1, 5, math.nan)],
+    )  # fmt: skip
+    def test_what_cannot_be_is_refused(self, hits: float, runs: int, doubt: float) -> None:
+        with pytest.raises(AccountingError):
+            clopper_pearson(hits, runs, doubt)
+
+
+class TestLowerBounds:
+    """Against a mechanism whose epsilon, or mu, is known and reached: how often are they wrong?"""
+
+    RUNS = 60
+
+    def wrong(self, bounds: NDArray[np.float64], truth: float, p: float, q: float) -> float:
+        hits = np.arange(self.RUNS + 1)
+        mass = np.outer(stats.binom.pmf(hits, self.RUNS, p), stats.binom.pmf(hits, self.RUNS, q))
+        return float(mass[bounds > truth].sum())
+
+    def grid(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        first, second = np.indices((self.RUNS + 1, self.RUNS + 1))
+        return first, second
+
+    @pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 3.0])
+    @pytest.mark.parametrize(("q", "delta"), [(0.02, 0.05), (0.3, 1e-5), (0.02, 1e-300)])
+    def test_epsilon(self, q: float, delta: float, epsilon: float) -> None:
+        p = min(1.0, math.exp(epsilon) * q + delta)
+        bounds = epsilon_lower_bound(*self.grid(), self.RUNS, delta, 0.2)
+        assert (bounds >= 0.0).all()
+        assert self.wrong(bounds, epsilon, p, q) <= 0.2
+
+    @pytest.mark.parametrize("mu", [0.0, 0.7, 2.0, 4.0])
+    def test_mu(self, mu: float) -> None:
+        for at in (-mu, -mu / 2, 0.0):
+            p, q = stats.norm.cdf(at + mu), stats.norm.cdf(at)
+            bounds = mu_lower_bound(*self.grid(), self.RUNS, 0.2)
+            assert np.isfinite(bounds).all()
+            assert self.wrong(bounds, mu, p, q) <= 0.2
+
+    def test_they_tell_something(self) -> None:
+        # 10,000 runs at the two ends of randomised response with epsilon 2.
+        hits, false = 8808, 1192
+        assert 1.9 < epsilon_lower_bound(hits, false, 10_000, 1e-9, 0.05) < 2.0
+        assert 2.2 < mu_lower_bound(hits, false, 10_000, 0.05) < 2 * stats.norm.ppf(0.8808)
+
+    @given(st.integers(0, 50), st.integers(0, 50), st.floats(1e-9, 0.5))
+    def test_delta_and_doubt_only_take_away(self, hits: int, false: int, doubt: float) -> None:
+        at = [
+            float(epsilon_lower_bound(hits, false, 50, delta, doubt))
+            for delta in (1e-300, 1e-3, 0.2)
+        ]
+        assert at == sorted(at, reverse=True)
+        assert epsilon_lower_bound(hits, false, 50, 1e-3, doubt / 2) <= at[1]
+        assert at[0] <= 0.0 or hits > false
+
+
+class TestAttack:
+    def worth(self, hits: NDArray[np.float64], false: NDArray[np.float64]) -> NDArray[np.float64]:
+        return epsilon_lower_bound(hits, false, 2000, 1e-6, 0.01)
+
+    def runs(self, chances: Sequence[float]) -> NDArray[np.int64]:
+        rng = np.random.default_rng(4)
+        return rng.multinomial(1, chances, 2000).astype(np.int64)
+
+    @pytest.mark.parametrize("swap", [False, True])
+    def test_it_bets_on_what_differs_whichever_world_it_speaks_for(self, swap: bool) -> None:
+        # The third kind is rare in the first world and ten times rarer in the second.
+        worlds = [self.runs([0.5, 0.4, 0.1]), self.runs([0.5, 0.49, 0.01])]
+        if swap:
+            worlds.reverse()
+        worth, event = learn(worlds[0], worlds[1], 2000, self.worth)
+        assert event.reverse is swap
+        hits, false = event.tally(worlds[0], worlds[1])
+        rare = int((worlds[int(swap)][:, 2] > 0).sum())
+        assert hits == rare > 5 * false
+        assert 1.0 < worth < float(self.worth(np.array(hits), np.array(false)))
+
+    def test_worlds_that_do_not_differ_are_worth_nothing(self) -> None:
+        runs = self.runs([0.2, 0.3, 0.5])
+        worth, event = learn(runs, runs.copy(), 2000, self.worth)
+        assert worth == 0.0
+        hits, false = event.tally(runs, runs)
+        assert hits == false
+
+    def test_an_event_is_met_at_its_threshold(self) -> None:
+        event = Event(np.array([0.1, 0.2, 0.3]), 0.6, reverse=False)
+        assert event.hits(np.array([[1, 1, 1], [0, 3, 0], [3, 1, 0], [0, 0, 2]])) == 3
+
+    def test_the_runs_that_count_are_others(self) -> None:
+        """The first runs of each world, to learn from, tell everything; the later ones nothing."""
+        asked: list[tuple[int, int]] = []
+
+        def sample(pair: Pair, world: int, runs: int) -> NDArray[np.int64]:
+            asked.append((world, runs))
+            learning = len(asked) <= 2
+            return np.tile(np.eye(3, dtype=np.int64)[world if learning else 0], (runs, 1))
+
+        pair = Pair(np.array([5, 3]), np.array([4, 4]))
+        told: list[tuple[int, int]] = []
+        found = attack(
+            sample, [pair], Claim(1.0, 1e-3), runs=100, confidence=0.9, step=1000,
+            progress=lambda *each: told.append(each),
+        )  # fmt: skip
+        assert asked == [(0, 50), (1, 50), (0, 100), (1, 100)]
+        assert told[-1] == (300, 300)
+        assert (found.lower_bound, found.mu_lower_bound, found.runs) == (0.0, None, 300)
+
+    def test_too_few_runs_or_no_confidence_are_refused(self) -> None:
+        pair = Pair(np.array([5, 3]), np.array([4, 4]))
+
+        def sample(pair: Pair, world: int, runs: int) -> NDArray[np.int64]:
+            raise AssertionError("nothing should run")
+
+        for pairs, runs, confidence in (
+            ([pair], 30, 0.9), ([pair] * 3, 100, 0.9), ([], 1000, 0.9),
+            ([pair], 100, 1.0), ([pair], 100, 0.4), ([pair], 100, math.nan),
+        ):  # fmt: skip
+            with pytest.raises(UsageError):
+                attack(sample, pairs, Claim(1.0, 0.1), runs=runs, confidence=confidence, step=9)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["lnmax", "gnmax", "confident", "interactive"]),
+    st.integers(-300, 300),
+    st.fractions(Fraction(1, 50), 300, max_denominator=50),
+    st.integers(1, 40),
+)
+def test_neighbours_differ_by_the_unit_and_by_no_more(
+    name: str, threshold: int, sigma: Fraction, votes: int
+) -> None:
+    mechanisms: dict[str, Mechanism] = {
+        "lnmax": LNMax(sigma, 1),
+        "gnmax": GNMax(sigma, 1),
+        "confident": ConfidentGNMax(threshold, sigma, sigma, 1),
+        "interactive": InteractiveGNMax(threshold, sigma, sigma, HALF, 1),
+    }
+    mechanism = mechanisms[name]
+    for pair in telling_pairs(mechanism, votes):
+        assert pair.moved == votes
+        assert (pair.votes - pair.neighbour).tolist() == [votes, -votes]
+        assert pair.votes.min() >= 0
+        assert pair.neighbour.min() >= 0
+        # What the check compares moves by all k votes, if it can be anywhere near the threshold.
+        if name == "confident" and threshold > 2 * votes + 10 * sigma:
+            assert pair.votes.max() - pair.neighbour.max() == votes
+        if name == "interactive":
+            assert pair.prediction is not None
+            assert pair.prediction.min() >= 0
+            margins = [int((pair.row(w) - pair.prediction).max()) for w in (0, 1)]
+            if threshold > 2 * votes + 10 * sigma:
+                assert margins[0] - margins[1] == votes
+
+
+def test_neighbours_of_different_size_cannot_be_built() -> None:
+    for votes, other in (([5, 3], [5, 2]), ([5, 3], [5, 3, 0])):
+        with pytest.raises(UsageError):
+            Pair(np.array(votes), np.array(other))
+    with pytest.raises(UsageError):
+        Pair(np.array([5, 3]), np.array([4, 4]), np.array([5, 4]))
+    with pytest.raises(UsageError):
+        telling_pairs(GNMax(Fraction(2), 1), 0)
+
+
+def test_kinds_of_answers() -> None:
+    events = (GaussianThreshold(Fraction(4), 1), GaussianMax(Fraction(4), 1))
+    assert kind_of(Outcome(2, "teachers", events), 3) == 2
+    assert kind_of(Outcome(None, None, events[:1]), 3) == 3
+    assert kind_of(Outcome(1, "reinforced", events[:1]), 3) == 4
+
+
+def test_runs_are_counted_by_what_came_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With sigma 1/100 noise is 0, and each answer is what the votes say."""
+    monkeypatch.setattr(auditing, "_ROWS", 24)  # several calls of the mechanism
+    sure = Fraction(1, 100)
+    pair = Pair(np.array([7, 3, 0]), np.array([3, 7, 0]), np.array([9, 1, 0]))
+    noise = SimulatedNoise(3)
+    for mechanism, kinds in (
+        (GNMax(sure, 4), [(0, 5), (1, 5)]),
+        (ConfidentGNMax(8, sure, sure, 4), [(3, 5), (3, 5)]),
+        (InteractiveGNMax(4, sure, sure, HALF, 4), [(4, 5), (1, 5)]),
+    ):
+        for world, (kind, times) in enumerate(kinds):
+            counts = run_mechanism(mechanism, noise, 5, pair, world, 31)
+            expected = np.zeros(5, np.int64)
+            expected[kind] = times
+            np.testing.assert_array_equal(counts, np.tile(expected, (31, 1)))
+
+
+class TestClaims:
+    def test_it_is_the_campaigns_figure(self) -> None:
+        events = (GaussianThreshold(Fraction(30), 1), GaussianMax(Fraction(10), 1))
+        claim = claimed(ConfidentGNMax(9, Fraction(30), Fraction(10), 1), 7, 1e-5)
+        cost = 7 * sum((Gdp().cost(event) for event in events), Fraction(0))
+        assert claim.epsilon == Gdp().epsilon(cost, 1e-5)
+        assert claim.mu == pytest.approx(math.sqrt(2 * cost))
+        assert claim.mu is not None
+        assert Fraction(claim.mu) ** 2 >= 2 * cost
+
+    def test_narrow_noise_is_claimed_in_rho(self) -> None:
+        claim = claimed(GNMax(Fraction(1), 1), 3, 1e-5)
+        assert claim == Claim(Zcdp().epsilon(Fraction(3), 1e-5), 1e-5, None)
+
+    def test_laplace_noise_is_claimed_at_the_smaller_figure(self) -> None:
+        assert claimed(LNMax(Fraction(2), 3), 2, 1e-5) == Claim(6.0, 1e-5, None)
+        many = claimed(LNMax(Fraction(20), 1), 1000, 1e-5)
+        assert many == Claim(Zcdp().epsilon(Fraction(1000, 200), 1e-5), 1e-5, None)
+        assert many.epsilon < 100
+
+    def test_claims_and_audits_that_cannot_be(self) -> None:
+        for bad in (math.nan, -1.0):
+            with pytest.raises(AccountingError):
+                Claim(bad, 1e-5)
+            with pytest.raises(AccountingError):
+                Claim(1.0, 1e-5, bad)
+            with pytest.raises(AccountingError):
+                made(lower_bound=bad)
+            with pytest.raises(AccountingError):
+                made(claimed=bad)
+        with pytest.raises(AccountingError):
+            Claim(1.0, 0.0)
+        with pytest.raises(AccountingError):
+            made(lower_bound=math.inf)
+        with pytest.raises(UsageError):
+            claimed(GNMax(Fraction(4), 1), 0, 1e-5)
+
+    def test_a_claim_falls_by_either_figure(self) -> None:
+        assert made().holds
+        assert made(lower_bound=1.0).holds
+        assert not made(lower_bound=1.01).holds
+        assert made(mu_claimed=0.5, mu_lower_bound=0.5).holds
+        assert not made(mu_claimed=0.5, mu_lower_bound=0.51).holds
+        assert made(lower_bound=2.0).to_dict()["holds"] is False
+
+
+def made(**changes: float) -> Audit:
+    fields: dict[str, float] = {
+        "claimed": 1.0, "lower_bound": 0.5, "delta": 1e-5, "confidence": 0.9, **changes,
+    }  # fmt: skip
+    return Audit(
+        subject="x", kind="mechanism", runs=1, queries=1,
+        unit="record", adjacency="one vote", observer="public", **fields,
+    )  # fmt: skip
+
+
+# Sound and broken mechanisms.
+
+
+class HalfNoise:
+    """A generator that draws with half of the sigma that it is told."""
+
+    production: ClassVar[bool] = True
+
+    def gaussian(self, sigma: Fraction, count: int) -> Integers:
+        return SystemNoise().gaussian(sigma / 2, count)
+
+    def laplace(self, scale: Fraction, count: int) -> Integers:
+        return SystemNoise().laplace(scale / 2, count)
+
+
+def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
+    votes = np.array([first, second])
+    move = np.array([-moved, moved])
+    return Pair(votes, votes + move, votes + margin * np.array([-1, 1]))
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        LNMax(Fraction(4), 1),
+        GNMax(Fraction(3), 1),
+        ConfidentGNMax(60, Fraction(3), Fraction(3), 1),
+        InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1),
+        GNMax(Fraction(1), 1),  # too narrow for the exact Gaussian figure
+        ConfidentGNMax(60, Fraction(6), Fraction(8), 3),
+    ],
+    ids=["lnmax", "gnmax", "confident", "interactive", "narrow", "of three votes"],
+)
+def test_what_ships_stands(mechanism: Mechanism) -> None:
+    """False alarm: below 1e-8 each, by the confidence of the audit."""
+    audit = audit_mechanism(
+        mechanism, SystemNoise(), queries=4, runs=6000, delta=1e-3, confidence=SURE
+    )
+    assert audit.holds
+    assert audit.lower_bound <= audit.claimed
+    assert (audit.kind, audit.subject, audit.queries) == ("mechanism", mechanism.name, 4)
+    assert "cast otherwise" in audit.adjacency
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "share"),
+    [
+        (LNMax(Fraction(1), 1), 0.25),
+        (GNMax(Fraction(3), 1), 0.25),
+        (ConfidentGNMax(60, Fraction(3), Fraction(3), 1), 0.2),
+        (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 0.2),
+    ],
+)
+def test_an_attack_on_what_ships_comes_somewhere_near(mechanism: Mechanism, share: float) -> None:
+    """Seeded, so that it comes out the same always: an attack that finds nothing tests nothing."""
+    noise = SimulatedNoise(2)
+    audit = audit_mechanism(mechanism, noise, queries=4, runs=4000, delta=1e-3, confidence=0.999)
+    assert share * audit.claimed < audit.lower_bound < audit.claimed
+    assert audit.mu_claimed is None or 0.2 * audit.mu_claimed < (audit.mu_lower_bound or 0.0)
+
+
+RUNS, DELTA = 20_000, 0.01
+#: Label noise, or check noise, alone: the other is so large, and so far from mattering, that a run
+#: has two outcomes, and so few events that which is learned is sure.
+LABELS = -10_000
+ONE_QUERY: list[tuple[Mechanism, tuple[int, int, int], tuple[int, int, int]]] = [
+    # The mechanism; (first, second, margin) of the pair for half the noise, and for twice the votes.
+    (LNMax(Fraction(1), 1), (31, 30, 0), (34, 30, 0)),
+    (GNMax(Fraction(2), 1), (33, 30, 0), (36, 30, 0)),
+    (ConfidentGNMax(LABELS, Fraction(20), Fraction(2), 1), (33, 30, 0), (36, 30, 0)),
+    (ConfidentGNMax(400, Fraction(2), Fraction(40), 1), (399, 0, 0), (397, 0, 0)),
+    (InteractiveGNMax(LABELS, Fraction(20), Fraction(2), HALF, 1), (33, 30, 0), (36, 30, 0)),
+    (InteractiveGNMax(400, Fraction(2), Fraction(40), HALF, 1), (900, 100, 399), (900, 100, 397)),
+]  # fmt: skip
+IDS = [
+    "lnmax",
+    "gnmax",
+    "confident label",
+    "confident check",
+    "interactive label",
+    "interactive check",
+]
+
+
+def halved(mechanism: Mechanism) -> Mechanism:
+    """What the mechanism does with :class:`HalfNoise`."""
+    if isinstance(mechanism, LNMax):
+        return LNMax(mechanism.scale / 2, 1)
+    if isinstance(mechanism, GNMax):
+        return GNMax(mechanism.sigma / 2, 1)
+    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
+    fields = {"threshold": mechanism.threshold, "votes_per_unit": 1}
+    if isinstance(mechanism, InteractiveGNMax):
+        return InteractiveGNMax(
+            sigma1=mechanism.sigma1 / 2, sigma2=mechanism.sigma2 / 2, confidence=HALF, **fields
+        )
+    return ConfidentGNMax(sigma1=mechanism.sigma1 / 2, sigma2=mechanism.sigma2 / 2, **fields)
+
+
+def law(mechanism: Mechanism, pair: Pair, world: int) -> NDArray[np.float64]:
+    """The exact law of the answer: (label 0, label 1, none)."""
+    row = pair.row(world)
+    if isinstance(mechanism, LNMax):
+        return np.array([*argmax_law(row.tolist(), laplace_law(mechanism.scale)), 0.0])
+    if isinstance(mechanism, GNMax):
+        return np.array([*argmax_law(row.tolist(), gaussian_law(mechanism.sigma)), 0.0])
+    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
+    count = int(row.max())
+    if isinstance(mechanism, InteractiveGNMax):
+        assert pair.prediction is not None
+        count = int((row - pair.prediction).max())
+    passed = at_least(count, mechanism.threshold, gaussian_law(mechanism.sigma1))
+    labels = argmax_law(row.tolist(), gaussian_law(mechanism.sigma2))
+    return np.array([passed * labels[0], passed * labels[1], 1 - passed])
+
+
+def surely_found(
+    mechanism: Mechanism, pair: Pair, queries: int, runs: int, doubt: float
+) -> tuple[float, float]:
+    """The bounds on epsilon and mu that are reached, but with probability 1e-6, by the best event.
+
+    From the exact law of the answers: of all events that a likelihood ratio singles out, the bounds
+    at those counts that hits do not fall below, and false hits do not pass, but with 5e-7 each.
+    """
+    laws = [law(mechanism, pair, world) for world in (0, 1)]
+    answers = [kind for kind in range(3) if max(p[kind] for p in laws) > 1e-12]
+    rows = []
+    for chosen in itertools.combinations_with_replacement(answers, queries):
+        times = np.bincount(chosen, minlength=3)
+        ways = math.factorial(queries) / math.prod(math.factorial(each) for each in times.tolist())
+        rows.append([ways * float(np.prod(p**times)) for p in laws])
+    table = np.array(rows)
+    table = table[np.argsort(table[:, 1] / table[:, 0])]
+    found = []
+    for ordered in (table, table[::-1, ::-1]):
+        hit, false = np.minimum(ordered.cumsum(axis=0)[:-1], 1.0).T
+        least = stats.binom.ppf(5e-7, runs, hit)
+        most = stats.binom.isf(5e-7, runs, false)
+        epsilon = epsilon_lower_bound(least, most, runs, DELTA, doubt).max()
+        found.append((float(epsilon), float(mu_lower_bound(least, most, runs, doubt).max())))
+    return max(each[0] for each in found), max(each[1] for each in found)
+
+
+def doubt_of(claim: Claim) -> float:
+    return (1 - SURE) / (1 if claim.mu is None else 2)
+
+
+@pytest.mark.parametrize(("mechanism", "shape", "_"), ONE_QUERY, ids=IDS)
+def test_half_the_noise_is_found(
+    mechanism: Mechanism, shape: tuple[int, int, int], _: tuple[int, int, int]
+) -> None:
+    pair = pair_of(shape[0], shape[1], 1, shape[2])
+    claim = claimed(mechanism, 1, DELTA)
+    power, _mu = surely_found(halved(mechanism), pair, 1, RUNS, doubt_of(claim))
+    assert power > claim.epsilon + 0.05, "too few runs to find it but with 1e-6"
+    audit = audit_mechanism(
+        mechanism, HalfNoise(), queries=1, runs=RUNS, delta=DELTA, confidence=SURE, pairs=[pair]
+    )
+    assert audit.lower_bound > audit.claimed
+    assert not audit.holds
+
+
+@pytest.mark.parametrize(("mechanism", "_", "shape"), ONE_QUERY, ids=IDS)
+def test_a_forgotten_sensitivity_is_found(
+    mechanism: Mechanism, _: tuple[int, int, int], shape: tuple[int, int, int]
+) -> None:
+    """A unit reaches two votes; noise and charge are for one."""
+    pair = pair_of(shape[0], shape[1], 2, shape[2])
+    claim = claimed(mechanism, 1, DELTA)
+    power, _mu = surely_found(mechanism, pair, 1, RUNS, doubt_of(claim))
+    assert power > claim.epsilon + 0.05, "too few runs to find it but with 1e-6"
+    options = {"queries": 1, "runs": RUNS, "delta": DELTA, "confidence": SURE, "pairs": [pair]}
+    audit = audit_mechanism(mechanism, SystemNoise(), votes=2, **options)  # type: ignore[arg-type]
+    assert audit.lower_bound > audit.claimed
+    assert not audit.holds
+    with pytest.raises(UsageError, match="moves more"):
+        audit_mechanism(mechanism, SystemNoise(), **options)  # type: ignore[arg-type]
+
+
+def forgetful_claim(mechanism: Mechanism, queries: int) -> Claim:
+    """What a filter says that settles every second query at nothing."""
+    composition = Zcdp() if isinstance(mechanism, LNMax) else Gdp()
+    cost = sum((composition.cost(event) for event in mechanism.worst), Fraction(0))
+    budget = ZcdpFilter(queries * cost)
+    for query in range(queries):
+        budget.settle(budget.reserve(cost), cost if query % 2 == 0 else Fraction(0))
+    half = int(budget.spent / cost)
+    honest = claimed(mechanism, half, DELTA)
+    assert budget.spent == half * cost == queries * cost / 2
+    return honest
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "runs", "by"),
+    [(LNMax(Fraction(1), 1), 25_000, "epsilon"), (GNMax(Fraction(2), 2), 25_000, "mu")],
+    ids=["lnmax", "gnmax"],
+)
+def test_a_charge_that_is_skipped_is_found(mechanism: Mechanism, runs: int, by: str) -> None:
+    """Two queries for the price of one. Gaussian labels give 2/pi of mu^2 away: mu finds it first."""
+    pair = pair_of(31, 30, mechanism.worst[0].votes_per_unit, 0)
+    claim = forgetful_claim(mechanism, 2)
+    epsilon, mu = surely_found(mechanism, pair, 2, runs, doubt_of(claim))
+    if by == "epsilon":
+        assert epsilon > claim.epsilon + 0.05
+    else:
+        assert claim.mu is not None
+        assert mu > claim.mu + 0.05
+    audit = audit_mechanism(
+        mechanism, SystemNoise(), queries=2, runs=runs, delta=DELTA, confidence=SURE,
+        pairs=[pair], claim=claim,
+    )  # fmt: skip
+    assert not audit.holds
+    if by == "epsilon":
+        assert audit.lower_bound > claim.epsilon
