@@ -13,6 +13,8 @@ ROLES = {"party", "aggregator_server", "student"}
 MATHEMATICS = (
     "mechanisms",
     "accounting",
+    "auditing",
+    "planning",
     "noise.py",
     "simulated_noise.py",
     "votes.py",

@@ -1,0 +1,140 @@
+"""Votes and labels in NumPy ``.npy`` files, never with pickled objects.
+
+A vote matrix is (queries, classes): how many teachers chose each class. Whole numbers stored as
+floats are taken, as published matrices have them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pate.errors import DataError
+from pate.mechanisms.contract import MOST_TEACHERS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.votes import Counts
+
+#: Cells that one matrix may have: half a GiB of counts.
+MOST_CELLS: Final = 1 << 26
+_READERS: Final = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
+    """Return votes as (queries, classes) int64.
+
+    Args:
+        path: a ``.npy`` file of a matrix of counts, integers or whole floats.
+        unequal_rows: whether queries may have been answered by different numbers of teachers.
+
+    Raises:
+        DataError: if the file cannot be read, is no ``.npy`` file, is truncated or too large, or
+            does not hold a matrix of counts; naming the first place that is wrong, and the mend.
+    """
+    found = _load(path)
+    if found.ndim == 1 and found.dtype.kind in "iu":
+        raise DataError(
+            f"{path} holds {len(found)} whole numbers in a row: labels, it seems, not votes; "
+            "votes are a matrix of (queries, classes) counts"
+        )
+    if found.ndim != 2 or found.shape[1] < 2 or not len(found):
+        raise DataError(
+            f"{path} has shape {found.shape}; votes are a matrix of (queries, classes), "
+            "at least one query and two classes"
+        )
+    votes = _whole(found, "votes", path)
+    sums = votes.sum(axis=1)
+    if not sums.all():
+        raise DataError(f"{path}: query {int(sums.argmin())} has no votes at all; leave it out")
+    if not unequal_rows and (sums != sums[0]).any():
+        other = int((sums != sums[0]).argmax())
+        raise DataError(
+            f"{path}: query 0 has {sums[0]} votes, query {other} has {sums[other]}; "
+            "every query must have been answered by the same number of teachers"
+        )
+    return votes
+
+
+def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.int64]:
+    """Return one label per query as (queries,) int64.
+
+    Args:
+        path: a ``.npy`` file of class indices from 0, integers or whole floats.
+        queries: how many there must be.
+        classes: number of classes.
+
+    Raises:
+        DataError: as :func:`read_vote_matrix`, and for a label that is no class.
+    """
+    found = _load(path)
+    if found.shape != (queries,):
+        raise DataError(f"{path} has shape {found.shape}; one label for each of {queries} queries")
+    labels = _whole(found, "labels", path)
+    if (labels >= classes).any():
+        at = int((labels >= classes).argmax())
+        raise DataError(f"{path}: label {labels[at]} of query {at} is none of {classes} classes")
+    return labels
+
+
+def _load(path: Path) -> NDArray[Any]:
+    """Return the array of a file whose header was checked against its length first."""
+    try:
+        length = path.stat().st_size
+        with path.open("rb") as file:
+            read_header = _READERS.get(np.lib.format.read_magic(file))
+            if read_header is None:
+                raise DataError(f"{path} is of a newer .npy version; save it again with numpy.save")
+            shape, _, dtype = read_header(file)
+            if dtype.kind not in "iuf":
+                raise DataError(
+                    f"{path} holds {_kind(dtype)}, not numbers; save it again as integers"
+                )
+            cells = math.prod(shape)
+            if cells > MOST_CELLS:
+                raise DataError(f"{path} has {cells} numbers, at most {MOST_CELLS} are read")
+            if cells * dtype.itemsize > length - file.tell():
+                raise DataError(f"{path} is truncated: {shape} needs more bytes; copy it again")
+        found: NDArray[Any] = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is no .npy file ({error}); make one with numpy.save") from error
+    return found
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    return "Python objects, which are never loaded" if dtype.hasobject else str(dtype)
+
+
+def _whole(found: NDArray[Any], what: str, path: Path) -> NDArray[np.int64]:
+    """Return counts as int64, or say which cell is none."""
+    if found.dtype.kind == "f":
+        # The limit below is no float16.
+        found = found.astype(np.promote_types(found.dtype, np.float64))
+        if not np.isfinite(found).all():
+            _wrong(found, ~np.isfinite(found), f"{what} must be whole numbers", path)
+        if (found != np.floor(found)).any():
+            hint = f"{what} must be whole numbers"
+            if found.ndim == 2 and np.allclose(found.sum(axis=1), 1.0, atol=1e-3):
+                hint = "the rows are shares that sum to 1: multiply them by the number of teachers"
+            _wrong(found, found != np.floor(found), hint, path)
+    if (found < 0).any():
+        _wrong(found, found < 0, f"{what} are not negative", path)
+    if (found > MOST_TEACHERS).any():
+        _wrong(found, found > MOST_TEACHERS, f"{what} are at most {MOST_TEACHERS}", path)
+    return np.ascontiguousarray(found, dtype=np.int64)
+
+
+def _wrong(found: NDArray[Any], bad: NDArray[np.bool_], why: str, path: Path) -> None:
+    at = tuple(int(index) for index in np.unravel_index(int(bad.argmax()), found.shape))
+    place = f"query {at[0]}" + (f", class {at[1]}" if len(at) > 1 else "")
+    raise DataError(f"{path}: {place} is {found[at]!s}; {why}")

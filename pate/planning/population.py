@@ -1,0 +1,172 @@
+"""Vote histograms as one expects them, from assumptions or from a public proxy of the task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, Self
+
+import numpy as np
+from scipy.special import betaincinv
+
+from pate.errors import AccountingError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+Source = Literal["assumed", "proxy"]
+Meaning = Literal["right", "plurality"]
+
+#: More than these are no plan.
+MOST_TEACHERS: Final = 2**17
+_MOST_CLASSES: Final = 10**5
+_MOST_CELLS: Final = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Vote histograms as one expects them, each with the label that counts as right.
+
+    Attributes:
+        votes: (queries, classes) int64, votes. Every row sums to the same number of teachers.
+        labels: (queries,) int64, the label that counts.
+        source: ``assumed`` or ``proxy``.
+        meaning: of the labels: ``right``, or ``plurality`` where nobody knows the right ones; an
+            "accuracy" is then the agreement with the noiseless vote.
+
+    Raises:
+        AccountingError: for votes or labels that cannot be.
+    """
+
+    votes: Integers
+    labels: Integers
+    source: Source
+    meaning: Meaning
+
+    def __post_init__(self) -> None:
+        votes, labels = self.votes, self.labels
+        if votes.dtype != np.int64 or votes.ndim != 2 or votes.shape[1] < 2 or not len(votes):
+            raise AccountingError(f"not a population of votes: {votes.dtype} of {votes.shape}")
+        sums = votes.sum(axis=1)
+        if votes.min() < 0 or sums.min() != sums.max() or not 0 < sums[0] <= MOST_TEACHERS:
+            raise AccountingError(
+                f"every query needs the same number of votes, from 1 to {MOST_TEACHERS}"
+            )
+        if labels.dtype != np.int64 or labels.shape != (len(votes),):
+            raise AccountingError(f"{len(votes)} queries have labels of shape {labels.shape}")
+        if labels.min() < 0 or labels.max() >= votes.shape[1]:
+            raise AccountingError(f"a label lies outside the {votes.shape[1]} classes")
+
+    def __len__(self) -> int:
+        return len(self.votes)
+
+    @property
+    def teachers(self) -> int:
+        """M."""
+        return int(self.votes[0].sum())
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.votes.shape[1])
+
+    @property
+    def plurality_accuracy(self) -> float:
+        """Accuracy of the plurality without noise: what no mechanism can be expected to beat."""
+        return float((self.votes.argmax(axis=1) == self.labels).mean())
+
+    @property
+    def agreement(self) -> float:
+        """Mean share of the teachers that vote for the label that counts."""
+        return float(self.votes[np.arange(len(self)), self.labels].mean() / self.teachers)
+
+    def thinned(self, most: int) -> Self:
+        """Return at most ``most`` queries of it, evenly spaced: a public choice."""
+        if len(self) <= most:
+            return self
+        rows = np.linspace(0, len(self) - 1, most).astype(np.int64)
+        return type(self)(self.votes[rows], self.labels[rows], self.source, self.meaning)
+
+
+def proxy_population(votes: Integers, labels: Integers | None = None) -> Population:
+    """Return the population of a public proxy.
+
+    Args:
+        votes: (queries, classes) int64, of teachers like those to come on public queries.
+        labels: (queries,) int64, the right ones; None takes each query's plurality for right.
+
+    Raises:
+        AccountingError: for votes or labels that cannot be.
+    """
+    if labels is not None:
+        return Population(votes, labels, "proxy", "right")
+    return Population(votes, votes.argmax(axis=1).astype(np.int64), "proxy", "plurality")
+
+
+def assumed_population(
+    rng: np.random.Generator,
+    *,
+    teachers: int,
+    classes: int,
+    agreement: float,
+    spread: float | None = None,
+    rival: float = 0.5,
+    size: int = 2000,
+) -> Population:
+    """Return histograms drawn under assumptions about the teachers.
+
+    Query i has a difficulty p_i: each teacher is right on it with probability p_i, independently
+    of the others. The p_i follow a beta law of mean ``agreement`` and standard deviation
+    ``spread``, so that some queries are hard for all teachers at once; they are its quantiles at
+    (i + 1/2) / size, which leaves only the votes to chance. A wrong vote falls on the query's one
+    rival class with probability ``rival``, and otherwise on any wrong class alike.
+
+    Args:
+        rng: where the draws come from.
+        teachers: M.
+        classes: number of classes.
+        agreement: accuracy of a teacher on its own, above 0 and up to 1.
+        spread: None for half of the largest there is, sqrt(agreement (1 - agreement)); what
+            published votes show is between 0.29 and 0.57 of it.
+        rival: from 0, errors all over the place, to 1, errors all alike.
+        size: number of histograms.
+
+    Raises:
+        UsageError: for assumptions that make no sense.
+    """
+    for name, value, least, most in (
+        ("teachers", teachers, 1, MOST_TEACHERS),
+        ("classes", classes, 2, _MOST_CLASSES),
+        ("histograms", size, 1, _MOST_CELLS // max(1, classes)),
+    ):
+        if not least <= value <= most:
+            raise UsageError(f"a plan needs from {least} to {most} {name}, got {value}")
+    if not 0.0 < agreement <= 1.0 or not 0.0 <= rival <= 1.0:
+        raise UsageError(
+            f"agreement lies above 0 and at most at 1, rival from 0 to 1; got {agreement}, {rival}"
+        )
+    largest = math.sqrt(agreement * (1.0 - agreement))
+    spread = largest / 2.0 if spread is None else spread
+    if not 0.0 <= spread < largest and not spread == largest == 0.0:
+        raise UsageError(
+            f"a spread must lie from 0 to below {largest:.4g} if teachers are right with "
+            f"probability {agreement:g}; got {spread:g}"
+        )
+    right_chance = np.full(size, agreement)
+    if spread > 1e-9:
+        total = (largest / spread) ** 2 - 1.0
+        middles = (np.arange(size) + 0.5) / size
+        right_chance = betaincinv(agreement * total, (1.0 - agreement) * total, middles)
+    right = rng.binomial(teachers, right_chance)
+    alike = rng.binomial(teachers - right, rival)
+    wrong = rng.multinomial(
+        teachers - right - alike, np.full(classes - 1, 1.0 / (classes - 1)), size=size
+    )
+    wrong[np.arange(size), rng.integers(classes - 1, size=size)] += alike
+    labels = rng.integers(classes, size=size)
+    votes = np.empty((size, classes), np.int64)
+    places = (labels[:, None] + np.arange(classes)) % classes
+    np.put_along_axis(votes, places, np.column_stack([right, wrong]), axis=1)
+    return Population(votes, labels.astype(np.int64), "assumed", "right")
