@@ -231,7 +231,8 @@ def _data_dependent(log_q: Floats, grid: _Orders) -> Iterator[tuple[NDArray[np.i
     rows = np.flatnonzero(applies)
     parts = _Parts.of(log_q[rows], grid.c)
     largest = float(grid.excess.max())
-    nothing = (parts.log_q + largest * parts.log_b < _NOTHING) & (parts.mu > largest)
+    beyond = (parts.log_q + largest * parts.log_b < _NOTHING) & (parts.mu > largest)
+    nothing = beyond & (parts.log_a == 0.0)
     plain = (np.maximum(parts.log_a, parts.log_b) * largest <= _PLAIN) & (parts.log_q >= -_PLAIN)
     kinds = ((nothing, _no_costs), (plain, _plain_costs), (~(nothing | plain), _extreme_costs))
     for wanted, costs_of in kinds:

@@ -1,0 +1,153 @@
+"""A check and, if it passes, a label: what Confident-GNMax and Interactive-GNMax cost together.
+
+Three figures per query, and for whom each is a bound:
+
+* :func:`joint` bounds the divergence of check and label as one mechanism, at the votes at hand, for
+  a list of queries that was fixed beforehand, whatever turns out to be answered. Sums over queries
+  are bounds for the list.
+* :func:`realised` charges each answer that was in fact given. It is no divergence of any mechanism,
+  for which queries are answered is itself random: it describes one run. What is true of it, at the
+  votes at hand: for any d, except with probability d over the noise, the logarithm of the
+  likelihood ratio of the whole transcript is at most the sum plus ln(1/d)/(order - 1).
+* :func:`expected` is the cost that the 2018 reference reports: **not a bound**. The moments behind
+  a Renyi divergence average exponentials of costs, which exceed the exponential of the average.
+
+All are one-sided where they depend on the votes: D(M(D) || M(D')) for the D at hand, and each may
+itself be published only through a mechanism that pays for it.
+
+Proof: docs/proofs/threshold.md, section 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.accounting.arrays import Floats, check_log_probabilities, check_orders, check_rdp
+from pate.accounting.bounds.threshold import largest_log_moments
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from pate.accounting.bounds.laws import Law
+
+
+def joint(
+    v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike, rdp_label: ArrayLike
+) -> Floats:
+    """Return a bound on the divergence of check and label as one mechanism.
+
+    With p the chance to pass at ``v``, p' at a neighbour's and r the label's divergence,
+
+        (1/(a-1)) ln max over v' = v - k, v + k of
+            p^a p'^(1-a) e^((a-1) r) + (1-p)^a (1-p')^(1-a).
+
+    It rises in r, so any upper bound of the label's divergence does.
+
+    >>> from pate.accounting.bounds.laws import Gaussian
+    >>> joint([214.0], 200.0, Gaussian(150.0), 1, [14.0], [[0.01]]).round(9).tolist()
+    [[0.006068452]]
+    >>> 0.000197948 + 0.537180 * 0.01  # the expected cost: less, and no bound
+    0.005569748
+
+    Args:
+        v: (queries,) what the check looks at, in votes: the largest count, or max_j (n_j - r_j).
+        threshold: T, in votes.
+        law: of the noise of the check.
+        k: votes of one unit.
+        orders: (orders,) Renyi orders.
+        rdp_label: (queries, orders) upper bound on the label's divergence at these votes, or
+            (1, orders) of one that looks at no votes; in nats.
+
+    Returns:
+        (queries, orders), in nats.
+
+    Raises:
+        AccountingError: for values that are not finite, a cost that is NaN or negative, or shapes
+            that do not fit.
+        UsageError: for a k that makes no sense.
+
+    Source: own. Proof: docs/proofs/threshold.md, section 5.
+    """
+    alphas = check_orders(orders)
+    labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")
+    seen = np.asarray(v, np.float64)
+    if seen.ndim != 1 or labels.shape not in ((seen.size, alphas.size), (1, alphas.size)):
+        raise AccountingError(
+            f"{seen.shape} checks and {alphas.size} orders do not fit labels of {labels.shape}"
+        )
+    labels = np.broadcast_to(labels, (seen.size, alphas.size))
+    made = largest_log_moments(seen, threshold, law, k, alphas, labels)
+    made /= alphas - 1.0
+    return check_rdp(made, "the cost of check and label")
+
+
+def realised(rdp_check: ArrayLike, rdp_label: ArrayLike, answered: ArrayLike) -> Floats:
+    """Return the cost of the check, and of the label where one was given.
+
+    What it means stands at the head of this module.
+
+    >>> realised([[0.1], [0.1]], [[1.0], [1.0]], np.array([True, False])).tolist()
+    [[1.1], [0.1]]
+
+    Args:
+        rdp_check: (queries, orders) or (1, orders), in nats.
+        rdp_label: (queries, orders) or (1, orders), in nats.
+        answered: (queries,) bool, whether the query's label was given.
+
+    Returns:
+        (queries, orders)
+
+    Raises:
+        AccountingError: for a cost that is NaN or negative, or shapes that do not fit.
+    """
+    given = np.asarray(answered)
+    if given.ndim != 1 or given.dtype != np.bool_:
+        raise AccountingError("whether queries were answered must be a list of truth values")
+    checks, labels = _costs(rdp_check, rdp_label, given.size)
+    # Not a product with 0 and 1: a label that was not given costs nothing, even where infinite.
+    return checks + np.where(given[:, None], labels, 0.0)
+
+
+def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) -> Floats:
+    """Return the cost of the check plus P[answer] times that of the label: **not a bound**.
+
+    Here to compare with published figures, which are of this kind.
+
+    >>> expected([0.0, -np.inf], [[0.1], [0.1]], [[1.0], [1.0]]).tolist()
+    [[1.1], [0.1]]
+
+    Args:
+        log_pass: (queries,) log P[answer].
+        rdp_check: (queries, orders) or (1, orders), in nats.
+        rdp_label: (queries, orders) or (1, orders), in nats.
+
+    Returns:
+        (queries, orders)
+
+    Raises:
+        AccountingError: for a cost that is NaN or negative, logarithms that are of no probability,
+            or shapes that do not fit.
+
+    Source: Papernot et al. 2018, the code published with it.
+    """
+    chances = np.exp(check_log_probabilities(log_pass, "log P[answer]"))
+    if chances.ndim != 1:
+        raise AccountingError(f"log P[answer] is a list of numbers, got shape {chances.shape}")
+    checks, labels = _costs(rdp_check, rdp_label, chances.size)
+    return checks + np.where(chances[:, None] > 0.0, chances[:, None] * labels, 0.0)
+
+
+def _costs(rdp_check: ArrayLike, rdp_label: ArrayLike, queries: int) -> tuple[Floats, Floats]:
+    checks = check_rdp(np.asarray(rdp_check, np.float64), "the cost of the check")
+    labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")
+    if any(
+        costs.ndim != 2 or costs.shape[0] not in (1, queries) or costs.shape[1] != checks.shape[-1]
+        for costs in (checks, labels)
+    ):
+        raise AccountingError(
+            f"costs of shapes {checks.shape} and {labels.shape} do not fit {queries} queries"
+        )
+    return checks, labels

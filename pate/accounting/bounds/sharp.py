@@ -1,0 +1,64 @@
+"""The sharpest bound of a query that is known here, from what it looks at: top count and log q."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.accounting.arrays import Floats
+from pate.accounting.bounds import confident
+from pate.accounting.bounds.theorem6_plus import Table
+
+if TYPE_CHECKING:
+    from pate.accounting.bounds.laws import Law
+    from pate.accounting.units import Neighbours
+
+#: Gives the table of Theorem 6+ for a mu and orders; a cache on disk may stand behind it.
+Tables = Callable[[float, Floats], Table]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianSetting:
+    """GNMax, with a check before it where ``check`` is given.
+
+    Attributes:
+        label: law of the noise on each count.
+        check: law of the noise of the check, or None.
+        threshold: T, in votes.
+    """
+
+    label: Law
+    check: Law | None = None
+    threshold: float = 0.0
+
+
+def sharp_bound(
+    setting: GaussianSetting, neighbours: Neighbours, orders: Floats, tables: Tables
+) -> Callable[[Floats, Floats], Floats]:
+    """Return the function from (queries,) tops and (queries,) log q to (queries, orders) costs.
+
+    Theorem 6+ for the label; with a check before it, the joint bound over both, so that it holds
+    for a fixed list of queries whichever of them are answered. It rises in q. The top is the largest
+    count, or what else the check looks at, and without a check it is not looked at.
+
+    Args:
+        setting: the mechanism.
+        neighbours: whom it protects.
+        orders: (orders,) Renyi orders.
+        tables: where the table of Theorem 6+ comes from.
+
+    Raises:
+        AccountingError: for noise that Theorem 6+ does not cover.
+
+    Proof: docs/proofs/theorem-6-plus.md, docs/proofs/threshold.md.
+    """
+    mu = math.sqrt(neighbours.squared_distance) * setting.label.mu_of_step
+    label = tables(mu, orders).lookup
+    check = setting.check
+    if check is None:
+        return lambda top, log_q: label(log_q)  # noqa: ARG005  (one signature for both)
+    return lambda top, log_q: confident.joint(
+        top, setting.threshold, check, neighbours.votes, orders, label(log_q)
+    )
