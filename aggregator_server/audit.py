@@ -12,7 +12,6 @@ from aggregator_server.chain import Entry, Head, canonical
 from aggregator_server.replay import replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
-from pate.accounting.conversion import epsilon_from_rho
 from pate.errors import LedgerError, ProtocolError
 from pate.votes import check_votes
 
@@ -36,7 +35,8 @@ class Verification:
         head: the last entry.
         labels: number of queries that have one.
         queries_asked: number of answers, labels and no answers.
-        rho_max: the budget; 0 before the roster.
+        composition: how costs add up.
+        cap: the budget in it; 0 before the roster.
         spent: charged so far.
         wasted: the part of it that was charged for answers that never came.
         epsilon: what the budget is worth at the campaign's delta: the guarantee.
@@ -48,7 +48,8 @@ class Verification:
     head: Head
     labels: int
     queries_asked: int
-    rho_max: Fraction
+    composition: str
+    cap: Fraction
     spent: Fraction
     wasted: Fraction
     epsilon: float
@@ -109,10 +110,11 @@ def verify(path: Path, expected_head: Head | None = None) -> Verification:
         head=state.head,
         labels=len(state.labels),
         queries_asked=state.queries_asked,
-        rho_max=state.rho_max,
+        composition=state.composition.name,
+        cap=state.cap,
         spent=state.spent,
         wasted=state.wasted,
-        epsilon=epsilon_from_rho(state.rho_max, state.spec.delta),
+        epsilon=state.epsilon,
         simulated=state.simulated,
     )
 

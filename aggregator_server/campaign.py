@@ -24,8 +24,10 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from aggregator_server.labelling import RoundSummary
     from aggregator_server.ledger import Ledger
     from aggregator_server.spec import CampaignSpec
+    from aggregator_server.state import CampaignState
     from aggregator_server.wire import Wire
     from pate.data.values import Inputs
     from pate.noise import Noise
@@ -151,19 +153,9 @@ class Campaign:
 
     def _label(self) -> None:
         state = self._ledger.state()
-        mechanism = state.mechanism(state.round)
-        with self._screen.bar(f"round {state.round}: queries") as progress:
-            summary = label_round(
-                self._ledger,
-                self._ledger.counts(),
-                mechanism,
-                self._noise,
-                round_=state.round,
-                order=public_order(state.spec.id, state.spec.queries),
-                predictions=self._ledger.predictions(state.round),
-                progress=progress,
-            )
-            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
+        summary = (
+            self._label_capped(state) if state.spec.gated is None else self._label_gated(state)
+        )
         more = state.spec.interactive and state.round < state.spec.rounds
         self._ledger.end_round(wants_predictions=more)
         reach("round-ended")
@@ -172,6 +164,40 @@ class Campaign:
             f"round {summary.round}: {summary.asked} queries asked, "
             f"{summary.labels} labels released{reinforced}"
         )
+
+    def _label_capped(self, state: CampaignState) -> RoundSummary:
+        with self._screen.bar(f"round {state.round}: queries") as progress:
+            summary = label_round(
+                self._ledger,
+                self._ledger.counts(),
+                state.mechanism(state.round),
+                self._noise,
+                round_=state.round,
+                order=public_order(state.spec.id, state.spec.queries),
+                predictions=self._ledger.predictions(state.round),
+                progress=progress,
+            )
+            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
+        return summary
+
+    def _label_gated(self, state: CampaignState) -> RoundSummary:
+        from aggregator_server.gated import label_gated
+        from pate.accounting.bounds.theorem6_plus import Table
+
+        summary = label_gated(
+            self._ledger,
+            self._ledger.counts(),
+            state.mechanism(1),
+            self._noise,
+            order=public_order(state.spec.id, state.spec.queries),
+            tables=Table.build,
+        )
+        gate = self._ledger.state().gate
+        if gate is None:
+            self._screen.say("the one attempt at this batch was interrupted: there are no labels")
+        else:
+            self._screen.say(f"the gate is {gate}")
+        return summary
 
     def _pieces(self) -> Iterator[bytes]:
         body = wire.pack_public_set(self._inputs)

@@ -127,6 +127,21 @@ def serve(
         str | None,
         typer.Option(help="Interactive: student's probability at which its label is reinforced."),
     ] = None,
+    publish: Annotated[
+        str,
+        typer.Option(
+            help="capped: labels leave as they are answered, under a cap that looks at no vote. "
+            "gated: those of one batch (--max-queries) leave together, if a private test finds that "
+            "these votes cost little; far more labels for teachers that agree, or none at all."
+        ),
+    ] = "capped",
+    gate_order: Annotated[
+        float | None,
+        typer.Option(help="Gated: Renyi order. Take it from `pate plan --gate` on public votes."),
+    ] = None,
+    gate_share: Annotated[
+        float, typer.Option(help="Gated: share of the divergence that the test itself may cost.")
+    ] = 0.15,
     host: HostOption = "127.0.0.1",
     port: PortOption = 9092,
     student_port: StudentPortOption = 9093,
@@ -148,7 +163,7 @@ def serve(
     if public is None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
     from aggregator_server.session import Doors, start_campaign
-    from aggregator_server.settings import make_spec
+    from aggregator_server.settings import make_gate, make_spec
     from pate.data.read import read_inputs
 
     inputs = read_inputs(public, drop=tuple(drop or ()))
@@ -173,6 +188,8 @@ def serve(
             "scale": scale,
             "confidence": confidence,
         },
+        publish=publish,
+        gate=make_gate(publish, epsilon, delta, gate_order, gate_share),
     )
     doors = Doors(host, port, student_port, patience, linger)
     summary = start_campaign(_folder(home, campaign), spec, inputs, doors, Screen("pate-server"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.accounting.events import total_rho
+from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import round_predictions
 from pate.runtime import failpoints
@@ -81,7 +81,7 @@ def label_round(
     round_: int,
     order: Sequence[int],
     predictions: Probabilities | None = None,
-    rho_limit: Fraction | None = None,
+    limit: Fraction | None = None,
     max_queries: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
@@ -99,7 +99,7 @@ def label_round(
         order: indices of queries in the order to ask them, see :func:`public_order`. It must not
             depend on votes.
         predictions: (queries, classes) float32, the student's; for an interactive mechanism.
-        rho_limit: what may be spent in all when the round ends, if that is less than the ledger's
+        limit: what may be spent in all when the round ends, if that is less than the ledger's
             own limit for the round.
         max_queries: most queries of this round, if that is less than the campaign has left.
         progress: called after each chunk with queries done, and queries that are in the order.
@@ -113,11 +113,7 @@ def label_round(
         LedgerError: if the mechanism is not the roster's, or votes are missing.
         DiskError: if the disk is full; the last charge is then spent in vain.
     """
-    simulated = noise.production is not True
-    if simulated and not allow_simulated:
-        raise UsageError(
-            "releases need noise of the operating system: a seeded source protects nobody"
-        )
+    simulated = require_fit(noise, allow_simulated=allow_simulated)
     state = ledger.state()
     _check(state, counts, mechanism, round_, predictions)
     before = len(state.answered.get(round_, ()))
@@ -125,7 +121,7 @@ def label_round(
     waiting = _waiting(state, round_, order)
     stopped = False
     while waiting and not (stopped := stop is not None and stop()):
-        size = _fitting(state, mechanism, rho_limit)
+        size = _fitting(state, mechanism, limit)
         if max_queries is not None:
             size = min(size, max_queries - len(state.answered.get(round_, ())))
         if size <= 0:
@@ -139,7 +135,21 @@ def label_round(
         failpoints.reach("release-recorded")
         if progress is not None:
             progress(len(state.answered[round_]), max(goal, before))
-    return _summary(state, round_, exhausted=bool(waiting) and not stopped)
+    return summary_of(state, round_, exhausted=bool(waiting) and not stopped)
+
+
+def require_fit(noise: Noise, *, allow_simulated: bool) -> bool:
+    """Return whether the noise source is a seeded one.
+
+    Raises:
+        UsageError: if it is and that was not asked for.
+    """
+    simulated = noise.production is not True
+    if simulated and not allow_simulated:
+        raise UsageError(
+            "releases need noise of the operating system: a seeded source protects nobody"
+        )
+    return simulated
 
 
 def _check(
@@ -153,6 +163,8 @@ def _check(
         raise StateError(
             f"round {round_} cannot be labelled: the campaign is {state.phase}, in round {state.round}"
         )
+    if state.spec.gated is not None:
+        raise StateError("this campaign is gated: its labels leave together or not at all")
     if mechanism.to_dict() != state.mechanism(round_).to_dict():
         raise LedgerError(f"the roster fixed another mechanism for round {round_}: {mechanism}")
     shape = (state.spec.queries, len(state.classes))
@@ -170,10 +182,10 @@ def _waiting(state: CampaignState, round_: int, order: Sequence[int]) -> list[in
     return [query for query in order if query not in state.labels and query not in answered]
 
 
-def _fitting(state: CampaignState, mechanism: Mechanism, rho_limit: Fraction | None) -> int:
+def _fitting(state: CampaignState, mechanism: Mechanism, limit: Fraction | None) -> int:
     """Return how many queries may be charged next, at worst cost."""
-    limit = state.rho_limit if rho_limit is None else min(rho_limit, state.rho_limit)
-    fit = (limit - state.spent) // total_rho(mechanism.worst)
+    limit = state.limit if limit is None else min(limit, state.limit)
+    fit = (limit - state.spent) // total_cost(state.composition, mechanism.worst)
     left = state.queries_left
     return min(CHUNK, fit) if left is None else min(CHUNK, fit, left)
 
@@ -196,7 +208,8 @@ def _answers(
     return mechanism.answer_all(rows, noise, expected)
 
 
-def _summary(state: CampaignState, round_: int, *, exhausted: bool) -> RoundSummary:
+def summary_of(state: CampaignState, round_: int, *, exhausted: bool) -> RoundSummary:
+    """Return what a round gave, from where the ledger stands."""
     mine = [label for label in state.labels.values() if label.round == round_]
     return RoundSummary(
         round=round_,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import secrets
 import threading
 from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -22,7 +24,7 @@ from aggregator_server.chain import Entry, canonical
 from aggregator_server.replay import follow, replay, votes_per_unit
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
-from pate.accounting.events import total_rho
+from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
@@ -155,6 +157,7 @@ class Ledger:
         spec = self.state().spec
         teachers = sum(party.teachers for party in parties)
         mechanisms = specification.resolve(spec, teachers, votes_per_unit(spec, parties))
+        composition = specification.composition_of(spec, mechanisms)
         body: dict[str, Json] = {
             "parties": [
                 {"name": p.name, "identity": p.identity, "teachers": p.teachers, "unit": p.unit}
@@ -162,7 +165,8 @@ class Ledger:
             ],
             "classes": list(classes),
             "mechanisms": [_object(each.to_dict()) for each in mechanisms],
-            "rho_max": str(specification.budget(spec, mechanisms)),
+            "composition": composition.name,
+            "cap": str(specification.budget(spec, mechanisms, composition)),
         }
         return self._append("roster", body)
 
@@ -222,12 +226,13 @@ class Ledger:
         """
         with self._turn:
             mechanism = self._state.mechanism(self._state.round)
+            events, cost = self._state.charged(len(queries))
             body: dict[str, Json] = {
                 "round": self._state.round,
                 "queries": list(queries),
                 "mechanism": _object(mechanism.to_dict()),
-                "events": [_object(event.to_dict()) for event in mechanism.worst],
-                "rho": str(total_rho(mechanism.worst) * len(queries)),
+                "events": [_object(event.to_dict()) for event in events],
+                "cost": str(cost),
                 "noise": "simulated" if simulated else "system",
             }
             self._held = self._append("charge", body).open_charge
@@ -247,28 +252,48 @@ class Ledger:
             LedgerError: if the charge is not open, or the answers are not to it.
         """
         with self._turn:
-            if self._held is None or charge != self._held:
-                raise LedgerError(f"charge {charge.entry} is not open in this process")
-            self._held = None
-            if len(outcomes) != len(charge.queries):
-                raise LedgerError(f"{len(outcomes)} answers to {len(charge.queries)} queries")
+            self._take(charge, len(outcomes))
             if any(each.events != charge.events[: len(each.events)] for each in outcomes):
                 raise LedgerError("an answer did what was not charged for")
             pairs = list(zip(charge.queries, outcomes, strict=True))
+            cost = partial(total_cost, self._state.composition)
             body: dict[str, Json] = {
                 "charge": charge.entry,
                 "round": charge.round,
                 "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
-                "rho": str(sum((total_rho(each.events) for each in outcomes), 0 * charge.rho)),
+                "cost": str(sum((cost(each.events) for each in outcomes), Fraction(0))),
             }
-            rows: list[Row] = [
-                (
-                    tables.releases,
-                    {"query": q, "label": o.label, "round": charge.round, "source": o.source},
-                )
-                for q, o in pairs
-                if o.label is not None
+            rows = [
+                _label_row(charge, q, o.label, o.source) for q, o in pairs if o.label is not None
             ]
+            return self._append("release", body, rows)
+
+    def release_batch(self, charge: Charge, labels: Sequence[int | None] | None) -> CampaignState:
+        """Record what came of a gated batch, durably.
+
+        When this returns, the labels may be handed out. As with :meth:`release`, a charge has one
+        attempt.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            labels: one per query of the charge, None where there is no answer; or None if the
+                gate stayed closed.
+
+        Raises:
+            LedgerError: if the charge is not open, or the answers are not to it.
+        """
+        with self._turn:
+            self._take(charge, len(charge.queries) if labels is None else len(labels))
+            held = labels or [None] * len(charge.queries)
+            pairs = [(q, label) for q, label in zip(charge.queries, held, strict=True)]
+            body: dict[str, Json] = {
+                "charge": charge.entry,
+                "round": charge.round,
+                "answers": [[q, x, None if x is None else "teachers", 1] for q, x in pairs],
+                "cost": str(charge.cost),
+                "gate": "closed" if labels is None else "open",
+            }
+            rows = [_label_row(charge, q, x, "teachers") for q, x in pairs if x is not None]
             return self._append("release", body, rows)
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
@@ -323,7 +348,7 @@ class Ledger:
         with self._turn:
             body: dict[str, Json] = {
                 "labels_released": len(self._state.labels),
-                "rho_spent": str(self._state.spent),
+                "spent": str(self._state.spent),
             }
             self._held = None
             return self._append("close", body)
@@ -367,6 +392,14 @@ class Ledger:
             self._turn.notify_all()
             self._database.close()
 
+    def _take(self, charge: Charge, answers: int) -> None:
+        """Use up the charge that this process holds: one attempt, whatever comes of it."""
+        if self._held is None or charge != self._held:
+            raise LedgerError(f"charge {charge.entry} is not open in this process")
+        self._held = None
+        if answers != len(charge.queries):
+            raise LedgerError(f"{answers} answers to {len(charge.queries)} queries")
+
     def _append(self, kind: str, body: dict[str, Json], rows: Sequence[Row] = ()) -> CampaignState:
         with self._turn:
             if self._failed:
@@ -400,6 +433,11 @@ def _write(connection: Connection, entry: Entry, rows: Sequence[Row]) -> None:
     )
     for table, row in rows:
         connection.execute(insert(table).values(entry=entry.seq, **row))
+
+
+def _label_row(charge: Charge, query: int, label: int, source: str | None) -> Row:
+    fields = {"query": query, "label": label, "round": charge.round, "source": source}
+    return tables.releases, fields
 
 
 def _stamp(time: datetime) -> str:

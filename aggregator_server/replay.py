@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from aggregator_server.fields import Fields
 from aggregator_server.spec import UNITS, CampaignSpec
@@ -22,9 +23,9 @@ from aggregator_server.state import (
     Source,
     VoteBatch,
 )
-from pate.accounting.budget import ZcdpFilter
-from pate.accounting.conversion import epsilon_from_rho
-from pate.accounting.events import event_from_dict, total_rho
+from pate.accounting.budget import PrivacyFilter
+from pate.accounting.composition import Gate, composition_named, total_cost
+from pate.accounting.events import event_from_dict
 from pate.errors import (
     BudgetError,
     LedgerError,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator_server.chain import Entry, Json
+    from pate.accounting.composition import Composition
+    from pate.mechanisms import Mechanism
 
 #: Noise as a charge names it. ``simulated`` is seeded, and protects nobody.
 NOISE_NAMES: Final = ("system", "simulated")
@@ -102,7 +105,7 @@ def replay(entries: Iterable[Entry]) -> CampaignState:
 
 def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     del entry
-    fields = Fields(body, "parties classes mechanisms rho_max")
+    fields = Fields(body, "parties classes mechanisms composition cap")
     parties = tuple(_party(each) for each in fields.many("parties"))
     spec = state.spec
     names = [party.name for party in parties]
@@ -137,17 +140,29 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         )
     if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
-    rho_max = fields.fraction("rho_max")
-    if epsilon_from_rho(rho_max, spec.delta) > spec.epsilon:
-        raise BudgetError(f"rho_max {rho_max} is worth more than epsilon {spec.epsilon}")
+    cap = fields.fraction("cap")
+    composition = _composition(spec, fields.text("composition"), mechanisms)
+    if composition.epsilon(cap, spec.delta) > spec.epsilon:
+        raise BudgetError(f"the cap {cap} is worth more than epsilon {spec.epsilon}")
     return replace(
         state,
         phase="voting",
         roster=parties,
         classes=classes,
         mechanisms=mechanisms,
-        rho_max=rho_max,
+        composition=composition,
+        cap=cap,
     )
+
+
+def _composition(spec: CampaignSpec, name: str, mechanisms: Iterable[Mechanism]) -> Composition:
+    composition = composition_named(name) if spec.gated is None else Gate(spec.gated)
+    events = [event for each in mechanisms for event in each.worst]
+    if composition.name != name or not (
+        spec.gated or all(composition.supports(event) for event in events)
+    ):
+        raise LedgerError(f"the costs of this campaign do not add up as {name!r}")
+    return composition
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -187,7 +202,7 @@ def _votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaig
 
 
 def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    fields = Fields(body, "round queries mechanism events rho noise")
+    fields = Fields(body, "round queries mechanism events cost noise")
     if state.rounds_over:
         raise StateError("the last round has ended: nothing can be charged any more")
     if (round_ := fields.integer("round", 1)) != state.round:
@@ -200,11 +215,11 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     queries = fields.integers("queries")
     _check_free(state, round_, queries)
     events = tuple(event_from_dict(_plain(each)) for each in fields.many("events"))
-    if events != mechanism.worst:
+    worst, cost = state.charged(len(queries))
+    if events != worst:
         raise LedgerError("the events of a charge are not the worst that its mechanism can do")
-    rho = total_rho(events) * len(queries)
-    if fields.fraction("rho") != rho:
-        raise LedgerError(f"a charge of {fields.text('rho')}, the accountant says {rho}")
+    if fields.fraction("cost") != cost:
+        raise LedgerError(f"a charge of {fields.text('cost')}, the accountant says {cost}")
     if (name := fields.text("noise")) not in NOISE_NAMES:
         raise LedgerError(f"unknown noise {name!r}")
     if state.queries_left is not None and len(queries) > state.queries_left:
@@ -212,22 +227,24 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
             f"{len(queries)} queries, but only {state.queries_left} more may be asked"
         )
     # A charge whose release never came stays spent: see Ledger.charge.
-    ZcdpFilter(state.rho_limit, min(state.spent, state.rho_limit)).reserve(rho)
-    ZcdpFilter(state.rho_max, state.spent).reserve(rho)
-    lost = state.open_charge.rho if state.open_charge else 0
+    PrivacyFilter(state.limit, min(state.spent, state.limit)).reserve(cost)
+    PrivacyFilter(state.cap, state.spent).reserve(cost)
+    lost = state.open_charge.cost if state.open_charge else 0
     return replace(
         state,
         phase="labelling",
-        spent=state.spent + rho,
+        spent=state.spent + cost,
         wasted=state.wasted + lost,
-        open_charge=Charge(entry.seq, round_, queries, events, rho),
+        open_charge=Charge(entry.seq, round_, queries, events, cost),
         simulated=state.simulated or name == "simulated",
     )
 
 
 def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
-    if not 0 < len(queries) <= MOST_QUERIES or len(set(queries)) != len(queries):
-        raise LedgerError(f"a charge is for 1 to {MOST_QUERIES} queries, and each once")
+    # A gated batch is charged once, however many queries are in it.
+    most = state.spec.queries if state.spec.gated else MOST_QUERIES
+    if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
+        raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
     answered = state.answered.get(round_, frozenset())
     for query in queries:
         if query in state.labels:
@@ -239,7 +256,8 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
 
 
 def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    fields = Fields(body, "charge round answers rho")
+    gated = state.spec.gated is not None
+    fields = Fields(body, "charge round answers cost" + " gate" * gated)
     charge = state.open_charge
     if charge is None or charge.entry != fields.integer("charge", 1):
         raise LedgerError(f"a release for entry {body['charge']}, which is not an open charge")
@@ -247,37 +265,50 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
         raise LedgerError(
             f"a release in round {body['round']} for a charge of round {charge.round}"
         )
-    labels, answered, used = dict(state.labels), [], 0 * charge.rho
+    labels, answered, used = dict(state.labels), [], charge.cost if gated else Fraction(0)
+    gate = _gate(fields.text("gate")) if gated else None
     for answer in fields.many("answers"):
-        query, label, source, events = _answer(answer, charge, len(state.classes))
+        query, label, source, events = _answer(answer, charge, len(state.classes), gated=gated)
         answered.append(query)
-        used += total_rho(charge.events[:events])
+        if not gated:
+            used += total_cost(state.composition, charge.events[:events])
         if label is not None:
+            if gate == "closed":
+                raise LedgerError(f"query {query} got a label although the gate was closed")
             if query in labels:
                 raise LedgerError(f"query {query} has its label already")
             labels[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
     if tuple(answered) != charge.queries:
         raise LedgerError("a release answers other queries than were charged for")
-    if fields.fraction("rho") != used:
-        raise LedgerError(f"a release used {fields.text('rho')}, the accountant says {used}")
-    budget = ZcdpFilter(state.rho_max, state.spent - charge.rho)
-    budget.settle(budget.reserve(charge.rho), used)
+    if fields.fraction("cost") != used:
+        raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
+    budget = PrivacyFilter(state.cap, state.spent - charge.cost)
+    budget.settle(budget.reserve(charge.cost), used)
     before = state.answered.get(charge.round, frozenset())
     return replace(
         state,
         spent=budget.spent,
         labels=labels,
         answered={**state.answered, charge.round: before | frozenset(answered)},
+        gate=gate,
         open_charge=None,
     )
 
 
-def _answer(answer: Json, charge: Charge, classes: int) -> tuple[int, int | None, str | None, int]:
+def _gate(text: str) -> Literal["open", "closed"]:
+    if text not in ("open", "closed"):
+        raise LedgerError(f"a gate is open or closed, not {text!r}")
+    return cast("Literal['open', 'closed']", text)
+
+
+def _answer(
+    answer: Json, charge: Charge, classes: int, *, gated: bool
+) -> tuple[int, int | None, str | None, int]:
     """Return query, label, source and number of events of one answer, checked."""
     if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
         answer = None  # to Python, true is the integer 1
     match answer:
-        case [int(query), None, None, int(events)] if 0 < events < len(charge.events):
+        case [int(query), None, None, int(events)] if 0 < events < len(charge.events) + gated:
             return query, None, None, events
         case [int(query), int(label), "reinforced", int(events)] if (
             0 < events < len(charge.events) and 0 <= label < classes
@@ -328,20 +359,20 @@ def _predictions(state: CampaignState, entry: Entry, body: dict[str, Json]) -> C
 
 def _close(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     del entry
-    fields = Fields(body, "labels_released rho_spent")
+    fields = Fields(body, "labels_released spent")
     if fields.integer("labels_released") != len(state.labels):
         raise LedgerError(
             f"closed with {body['labels_released']} labels, there are {len(state.labels)}"
         )
-    if fields.fraction("rho_spent") != state.spent:
-        raise LedgerError(f"closed with {body['rho_spent']} spent, it is {state.spent}")
+    if fields.fraction("spent") != state.spent:
+        raise LedgerError(f"closed with {body['spent']} spent, it is {state.spent}")
     return replace(_waste_open(state), phase="finished", rounds_over=True)
 
 
 def _waste_open(state: CampaignState) -> CampaignState:
     if state.open_charge is None:
         return state
-    return replace(state, wasted=state.wasted + state.open_charge.rho, open_charge=None)
+    return replace(state, wasted=state.wasted + state.open_charge.cost, open_charge=None)
 
 
 def _party(body: Json) -> RosterParty:

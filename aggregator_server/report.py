@@ -54,6 +54,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
+    if spec.gated is not None:
+        found["gate"] = state.gate or "not tried"
     if state.roster:
         statement = privacy_statement(state)
         found |= {
@@ -62,7 +64,7 @@ def describe_state(state: CampaignState) -> dict[str, object]:
             "unit": statement.unit,
             "adjacency": statement.adjacency,
             "observer": statement.observer,
-            "budget_spent": round(float(state.spent / state.rho_max), 4),
+            "budget_spent": round(float(state.spent / state.cap), 4),
         }
     return found
 
@@ -155,8 +157,9 @@ def verify(folder: Path, head: str | None) -> dict[str, object]:
         "labels_released": found.labels,
         "queries_asked": found.queries_asked,
         "epsilon": found.epsilon,
-        "rho_max": str(found.rho_max),
-        "rho_spent": str(found.spent),
-        "rho_wasted": str(found.wasted),
+        "composition": found.composition,
+        "cap": str(found.cap),
+        "spent": str(found.spent),
+        "wasted": str(found.wasted),
         "simulated": found.simulated,
     }

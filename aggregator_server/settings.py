@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from pate.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pate.accounting.publishing.gate import GateParameters
 
 
 def make_spec(
@@ -27,6 +30,8 @@ def make_spec(
     rounds: int | None,
     max_queries: int | None,
     fractions: Mapping[str, str | None],
+    publish: str = "capped",
+    gate: GateParameters | None = None,
 ) -> CampaignSpec:
     """Return the specification of a new campaign over a public set.
 
@@ -42,6 +47,8 @@ def make_spec(
         unit: record, patient or party.
         rounds: or None for the least that the mechanism has.
         max_queries: or None.
+        publish: capped or gated.
+        gate: for gated.
         fractions: text of each fractional parameter, or None; "40", "2.5" and "1/3" are exact.
 
     Raises:
@@ -71,7 +78,42 @@ def make_spec(
         sigma2=_maybe(fractions, "sigma2"),
         scale=_maybe(fractions, "scale"),
         confidence=_maybe(fractions, "confidence"),
+        publish=publish,
+        gate_order=None if gate is None else Fraction(gate.order),
+        gate_target=None if gate is None else Fraction(gate.target),
+        gate_test=None if gate is None else Fraction(gate.test),
+        gate_failure=None if gate is None else Fraction(gate.failure),
     )
+
+
+def make_gate(
+    publish: str, epsilon: float, delta: float, order: float | None, share: float
+) -> GateParameters | None:
+    """Return the gate that is worth the whole (epsilon, delta), None for a capped campaign.
+
+    Args:
+        publish: capped or gated.
+        epsilon: of the campaign.
+        delta: of the campaign.
+        order: Renyi order, or None for the one at which half of epsilon goes to the conversion.
+        share: part of the divergence at that order that the test may cost.
+
+    Raises:
+        UsageError: if an order is given that is not used, or no gate is worth so little.
+    """
+    from pate.accounting.publishing.gate import GateParameters
+    from pate.errors import AccountingError
+
+    if publish != "gated":
+        if order is not None:
+            raise UsageError("--gate-order is for --publish gated")
+        return None
+    if order is None and epsilon > 0 and 0 < delta < 1:
+        order = round(2 * (1 + 2 * math.log(1 / delta) / epsilon)) / 2
+    try:
+        return GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
+    except AccountingError as error:
+        raise UsageError(f"no gate can be made of these: {error}") from error
 
 
 def _roster(parties: str) -> int | tuple[str, ...]:

@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aggregator_server.chain import Json
+    from pate.accounting.composition import Composition
+    from pate.accounting.events import GatedBatch
     from pate.mechanisms import Mechanism
 
 AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 AGGREGATIONS: Final = ("plain",)
 NOISES: Final = ("central",)
+
+#: How labels leave. ``capped``: as they are answered, under a cap that looks at no vote. ``gated``:
+#: all of a batch, if a private test finds their data-dependent cost below a target.
+PUBLISH: Final = ("capped", "gated")
+
+#: The mechanisms whose data-dependent cost a gate can test.
+GATED: Final = ("gnmax", "confident-gnmax")
 
 #: What one neighbour differs by, the weakest promise first.
 UNITS: Final = ("record", "patient", "party")
@@ -36,7 +45,8 @@ _MECHANISM_FIELDS: Final = (
     "scale",
     "confidence",
 )
-_FRACTIONS: Final = ("first_round_share", *_MECHANISM_FIELDS)
+_GATE_FIELDS: Final = ("gate_order", "gate_target", "gate_test", "gate_failure")
+_FRACTIONS: Final = ("first_round_share", *_MECHANISM_FIELDS, *_GATE_FIELDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +67,7 @@ class CampaignSpec:
         delta: see above; well below one over the number of records.
         unit: one of :data:`UNITS`.
         rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
-        first_round_share: share of the zCDP budget that round 1 may use if there are others.
+        first_round_share: share of the budget that round 1 may use if there are others.
         max_queries: most queries that are answered in all rounds together (a label or no
             answer), or None for no bound but the budget.
         threshold: T of Confident-GNMax, in votes.
@@ -69,6 +79,13 @@ class CampaignSpec:
         confidence: least probability at which the student's own prediction is reinforced.
         aggregation: one of :data:`AGGREGATIONS`.
         noise: one of :data:`NOISES`.
+        publish: one of :data:`PUBLISH`.
+        gate_order: Renyi order of the gate, see
+            :class:`~pate.accounting.publishing.gate.GateParameters`; all of its parameters are
+            set for ``gated`` and None otherwise.
+        gate_target: largest cost of the labels with which it may open, nats.
+        gate_test: what the test costs, nats.
+        gate_failure: probability that it opens where it should not.
 
     Raises:
         UsageError: for a value that makes no sense, by name of the field.
@@ -97,12 +114,18 @@ class CampaignSpec:
     confidence: Fraction | None = None
     aggregation: str = "plain"
     noise: str = "central"
+    publish: str = "capped"
+    gate_order: Fraction | None = None
+    gate_target: Fraction | None = None
+    gate_test: Fraction | None = None
+    gate_failure: Fraction | None = None
 
     def __post_init__(self) -> None:
         self._check_names()
         self._check_sizes()
         self._check_budget()
         self._check_mechanism()
+        self._check_gate()
 
     @property
     def wanted_parties(self) -> int:
@@ -172,6 +195,7 @@ class CampaignSpec:
             ("unit", UNITS),
             ("aggregation", AGGREGATIONS),
             ("noise", NOISES),
+            ("publish", PUBLISH),
         ):
             if getattr(self, field) not in allowed:
                 raise UsageError(
@@ -204,7 +228,7 @@ class CampaignSpec:
     def _check_mechanism(self) -> None:
         for field in _FRACTIONS:
             value = getattr(self, field)
-            if value is None and field in _MECHANISM_FIELDS:
+            if value is None and field != "first_round_share":
                 continue
             if not isinstance(value, Fraction) or value <= 0:
                 raise UsageError(f"{field} must be a positive exact fraction, got {value!r}")
@@ -220,6 +244,28 @@ class CampaignSpec:
         for field in _MECHANISM_FIELDS:
             if field not in used and getattr(self, field) is not None:
                 raise UsageError(f"{field} has no meaning for {self.aggregator}: leave it out")
+
+    @property
+    def gated(self) -> GatedBatch | None:
+        """The one batch of a gated campaign, None for a capped one."""
+        from pate.accounting.events import GatedBatch
+
+        given = [getattr(self, field) for field in _GATE_FIELDS]
+        return GatedBatch(*given) if self.publish == "gated" else None
+
+    def _check_gate(self) -> None:
+        given = [field for field in _GATE_FIELDS if getattr(self, field) is not None]
+        if self.publish != "gated":
+            if given:
+                raise UsageError(f"{given[0]} is for publish = gated: leave it out")
+            return
+        if len(given) != len(_GATE_FIELDS):
+            raise UsageError(f"a gated campaign needs {', '.join(_GATE_FIELDS)}")
+        if self.aggregator not in GATED or self.rounds != 1:
+            raise UsageError(
+                f"only {' and '.join(GATED)} can be gated, in one round: the labels of a batch "
+                "leave together or not at all"
+            )
 
 
 #: The parameters that each aggregator has; others must stay None.
@@ -291,8 +337,26 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     )
 
 
-def budget(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Fraction:
-    """Return rho_max: the zCDP budget that the campaign's filter enforces.
+def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
+    """Return how costs add up: the gate's own way, or the tightest that all events allow.
+
+    Raises:
+        UsageError: for a gate over noise that is too narrow for its bound.
+    """
+    from pate.accounting.composition import Gate, Gdp, tightest
+
+    events = [event for each in mechanisms for event in each.worst]
+    if spec.gated is None:
+        return tightest(events)
+    if not all(Gdp().supports(event) for event in events):
+        raise UsageError("a gated campaign needs noise of at least sigma 2")
+    return Gate(spec.gated)
+
+
+def budget(
+    spec: CampaignSpec, mechanisms: Sequence[Mechanism], composition: Composition
+) -> Fraction:
+    """Return the cap that the campaign's filter enforces, in its composition.
 
     It is what (epsilon, delta) is worth, or the worst cost of all queries that may be answered if
     that is less. Both are fixed before the first answer, so either may be stated.
@@ -300,21 +364,25 @@ def budget(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Fraction:
     Raises:
         BudgetError: if not a single query fits.
     """
-    from pate.accounting.conversion import epsilon_from_rho, rho_from_epsilon
-    from pate.accounting.events import total_rho
+    from pate.accounting.composition import total_cost
 
-    worst = max(total_rho(mechanism.worst) for mechanism in mechanisms)
+    if spec.gated is not None:
+        cap = composition.budget(spec.epsilon, spec.delta)
+        if not cap:
+            raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
+        return cap
+    worst = max(total_cost(composition, mechanism.worst) for mechanism in mechanisms)
     most = spec.queries * spec.rounds
     if spec.max_queries is not None:
         most = min(most, spec.max_queries)
-    rho_max = min(rho_from_epsilon(spec.epsilon, spec.delta), most * worst)
-    if worst > rho_max:
+    cap = min(composition.budget(spec.epsilon, spec.delta), most * worst)
+    if worst > cap:
         raise BudgetError(
-            f"one answer may cost epsilon {epsilon_from_rho(worst, spec.delta):.3g} at delta "
+            f"one answer may cost epsilon {composition.epsilon(worst, spec.delta):.3g} at delta "
             f"{spec.delta:g}, the budget is {spec.epsilon:g}: use more teachers, more noise, "
             "or a larger budget"
         )
-    return rho_max
+    return cap
 
 
 def _check_count(field: str, value: object, least: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from pate.accounting.composition import Zcdp, total_cost
 from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from aggregator_server.chain import Head
     from aggregator_server.spec import CampaignSpec
-    from pate.accounting.events import Event
+    from pate.accounting.composition import Composition
+    from pate.accounting.events import Charged
     from pate.mechanisms import Mechanism
 
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
@@ -97,15 +99,16 @@ class Charge:
         entry: number of the ledger entry.
         round: from 1.
         queries: indices into the public set.
-        events: what may happen to each query, in order; a prefix of them will.
-        rho: worst cost of all queries together.
+        events: what may happen to each query, in order; a prefix of them will. Or the one gated
+            batch.
+        cost: worst cost of all queries together, in the campaign's composition.
     """
 
     entry: int
     round: int
     queries: tuple[int, ...]
-    events: tuple[Event, ...]
-    rho: Fraction
+    events: tuple[Charged, ...]
+    cost: Fraction
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class CampaignState:
         roster: the parties, empty while gathering.
         classes: class names, empty while gathering.
         mechanisms: the one of the first round, and with interactive that of all later ones.
-        rho_max: the budget, fixed with the roster.
+        composition: how costs add up, fixed with the roster.
+        cap: the budget in it, fixed with the roster.
         spent: charged so far; what an interrupted charge held back stays in it.
         wasted: the part of ``spent`` that was charged for answers that never came.
         batches: summed votes, ordered by first query.
@@ -128,6 +132,7 @@ class CampaignState:
         answered: by round, the queries that got a label or no answer in it.
         predictions: records of the student's predictions, by the round they are for.
         open_charge: the last charge, while its release may still come.
+        gate: whether the gate of a gated batch opened; None before it was tried.
         rounds_over: whether no further round will begin.
         simulated: whether any charge was for seeded noise.
     """
@@ -139,7 +144,8 @@ class CampaignState:
     roster: tuple[RosterParty, ...] = ()
     classes: tuple[str, ...] = ()
     mechanisms: tuple[Mechanism, ...] = ()
-    rho_max: Fraction = Fraction(0)
+    composition: Composition = field(default_factory=Zcdp)
+    cap: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     wasted: Fraction = Fraction(0)
     batches: tuple[VoteBatch, ...] = ()
@@ -147,13 +153,14 @@ class CampaignState:
     answered: Mapping[int, frozenset[int]] = field(default_factory=dict)
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
     open_charge: Charge | None = None
+    gate: Literal["open", "closed"] | None = None
     rounds_over: bool = False
     simulated: bool = False
 
     @property
     def left(self) -> Fraction:
         """What is left of the budget."""
-        return self.rho_max - self.spent
+        return self.cap - self.spent
 
     @property
     def teachers(self) -> int:
@@ -161,11 +168,16 @@ class CampaignState:
         return sum(party.teachers for party in self.roster)
 
     @property
-    def rho_limit(self) -> Fraction:
+    def epsilon(self) -> float:
+        """The guarantee: what the budget is worth at the campaign's delta; 0 before the roster."""
+        return self.composition.epsilon(self.cap, self.spec.delta)
+
+    @property
+    def limit(self) -> Fraction:
         """What may be spent in all by the end of the present round."""
         if self.round == 1 and self.spec.rounds > 1:
-            return self.rho_max * self.spec.first_round_share
-        return self.rho_max
+            return self.cap * self.spec.first_round_share
+        return self.cap
 
     @property
     def queries_asked(self) -> int:
@@ -193,6 +205,19 @@ class CampaignState:
         """Return whether the votes for ``query`` are in the ledger."""
         at = bisect_right(self.batches, query, key=lambda batch: batch.first) - 1
         return at >= 0 and query < self.batches[at].first + self.batches[at].count
+
+    def charged(self, queries: int) -> tuple[tuple[Charged, ...], Fraction]:
+        """Return what a charge for so many queries of the present round is for, and its cost.
+
+        Of single queries, the events of each and the cost of all; or the gated batch.
+
+        Raises:
+            StateError: before the roster is complete.
+        """
+        if self.spec.gated is not None:
+            return (self.spec.gated,), self.composition.cost(self.spec.gated)
+        events = self.mechanism(self.round).worst
+        return events, total_cost(self.composition, events) * queries
 
     def mechanism(self, round_: int) -> Mechanism:
         """Return the mechanism of a round, from 1.

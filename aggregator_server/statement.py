@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from pate.accounting.conversion import epsilon_from_rho
 from pate.errors import StateError
 from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
 
@@ -24,7 +23,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
     if not state.roster:
         raise StateError("the campaign has no roster yet, so there is no privacy statement")
     spec = state.spec
-    epsilon = epsilon_from_rho(state.rho_max, spec.delta)
+    epsilon = state.epsilon
     return PrivacyStatement(
         campaign=spec.id,
         epsilon=epsilon,
@@ -41,11 +40,20 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         teachers=state.teachers,
         queries_asked=state.queries_asked,
         labels_released=len(state.labels),
-        rho_cap=str(state.rho_max),
-        realised_rho=str(state.spent),
+        composition=state.composition.name,
+        cap=str(state.cap),
+        realised=str(state.spent),
         ledger_head=str(state.head),
         statements=(_public(state, epsilon), _server()),
     )
+
+
+#: What the promise stands on, by composition.
+_HOW: Final = {
+    "zcdp": "by a cap on the noise's cost that looks at no vote, ",
+    "gdp": "by a cap on the noise's cost that looks at no vote, ",
+    "gate": "by a private test that let the batch out as a whole or kept it back, ",
+}
 
 
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
@@ -59,7 +67,8 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         state.spec.delta,
         "whoever sees the released labels, which queries got none, and anything made of them: "
         "(epsilon, delta)-differential privacy for all rounds together, whatever the records are, "
-        "if the server is honest and keeps the votes and its noise to itself; it is about this "
+        + _HOW[state.composition.name]
+        + "if the server is honest and keeps the votes and its noise to itself; it is about this "
         "campaign alone, and the costs of campaigns over the same records add up",
     )
 

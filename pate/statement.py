@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, cast
 from pate.errors import ProtocolError, UsageError
 
 #: Version of this text form. Readers refuse one that they do not know.
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 Unit = Literal["record", "patient", "party"]
 
@@ -118,9 +118,10 @@ class PrivacyStatement:
         teachers: M, of the whole roster.
         queries_asked: answers given, labels and no answers.
         labels_released: queries that have a label.
-        rho_cap: zCDP parameter of the guarantee, ``p/q``.
-        realised_rho: what this run was charged, ``p/q``. It describes the run and is not a
-            guarantee: another run with the same parameters may be charged up to ``rho_cap``.
+        composition: how costs add up: ``gdp`` (half of mu squared) or ``zcdp`` (rho).
+        cap: most that all answers together may cost in it, ``p/q``: what epsilon stands for.
+        realised: what this run was charged, ``p/q``. It describes the run and is not a guarantee:
+            another run with the same parameters may be charged up to ``cap``.
         ledger_head: number and digest of the ledger's last entry.
         statements: one per observer.
 
@@ -138,8 +139,9 @@ class PrivacyStatement:
     teachers: int
     queries_asked: int
     labels_released: int
-    rho_cap: str
-    realised_rho: str
+    composition: str
+    cap: str
+    realised: str
     ledger_head: str
     statements: tuple[ObserverStatement, ...]
     adjacency: str
@@ -163,8 +165,8 @@ class PrivacyStatement:
     def to_json(self) -> str:
         """Return the text of ``privacy.json``: sorted keys, one text per value."""
         body = asdict(self)
-        body["realised_rho"] = {
-            "rho": self.realised_rho,
+        body["realised"] = {
+            "cost": self.realised,
             "meaning": "what this run was charged; a description of the run, not a guarantee",
         }
         return json.dumps(body, indent=2, sort_keys=True, allow_nan=False) + "\n"
@@ -178,7 +180,7 @@ class PrivacyStatement:
         """
         try:
             body = cast("dict[str, Any]", json.loads(text))
-            body["realised_rho"] = body["realised_rho"]["rho"]
+            body["realised"] = body["realised"]["cost"]
             body["mechanism"] = tuple(dict(each) for each in body["mechanism"])
             body["statements"] = tuple(ObserverStatement(**each) for each in body["statements"])
             made = cls(**body)

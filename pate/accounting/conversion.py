@@ -60,12 +60,12 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
-def epsilon_from_rho(rho: Fraction, delta: float) -> float:
+def epsilon_from_rho(rho: Fraction, delta: float, formula: Formula = "improved") -> float:
     """Return the epsilon of (epsilon, delta)-DP that rho-zCDP gives.
 
-    The improved conversion at its best real order, rounded up: never below the minimum of the
-    formula, and above it by less than 1e-12 relative to the formula's terms. Two costs that
-    differ by less than that may come out in the wrong order; compare costs in rho.
+    The conversion at its best real order, rounded up: never below the minimum of the formula, and
+    above it by less than 1e-12 relative to the formula's terms. Two costs that differ by less than
+    that may come out in the wrong order; compare costs in rho.
 
     >>> round(epsilon_from_rho(Fraction("0.19"), 1e-5), 6)
     2.734054
@@ -75,17 +75,21 @@ def epsilon_from_rho(rho: Fraction, delta: float) -> float:
     Args:
         rho: zCDP parameter.
         delta: failure probability.
+        formula: ``improved``, or ``classical`` (rho + 2 sqrt(rho ln(1/delta))) for comparison.
 
     Raises:
         AccountingError: for a rho that is not exact or negative, or a delta outside (0, 1).
 
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12; Bun and Steinke 2016, Proposition 1.3.
     """
     rho = check_rho(rho)
     log_inverse_delta = -math.log(check_delta(delta))
+    _check_formula(formula)
     if rho == 0:
         return 0.0
     rate = float_up(rho)
+    if formula == "classical":
+        return (rate + 2.0 * math.sqrt(rate * log_inverse_delta)) * (1.0 + _ROUNDING)
     return _improved(rate, _best_excess(rate, log_inverse_delta), log_inverse_delta)
 
 
@@ -166,8 +170,7 @@ def _at_best_order(
     orders: Sequence[float], rdp: Sequence[float], delta: float, formula: Formula
 ) -> tuple[float, float]:
     log_inverse_delta = -math.log(check_delta(delta))
-    if formula not in ("improved", "classical"):
-        raise AccountingError(f"formula must be improved or classical, got {formula!r}")
+    _check_formula(formula)
     if len(orders) != len(rdp) or not len(orders):
         raise AccountingError(
             f"each order needs its divergence: got {len(orders)} orders and {len(rdp)} divergences"
@@ -184,6 +187,11 @@ def _at_best_order(
             epsilon = (divergence + log_inverse_delta / (order - 1.0)) * (1.0 + _ROUNDING)
         found.append((epsilon, float(order)))
     return min(found)
+
+
+def _check_formula(formula: Formula) -> None:
+    if formula not in ("improved", "classical"):
+        raise AccountingError(f"formula must be improved or classical, got {formula!r}")
 
 
 def _improved(rate: float, excess: float, log_inverse_delta: float) -> float:

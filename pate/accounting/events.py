@@ -212,7 +212,53 @@ class LaplaceMax:
         }
 
 
+@dataclass(frozen=True)
+class GatedBatch:
+    """A whole batch was answered, and its labels were let out or kept back by a private test.
+
+    It has no rho: what it costs is known at one order, and but for the test's failure
+    (:class:`~pate.accounting.publishing.gate.GateParameters`, whose attributes these are).
+
+    Attributes:
+        order: Renyi order.
+        target: largest cost of the labels with which they may go out, nats at the order.
+        test: cost of the test, nats at the order.
+        failure: probability that it lets out what it should not.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+    """
+
+    order: Fraction
+    target: Fraction
+    test: Fraction
+    failure: Fraction
+
+    kind: ClassVar[str] = "gated-batch"
+
+    def __post_init__(self) -> None:
+        for name in ("order", "target", "test", "failure"):
+            value = getattr(self, name)
+            if type(value) is not Fraction or not value > 0:
+                raise UsageError(
+                    f"the gate's {name} must be an exact number above 0, got {value!r}"
+                )
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form, of :func:`event_from_dict`."""
+        return {
+            "event": self.kind,
+            "order": str(self.order),
+            "target": str(self.target),
+            "test": str(self.test),
+            "failure": str(self.failure),
+        }
+
+
+#: What a mechanism does to one query.
 Event = GaussianThreshold | GaussianMax | LaplaceMax
+#: What a ledger charges for: events of one query each, or a batch as a whole.
+Charged = Event | GatedBatch
 
 
 def total_rho(events: Iterable[Event]) -> Fraction:
@@ -220,7 +266,7 @@ def total_rho(events: Iterable[Event]) -> Fraction:
     return sum((event.rho for event in events), Fraction(0))
 
 
-def event_from_dict(fields: Mapping[str, str | int]) -> Event:
+def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
     """Return the event that ``to_dict`` wrote.
 
     Raises:
@@ -228,6 +274,8 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Event:
             event can have.
     """
     kind = fields.get("event")
+    if kind == GatedBatch.kind:
+        return _gated_from_dict(fields)
     parameter = "scale" if kind == LaplaceMax.kind else "sigma"
     if set(fields) != {"event", parameter, "votes_per_unit"}:
         raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
@@ -242,3 +290,13 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Event:
     except UsageError as error:
         raise AccountingError(f"not an event: {error}") from error
     raise AccountingError(f"unknown kind of event: {kind!r}")
+
+
+def _gated_from_dict(fields: Mapping[str, str | int]) -> GatedBatch:
+    names = ("order", "target", "test", "failure")
+    if set(fields) != {"event", *names}:
+        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
+    try:
+        return GatedBatch(*(fraction_from_text(fields[name]) for name in names))
+    except UsageError as error:
+        raise AccountingError(f"not an event: {error}") from error

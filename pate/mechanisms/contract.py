@@ -13,7 +13,7 @@ from pate.errors import ProtocolError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pate.accounting.events import Event
+    from pate.accounting.events import Charged, Event
     from pate.noise import Noise
 
 #: Votes of one query: (classes,) int64, or of several: (queries, classes) int64.
@@ -36,7 +36,7 @@ class Outcome:
 
     label: int | None
     source: Literal["teachers", "reinforced"] | None
-    events: tuple[Event, ...]
+    events: tuple[Charged, ...]
 
     def __post_init__(self) -> None:
         if (self.label is None) != (self.source is None):

@@ -9,7 +9,7 @@ import pytest
 from aggregator_server.audit import verify
 from aggregator_server.labelling import CHUNK, label_round, public_order
 from aggregator_server.ledger import Ledger
-from pate.accounting.events import total_rho
+from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import GNMax
 from pate.noise import SystemNoise
@@ -46,7 +46,7 @@ GOLDEN = (330, 194, 158, 312)
 
 
 def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
-    with start(path, make_spec(epsilon=4.0)) as ledger:
+    with start(path, make_spec(epsilon=3.5)) as ledger:
         done: list[tuple[int, int]] = []
         summary = label(ledger, progress=lambda *told: done.append(told))
         state = ledger.state()
@@ -54,7 +54,7 @@ def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
         assert summary.exhausted
         assert state.answered[1] == set(order[: summary.asked])
         assert summary.labels == len(state.labels) > 0
-        assert 0 <= state.left < total_rho(state.mechanism(1).worst)
+        assert 0 <= state.left < total_cost(state.composition, state.mechanism(1).worst)
         assert done[-1] == (summary.asked, 200)
         assert [a for a, _ in done] == sorted(a for a, _ in done)
         # Again: nothing fits, so nothing happens.
@@ -75,12 +75,13 @@ def test_labels_are_those_of_the_teachers_where_they_agree(path: Path) -> None:
     assert found == dict(enumerate(np.argmax(votes, axis=1).tolist()))
 
 
-def test_max_queries_and_rho_limit_bound_a_round(path: Path) -> None:
+def test_max_queries_and_a_limit_bound_a_round(path: Path) -> None:
     with start(path, make_spec(max_queries=100, aggregator="gnmax", epsilon=50.0)) as ledger:
         assert label(ledger, max_queries=70).asked == 70
-        worst = total_rho(ledger.state().mechanism(1).worst)
+        state = ledger.state()
+        worst = total_cost(state.composition, state.mechanism(1).worst)
         limit = ledger.state().spent + worst * Fraction(5, 2)
-        assert label(ledger, rho_limit=limit).asked == 72
+        assert label(ledger, limit=limit).asked == 72
         last = label(ledger)
         assert (last.asked, last.exhausted, last.spent) == (100, True, 100 * worst)
 
@@ -100,7 +101,7 @@ def test_an_early_stop_goes_on_later_with_the_rest(path: Path) -> None:
         assert label(ledger).asked == 200
         state = ledger.state()
         assert labels.items() <= state.labels.items()
-        assert state.spent == 200 * total_rho(state.mechanism(1).worst)
+        assert state.spent == 200 * total_cost(state.composition, state.mechanism(1).worst)
 
 
 def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from aggregator_server.audit import read_campaign, verify
 from aggregator_server.labelling import CHUNK
-from pate.accounting.events import total_rho
+from pate.accounting.composition import total_cost
 
 if TYPE_CHECKING:
     from aggregator_server.state import ReleasedLabel
@@ -45,12 +45,12 @@ def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failp
         assert told.head.seq > 0
         assert before.items() <= state.labels.items(), "a label changed or went away"
         assert len(state.labels) > len(before)
-        assert spent < state.spent <= state.rho_max
+        assert spent < state.spent <= state.cap
         before, spent = dict(state.labels), state.spent
         # A death after the charge was durable and before the release was costs that charge.
-        open_ = state.open_charge.rho if state.open_charge else 0
+        open_ = state.open_charge.cost if state.open_charge else 0
         wasted = 0 if failpoint == "release-recorded" else deaths
-        worst = total_rho(state.mechanism(1).worst)
+        worst = total_cost(state.composition, state.mechanism(1).worst)
         assert state.wasted + open_ == wasted * CHUNK * worst
     assert (told.phase, told.labels) == ("finished", len(before))
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from aggregator_server.state import Charge
 
 QUERIES = 12
-WORST = Fraction(1, 256) + Fraction(1, 5000)
+#: A label and a check of the discrete noise, in half of mu squared.
+WORST = Fraction(1, 256) * (1 + Fraction(1, 3 * 256)) + Fraction(1, 5000) * (1 + Fraction(1, 7500))
 
 
 class Histories(RuleBasedStateMachine):
@@ -87,7 +88,7 @@ class Histories(RuleBasedStateMachine):
         for query, label in zip(self.charge.queries, labels, strict=True):
             self.answered.add(query)
             if label is None:
-                self.spent -= events[1].rho
+                self.spent -= self.ledger.state().composition.cost(events[1])
             else:
                 self.labels[query] = label
         self.asked += count
@@ -112,7 +113,7 @@ class Histories(RuleBasedStateMachine):
     def the_ledger_says_what_happened(self) -> None:
         state = self.ledger.state()
         assert {query: each.label for query, each in state.labels.items()} == self.labels
-        assert state.spent == self.spent <= state.rho_max
+        assert state.spent == self.spent <= state.cap
         assert state.queries_asked == self.asked
 
 

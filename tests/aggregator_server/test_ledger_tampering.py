@@ -120,7 +120,7 @@ def test_a_label_that_was_slipped_in_is_found(path: Path) -> None:
 
 def test_a_byte_flipped_in_the_file_itself_is_found(path: Path) -> None:
     whole = path.read_bytes()
-    for mark in (b'"labels_released":3', b'"classes":["cat","dog","owl"]', b'"rho_max":"'):
+    for mark in (b'"labels_released":3', b'"classes":["cat","dog","owl"]', b'"cap":"'):
         at = whole.index(mark) + len(mark) - 3
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(LedgerError):
@@ -203,12 +203,12 @@ def forge(path: Path, seq: int, change: Callable[[Body], object]) -> list[Entry]
 # 1 open, 2 roster, 3 and 4 votes, 5 charge, 6 release, 7 round-end, 8 predictions, 9 charge,
 # 10 release, 11 round-end, 12 close
 FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
-    "a larger budget": (2, lambda b: b.update(rho_max="100")),
+    "a larger budget": (2, lambda b: b.update(cap="100")),
     "another sensitivity": (2, lambda b: [m.update(votes_per_unit=2) for m in b["mechanisms"]]),
     "another mechanism after the roster": (5, lambda b: b["mechanism"].update(sigma2="1000")),
     "cheaper events": (5, lambda b: b["events"][1].update(sigma="1000")),
     "an event left out": (5, lambda b: b["events"].pop()),
-    "a cheaper charge": (5, lambda b: b.update(rho="1/1000000")),
+    "a cheaper charge": (5, lambda b: b.update(cost="1/1000000")),
     "a query without votes": (5, lambda b: b.update(queries=[5, 20])),
     "a query twice": (5, lambda b: b.update(queries=[5, 5])),
     "another round": (5, lambda b: b.update(round=2)),
@@ -220,11 +220,11 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     "a label where there was no answer": (6, lambda b: b["answers"][1].__setitem__(1, 0)),
     "a label beyond the classes": (6, lambda b: b["answers"][0].__setitem__(1, 3)),
     "a label that is no number": (6, lambda b: b["answers"][0].__setitem__(1, True)),
-    "more given back": (6, lambda b: b.update(rho="0")),
-    "another number": (6, lambda b: b.update(rho="2/4")),
+    "more given back": (6, lambda b: b.update(cost="0")),
+    "another number": (6, lambda b: b.update(cost="2/4")),
     "one label more": (9, lambda b: b.update(queries=[5, 1, 2])),
     "fewer labels at the end": (12, lambda b: b.update(labels_released=2)),
-    "less spent at the end": (12, lambda b: b.update(rho_spent="0")),
+    "less spent at the end": (12, lambda b: b.update(spent="0")),
     "a field more": (12, lambda b: b.update(note="")),
 }
 

@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from aggregator_server.spec import CampaignSpec, budget, new_campaign_id, resolve
-from pate.accounting.conversion import epsilon_from_rho
-from pate.accounting.events import total_rho
+from aggregator_server.spec import (
+    CampaignSpec,
+    budget,
+    composition_of,
+    new_campaign_id,
+    resolve,
+)
+from pate.accounting.composition import Gdp, Zcdp, total_cost
 from pate.errors import BudgetError, StateError, UsageError
 from tests.aggregator_server.campaigns import make_spec
 
@@ -69,6 +74,8 @@ def test_json_gives_the_same_value_back(spec: CampaignSpec) -> None:
         ("confidence", Fraction(1, 2)),  # of Interactive-GNMax only
         ("aggregation", "masked"),
         ("noise", "distributed"),
+        ("publish", "all"),
+        ("gate_order", Fraction(10)),  # of gated campaigns only
     ],
 )
 def test_a_senseless_value_is_refused_by_name(field: str, value: Any) -> None:
@@ -130,15 +137,26 @@ def test_given_parameters_win_and_a_threshold_is_rounded_up() -> None:
 def test_the_budget_is_what_epsilon_is_worth_or_what_the_plan_can_cost() -> None:
     spec = make_spec(queries=10_000, epsilon=4.0)
     mechanisms = resolve(spec, 100, 1)
-    rho = budget(spec, mechanisms)
-    assert epsilon_from_rho(rho, 1e-5) <= 4.0 < epsilon_from_rho(rho * Fraction("1.0001"), 1e-5)
-    worst = total_rho(mechanisms[0].worst)
     few = make_spec(queries=10_000, epsilon=4.0, max_queries=5)
-    assert budget(few, mechanisms) == 5 * worst
-    assert budget(make_spec(queries=3, epsilon=4.0), mechanisms) == 3 * worst
+    for way in (Gdp(), Zcdp()):
+        cap = budget(spec, mechanisms, way)
+        assert way.epsilon(cap, 1e-5) <= 4.0 < way.epsilon(cap * Fraction("1.0001"), 1e-5)
+        worst = total_cost(way, mechanisms[0].worst)
+        assert budget(few, mechanisms, way) == 5 * worst
+        assert budget(make_spec(queries=3, epsilon=4.0), mechanisms, way) == 3 * worst
+
+
+def test_costs_add_up_in_the_tightest_way_that_the_noise_allows() -> None:
+    def name(**fields: object) -> str:
+        spec = make_spec(**fields)
+        return composition_of(spec, resolve(spec, 100, 1)).name
+
+    assert name() == name(aggregator="interactive-gnmax", rounds=2) == "gdp"
+    assert name(aggregator="lnmax") == "zcdp"
+    assert name(sigma2=Fraction(3, 2)) == "zcdp"  # too narrow for the theorem
 
 
 def test_a_budget_for_less_than_one_answer_is_refused() -> None:
     spec = make_spec(epsilon=0.1)
     with pytest.raises(BudgetError, match="more teachers"):
-        budget(spec, resolve(spec, 10, 1))
+        budget(spec, resolve(spec, 10, 1), Gdp())

@@ -10,7 +10,7 @@ from aggregator_server.audit import verify
 from aggregator_server.chain import Head
 from aggregator_server.ledger import Ledger
 from aggregator_server.statement import privacy_statement
-from pate.accounting.conversion import epsilon_from_rho
+from pate.accounting.composition import Gdp
 from pate.accounting.events import fraction_from_text
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.simulated_noise import SimulatedNoise
@@ -32,9 +32,10 @@ def test_the_guarantee_is_the_cap_and_the_same_from_start_to_end(path: Path) -> 
         label(ledger)
         last = privacy_statement(ledger.state())
     assert first.epsilon == last.epsilon <= 5.0
-    assert last.epsilon == epsilon_from_rho(fraction_from_text(last.rho_cap), last.delta)
-    assert fraction_from_text(last.realised_rho) <= fraction_from_text(last.rho_cap)
-    assert (first.queries_asked, first.realised_rho) == (0, "0")
+    assert last.composition == "gdp"
+    assert last.epsilon == Gdp().epsilon(fraction_from_text(last.cap), last.delta)
+    assert fraction_from_text(last.realised) <= fraction_from_text(last.cap)
+    assert (first.queries_asked, first.realised) == (0, "0")
     assert last.labels_released <= last.queries_asked
     verify(path, Head.parse(last.ledger_head))
 
@@ -66,9 +67,9 @@ def test_json_gives_the_same_value_back_and_has_the_promised_keys(path: Path) ->
     assert set(body) == {
         "adjacency", "aggregation", "campaign", "delta", "epsilon", "labels_released",
         "ledger_head", "mechanism", "noise", "observer", "protocol_version", "queries_asked",
-        "realised_rho", "rho_cap", "statements", "teachers", "unit",
+        "realised", "cap", "composition", "statements", "teachers", "unit",
     }  # fmt: skip
-    assert "not a guarantee" in body["realised_rho"]["meaning"]
+    assert "not a guarantee" in body["realised"]["meaning"]
     assert body["mechanism"][0]["votes_per_unit"] == 25
     server = next(each for each in body["statements"] if each["observer"] == "server")
     assert (server["epsilon"], server["delta"]) == (None, None)
@@ -82,9 +83,9 @@ def test_json_gives_the_same_value_back_and_has_the_promised_keys(path: Path) ->
         {"epsilon": 1},
         {"delta": 1.0},
         {"unit": "hospital"},
-        {"protocol_version": 2},
+        {"protocol_version": 1},
         {"extra": 0},
-        {"realised_rho": "0"},
+        {"realised": "0"},
         {"statements": [{"observer": "public", "epsilon": 1.0, "delta": None, "meaning": ""}]},
     ],
 )

@@ -65,7 +65,7 @@ class Snapshot:
             tuple(str(entry["kind"]) for entry in held),
             tuple(dict(entry["body"]) for entry in held),  # type: ignore[call-overload]
             tuple(str(entry["digest"]) for entry in held),
-            Fraction(str(verify(place, None)["rho_spent"])),
+            Fraction(str(verify(place, None)["spent"])),
         )
 
     @property
@@ -165,7 +165,7 @@ def test_the_ledger_of_a_campaign_killed_at_every_step_verifies(story: Story) ->
     found = story.campaign.verified()
     assert found["phase"] == "finished"
     assert found["head"] == story.summary["ledger_head"]
-    assert Fraction(str(found["rho_wasted"])) > 0
+    assert Fraction(str(found["wasted"])) > 0
 
 
 def test_a_flipped_byte_in_an_entry_is_found(story: Story, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
     assert not ledger["simulated"], "the parties are simulated, the noise is not"
     assert ledger["labels_released"] == report["labels_answered"]
     assert ledger["queries_asked"] == report["labels_asked"]
-    assert 0 < Fraction(str(ledger["rho_spent"])) <= Fraction(str(ledger["rho_max"]))
+    assert 0 < Fraction(str(ledger["spent"])) <= Fraction(str(ledger["cap"]))
     return report
 
 

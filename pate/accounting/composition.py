@@ -1,0 +1,213 @@
+"""How the costs of events add up, and what their sum is worth.
+
+A filter needs a currency: a number per event that adds up exactly over adaptively chosen events,
+and a conversion of the sum into (epsilon, delta). Each composition here is one currency, and each
+is at its tightest for some events:
+
+* ``gdp`` for Gaussian noise: half of mu squared. For it the conversion is exact, and gives some 8 %
+  less epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too, with a mu that is
+  larger than the continuous one's by less than 1 part in 8 sigma^2.
+* ``zcdp`` for everything else: rho.
+* ``gate`` for a batch that a private test lets out: the number of such batches, of which there is
+  one. What it is worth is for the gate to say.
+
+Stopping at an adaptive moment costs nothing in either: Whitehouse et al. 2023 (arXiv 2203.05481)
+for zCDP, Koskela, Tobaben and Honkela 2023 (2209.15596) for GDP. Proof that the discrete noise is
+GDP: docs/proofs/discrete-gaussian-gdp.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from pate.accounting.conversion import check_rho, epsilon_from_rho, rho_from_epsilon
+from pate.accounting.events import GatedBatch, GaussianMax, GaussianThreshold
+from pate.accounting.gdp import (
+    LEAST_SIGMA,
+    epsilon_from_delta,
+    mu_of,
+    mu_squared_from_epsilon,
+    squared_step,
+)
+from pate.accounting.publishing.gate import GateParameters
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pate.accounting.events import Charged
+
+
+class Composition(Protocol):
+    """A currency of privacy costs: exact, additive, convertible."""
+
+    #: Of the currency, as a ledger and a statement have it.
+    name: ClassVar[str]
+
+    def supports(self, event: Charged) -> bool:
+        """Return whether the event has a cost in this currency."""
+
+    def cost(self, event: Charged) -> Fraction:
+        """Return the exact cost of one event.
+
+        Raises:
+            AccountingError: if the event has none in this currency.
+        """
+
+    def epsilon(self, total: Fraction, delta: float) -> float:
+        """Return the epsilon of (epsilon, delta)-DP that a total cost is worth, rounded up."""
+
+    def budget(self, epsilon: float, delta: float) -> Fraction:
+        """Return the largest total, rounded down, that is worth at most ``epsilon``."""
+
+
+class Zcdp:
+    """Zero-concentrated DP: costs are rho, and every event has one."""
+
+    name: ClassVar[str] = "zcdp"
+
+    def supports(self, event: Charged) -> bool:
+        """Return whether it is an event of one query."""
+        return not isinstance(event, GatedBatch)
+
+    def cost(self, event: Charged) -> Fraction:
+        """Return rho.
+
+        Raises:
+            AccountingError: for a gated batch.
+        """
+        if isinstance(event, GatedBatch):
+            raise AccountingError("a gated batch has no rho: its own composition is 'gate'")
+        return event.rho
+
+    def epsilon(self, total: Fraction, delta: float) -> float:
+        """Return the improved conversion; see :func:`~pate.accounting.conversion.epsilon_from_rho`."""
+        return epsilon_from_rho(total, delta)
+
+    def budget(self, epsilon: float, delta: float) -> Fraction:
+        """Return rho; see :func:`~pate.accounting.conversion.rho_from_epsilon`."""
+        return rho_from_epsilon(epsilon, delta)
+
+
+class Gdp:
+    """Gaussian DP: costs are mu^2 / 2, so that continuous noise would cost its rho."""
+
+    name: ClassVar[str] = "gdp"
+
+    def supports(self, event: Charged) -> bool:
+        """Return whether the event is one of Gaussian noise that is wide enough for the theorem."""
+        return isinstance(event, GaussianThreshold | GaussianMax) and event.sigma >= LEAST_SIGMA
+
+    def cost(self, event: Charged) -> Fraction:
+        """Return mu^2 / 2: rho, times what the discrete noise costs above the continuous.
+
+        >>> Gdp().cost(GaussianMax(Fraction(40), 1)) / GaussianMax(Fraction(40), 1).rho
+        Fraction(4801, 4800)
+
+        Raises:
+            AccountingError: for Laplace noise, or noise that is too narrow.
+        """
+        if not self.supports(event) or not isinstance(event, GaussianThreshold | GaussianMax):
+            raise AccountingError(f"no Gaussian-DP cost is known of {event}: use zCDP")
+        return event.rho * event.sigma**2 * squared_step(event.sigma)
+
+    def epsilon(self, total: Fraction, delta: float) -> float:
+        """Return the exact epsilon of the Gaussian mechanism with mu^2 = 2 ``total``.
+
+        >>> round(Gdp().epsilon(Fraction("0.190898"), 1e-5), 4)
+        2.5272
+        """
+        if check_rho(total, "a total cost") == 0:
+            return 0.0
+        return epsilon_from_delta(mu_of(2 * total), delta)
+
+    def budget(self, epsilon: float, delta: float) -> Fraction:
+        """Return mu^2 / 2 of the largest mu that is worth at most ``epsilon``."""
+        total = mu_squared_from_epsilon(epsilon, delta) / 2
+        # The root of epsilon() may put the last digit on the wrong side.
+        while total > 0 and self.epsilon(total, delta) > epsilon:
+            total *= 1 - Fraction(1, 10**12)
+        return total
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gated batch, whole: costs are counted in batches, and the budget is one.
+
+    Attributes:
+        batch: the event, with the parameters of the gate.
+
+    Raises:
+        AccountingError: for parameters with which no gate can be made.
+    """
+
+    batch: GatedBatch
+
+    name: ClassVar[str] = "gate"
+
+    @property
+    def parameters(self) -> GateParameters:
+        """The gate itself."""
+        return GateParameters(
+            order=float(self.batch.order),
+            target=float(self.batch.target),
+            test=float(self.batch.test),
+            failure=float(self.batch.failure),
+        )
+
+    def supports(self, event: Charged) -> bool:
+        """Return whether it is the one event."""
+        return event == self.batch
+
+    def cost(self, event: Charged) -> Fraction:
+        """Return 1.
+
+        Raises:
+            AccountingError: for any other event.
+        """
+        if event != self.batch:
+            raise AccountingError(f"no cost is known of {event} beside a gated batch")
+        return Fraction(1)
+
+    def epsilon(self, total: Fraction, delta: float) -> float:
+        """Return what one gated batch is worth.
+
+        Raises:
+            AccountingError: for more than one.
+        """
+        if not 0 <= check_rho(total, "a total cost") <= 1:
+            raise AccountingError(f"one batch may be gated, not {total}")
+        return self.parameters.epsilon(delta) if total else 0.0
+
+    def budget(self, epsilon: float, delta: float) -> Fraction:
+        """Return 1 if the batch is worth at most ``epsilon``, else 0."""
+        return Fraction(int(self.parameters.epsilon(delta) <= epsilon))
+
+
+#: The compositions of events of single queries, the tightest first.
+COMPOSITIONS: Final[tuple[Composition, ...]] = (Gdp(), Zcdp())
+
+
+def tightest(events: Iterable[Charged]) -> Composition:
+    """Return the tightest composition in which every one of ``events`` has a cost."""
+    given = tuple(events)
+    return next(each for each in COMPOSITIONS if all(each.supports(event) for event in given))
+
+
+def composition_named(name: str) -> Composition:
+    """Return the composition of that name.
+
+    Raises:
+        AccountingError: if there is none.
+    """
+    for each in COMPOSITIONS:
+        if each.name == name:
+            return each
+    raise AccountingError(f"unknown composition {name!r}")
+
+
+def total_cost(composition: Composition, events: Iterable[Charged]) -> Fraction:
+    """Return what the events cost together."""
+    return sum((composition.cost(event) for event in events), Fraction(0))
