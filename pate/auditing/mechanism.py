@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.accounting.budget import ZcdpFilter
+from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
 from pate.accounting.events import LaplaceMax
@@ -71,7 +71,7 @@ def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
         raise UsageError(f"a run asks at least one query, got {queries}")
     composition = tightest(mechanism.worst)
     cost = total_cost(composition, mechanism.worst)
-    budget = ZcdpFilter(cost * queries)
+    budget = PrivacyFilter(cost * queries)
     for _ in range(queries):
         budget.settle(budget.reserve(cost), cost)
     epsilon = composition.epsilon(budget.spent, delta)

@@ -7,6 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from pate.commands.audit import audit
+from pate.commands.plan import plan
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.screen import Screen
 
@@ -105,6 +107,100 @@ def simulate(
         print_json(report.to_dict())
     else:
         show(report)
+
+
+app.command()(plan)
+app.command()(audit)
+
+
+@app.command(name="account")
+def account_(
+    votes: Annotated[
+        Path,
+        typer.Option(help="Votes: a .npy file of (queries, classes) counts.", metavar="FILE"),
+    ],
+    mechanism: Annotated[
+        str, typer.Option(help="lnmax, gnmax, confident-gnmax or interactive-gnmax.")
+    ] = "confident-gnmax",
+    threshold: Annotated[
+        float | None, typer.Option(help="Check: votes that the top class needs, about.")
+    ] = None,
+    sigma1: Annotated[float | None, typer.Option(help="Noise of the check, in votes.")] = None,
+    sigma2: Annotated[
+        float | None, typer.Option("--sigma2", "--sigma", help="Noise on each count, in votes.")
+    ] = None,
+    gamma: Annotated[
+        float | None, typer.Option(help="LNMax: 1/scale of the Laplace noise, per vote.")
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="LNMax: 1/gamma, in votes.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Rows to use, from the top. Default: all.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="paper-2017, paper-2018, theorem3, theorem6, sharp or independent; repeat for more. "
+            "Default: all that the mechanism has."
+        ),
+    ] = None,
+    unit: Annotated[
+        str, typer.Option(help="What is protected: a record, a patient, or a whole party.")
+    ] = "record",
+    votes_per_unit: Annotated[int, typer.Option(min=1, help="Party: its number of teachers.")] = 1,
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            help="Neighbours cast their votes otherwise (change), or not at all (remove)."
+        ),
+    ] = "change",
+    noise: Annotated[
+        str,
+        typer.Option(help="continuous, as in the papers, or discrete, as a campaign draws it."),
+    ] = "continuous",
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Interactive: the student's probabilities, a .npy file of (queries, classes).",
+            metavar="FILE",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Say what a matrix of votes costs, by every bound known here, and what may be told of it.
+
+    For example, as in the 2018 paper: pate account --votes votes.npy --mechanism confident-gnmax
+    --threshold 200 --sigma1 150 --sigma2 40 --queries 640 --delta 1e-5
+    """
+    del config
+    from pate.commands.account import Request, run_account, scale_of, show
+    from pate.errors import UsageError
+
+    if noise not in ("continuous", "discrete"):
+        raise UsageError(f"--noise is continuous or discrete, got {noise!r}")
+    found = run_account(
+        Request(
+            votes=votes,
+            mechanism=mechanism,
+            threshold=threshold,
+            sigma1=sigma1,
+            sigma2=sigma2,
+            scale=scale_of(gamma, scale),
+            queries=queries,
+            delta=delta,
+            bounds=bounds or (),
+            unit=unit,
+            votes_per_unit=votes_per_unit,
+            adjacency=adjacency,
+            discrete=noise == "discrete",
+            predictions=predictions,
+        )
+    )
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
 
 
 def main() -> NoReturn:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pate.accounting.budget import ZcdpFilter
+from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.auditing import mechanism as auditing
@@ -502,7 +502,7 @@ def forgetful_claim(mechanism: Mechanism, queries: int) -> Claim:
     """What a filter says that settles every second query at nothing."""
     composition = Zcdp() if isinstance(mechanism, LNMax) else Gdp()
     cost = sum((composition.cost(event) for event in mechanism.worst), Fraction(0))
-    budget = ZcdpFilter(queries * cost)
+    budget = PrivacyFilter(queries * cost)
     for query in range(queries):
         budget.settle(budget.reserve(cost), cost if query % 2 == 0 else Fraction(0))
     half = int(budget.spent / cost)

@@ -1,0 +1,258 @@
+"""What a matrix of votes costs: every bound that is known here, side by side.
+
+For researchers who hold the votes of an ensemble, and for planning with a public stand-in. A figure
+that depends on votes is itself about them: see ``meaning`` of each, and docs/privacy.md for what
+may be published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
+from pate.accounting.bounds import confident, outlier, theorem3, theorem6
+from pate.accounting.bounds import threshold as check
+from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
+from pate.accounting.conversion import best_order, epsilon_from_rdp
+from pate.accounting.gdp import epsilon_from_delta
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from pate.accounting.bounds.sharp import Tables
+    from pate.accounting.units import Neighbours
+
+#: Half steps where best orders lie in practice, wider ones above.
+ORDERS: Final = np.concatenate(
+    (
+        np.arange(1.5, 33.0, 0.5),
+        np.arange(34.0, 66.0, 2.0),
+        [80.0, 100.0, 128.0, 192.0, 256.0, 512.0],
+    )
+)
+#: Moments of the 2017 paper, as orders.
+MOMENTS_2017: Final = np.arange(2.0, 10.0)
+
+BoundName = Literal["paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "independent"]
+
+#: What a figure is, and is not.
+MEANING: Final[dict[BoundName, str]] = {
+    "paper-2017": "moments 1 to 8 with Theorem 3 of 2017; a bound, depends on the votes",
+    "paper-2018": (
+        "the cost of the 2018 reference, an expectation over which queries are answered; NOT a bound"
+    ),
+    "theorem3": "Theorem 3 of 2017 at all orders; a bound, depends on the votes",
+    "theorem6": "Theorem 6 of 2018, joint over check and label; a bound, depends on the votes",
+    "sharp": "exact or sharpened bounds, joint over check and label; a bound, depends on the votes",
+    "independent": (
+        "does not look at single votes: what the expected number of answers costs; "
+        "a campaign guarantees the cap that it fixed beforehand"
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceSetting:
+    """LNMax with noise of scale 1/gamma.
+
+    Attributes:
+        gamma: inverse scale of the noise, per vote.
+        discrete: whether the noise is the two-sided geometric one.
+    """
+
+    gamma: float
+    discrete: bool = False
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Epsilon by one bound.
+
+    Attributes:
+        rdp: (orders,) Renyi divergence of all queries together.
+        orders: (orders,).
+        delta: at which the epsilons hold.
+        exact: epsilon without the loss of a conversion, where one is known.
+    """
+
+    rdp: Floats
+    orders: Floats
+    delta: float
+    exact: float | None = None
+
+    @property
+    def classical(self) -> float:
+        """Epsilon by Mironov 2017, Proposition 3."""
+        return epsilon_from_rdp(self.orders.tolist(), self.rdp.tolist(), self.delta, "classical")
+
+    @property
+    def improved(self) -> float:
+        """Epsilon by Canonne, Kamath, Steinke 2020, Proposition 12."""
+        return epsilon_from_rdp(self.orders.tolist(), self.rdp.tolist(), self.delta)
+
+    @property
+    def best_orders(self) -> tuple[float, float]:
+        """The orders of the two: secret, where the bound depends on secret votes."""
+        curve = (self.orders.tolist(), self.rdp.tolist(), self.delta)
+        return best_order(*curve, "classical"), best_order(*curve)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What :func:`account` found.
+
+    Attributes:
+        queries: rows of the votes.
+        answered: expected number of labels.
+        figures: by bound.
+    """
+
+    queries: int
+    answered: float
+    figures: dict[BoundName, Figures] = field(default_factory=dict)
+
+
+def account(
+    votes: ArrayLike,
+    setting: LaplaceSetting | GaussianSetting,
+    *,
+    delta: float,
+    neighbours: Neighbours,
+    tables: Tables,
+    bounds: Sequence[BoundName] | None = None,
+    orders: ArrayLike = ORDERS,
+    margins: ArrayLike | None = None,
+) -> Account:
+    """Return what answering every row of ``votes`` once costs.
+
+    Args:
+        votes: (queries, classes) counts.
+        setting: the mechanism.
+        delta: failure probability.
+        neighbours: whom it protects.
+        tables: where tables of Theorem 6+ come from.
+        bounds: which ones; None for all that the mechanism has.
+        orders: (orders,) Renyi orders to choose from.
+        margins: (queries,) what the check looks at, if not the largest count: for
+            Interactive-GNMax, max_j (n_j - r_j).
+
+    Raises:
+        AccountingError: for impossible votes, orders or parameters.
+        UsageError: for a bound that the mechanism has not.
+    """
+    counts = check_histograms(votes)
+    orders = check_orders(orders)
+    known: tuple[BoundName, ...] = (
+        ("paper-2017", "theorem3", "sharp", "independent")
+        if isinstance(setting, LaplaceSetting)
+        else ("paper-2018", "theorem6", "sharp", "independent")
+    )
+    wanted = tuple(bounds) if bounds else known
+    if odd := [name for name in wanted if name not in known]:
+        raise UsageError(f"this mechanism has no bound {odd[0]!r}; it has {', '.join(known)}")
+    if isinstance(setting, LaplaceSetting):
+        return _laplace(counts, setting, delta, neighbours, wanted, orders)
+    seen = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
+    return _gaussian(counts, seen, setting, delta, neighbours, tables, wanted, orders)
+
+
+def _laplace(
+    counts: Floats,
+    setting: LaplaceSetting,
+    delta: float,
+    neighbours: Neighbours,
+    wanted: Sequence[BoundName],
+    orders: Floats,
+) -> Account:
+    gamma = check_positive(setting.gamma, "gamma")
+    epsilon0 = neighbours.gap_shift * gamma
+    log_q = outlier.lnmax_log_q(counts, gamma, discrete=setting.discrete)
+    figures: dict[BoundName, Figures] = {}
+    for name in wanted:
+        at = MOMENTS_2017 if name == "paper-2017" else orders
+        if name == "independent":
+            rdp = len(counts) * theorem3.independent(epsilon0, at)
+        else:
+            rdp = theorem3.total(log_q, epsilon0, at, sharp=name == "sharp")
+        figures[name] = Figures(rdp, at, delta)
+    return Account(len(counts), float(len(counts)), figures)
+
+
+def _gaussian(
+    counts: Floats,
+    seen: Floats,
+    setting: GaussianSetting,
+    delta: float,
+    neighbours: Neighbours,
+    tables: Tables,
+    wanted: Sequence[BoundName],
+    orders: Floats,
+) -> Account:
+    log_q = outlier.gnmax_log_q(counts, setting.label)
+    if setting.check is None:
+        log_pass = np.zeros(len(counts))
+    else:
+        log_pass = check.log_pass(seen, setting.threshold, setting.check)
+    answered = float(np.exp(log_pass).sum())
+    figures: dict[BoundName, Figures] = {}
+    for name in wanted:
+        if name == "independent":
+            figures[name] = _independent(setting, neighbours, len(counts), answered, delta, orders)
+            continue
+        cost = _cost(name, setting, neighbours, orders, tables)
+        total = np.zeros(len(orders))
+        for part in blocks(len(counts), len(orders)):
+            total += cost(seen[part], log_q[part]).sum(axis=0)
+        figures[name] = Figures(total, orders, delta)
+    return Account(len(counts), answered, figures)
+
+
+def _cost(
+    name: BoundName,
+    setting: GaussianSetting,
+    neighbours: Neighbours,
+    orders: Floats,
+    tables: Tables,
+) -> Callable[[Floats, Floats], Floats]:
+    """Return the function from what the check sees and log q to (queries, orders) costs."""
+    if name == "sharp":
+        return sharp_bound(setting, neighbours, orders, tables)
+    rate = neighbours.squared_distance / (2 * setting.label.sigma**2)
+    if setting.check is None:
+        return lambda _, log_q: theorem6.rdp(log_q, rate, orders)
+    law, k = setting.check, neighbours.votes
+
+    def of_paper(seen: Floats, log_q: Floats) -> Floats:
+        checks = check.rdp_theorem6(seen, setting.threshold, law, k, orders)
+        log_pass = check.log_pass(seen, setting.threshold, law)
+        return confident.expected(log_pass, checks, theorem6.rdp(log_q, rate, orders))
+
+    def joint(seen: Floats, log_q: Floats) -> Floats:
+        labels = theorem6.rdp(log_q, rate, orders)
+        return confident.joint(seen, setting.threshold, law, k, orders, labels)
+
+    return of_paper if name == "paper-2018" else joint
+
+
+def _independent(
+    setting: GaussianSetting,
+    neighbours: Neighbours,
+    queries: int,
+    answered: float,
+    delta: float,
+    orders: Floats,
+) -> Figures:
+    mu_squared = answered * neighbours.squared_distance * setting.label.mu_of_step**2
+    rate = answered * neighbours.squared_distance / (2 * setting.label.sigma**2)
+    if setting.check is not None:
+        # One count moves, by at most k: the check is a single Gaussian.
+        mu_squared += queries * (neighbours.votes * setting.check.mu_of_step) ** 2
+        rate += queries * neighbours.votes**2 / (2 * setting.check.sigma**2)
+    exact = epsilon_from_delta(float(np.sqrt(mu_squared)), delta) if mu_squared else 0.0
+    return Figures(rate * orders, orders, delta, exact)
