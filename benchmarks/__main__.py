@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import heart, mnist
+from benchmarks import accounting, heart, mnist
 
 
 def main() -> None:
-    for bench in (heart, mnist):
+    for bench in (accounting, heart, mnist):
         print(json.dumps({"benchmark": bench.__name__.rpartition(".")[2], **bench.run()}))
 
 

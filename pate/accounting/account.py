@@ -7,7 +7,7 @@ may be published.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -18,6 +18,8 @@ from pate.accounting.bounds import threshold as check
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.conversion import best_order, epsilon_from_rdp
 from pate.accounting.gdp import epsilon_from_delta
+from pate.accounting.publishing.gate import Choice, least_for_public_proxy
+from pate.accounting.publishing.nearby import Batch
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ ORDERS: Final = np.concatenate(
 )
 #: Moments of the 2017 paper, as orders.
 MOMENTS_2017: Final = np.arange(2.0, 10.0)
+
+#: Orders of gates that are tried, in those of the bound's best order, less 1.
+_GATE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
 
 BoundName = Literal["paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "independent"]
 
@@ -111,11 +116,14 @@ class Account:
         queries: rows of the votes.
         answered: expected number of labels.
         figures: by bound.
+        gate: the gate of least epsilon that would open for such votes, if it was looked for and
+            there is one.
     """
 
     queries: int
     answered: float
     figures: dict[BoundName, Figures] = field(default_factory=dict)
+    gate: Choice | None = None
 
 
 def account(
@@ -128,6 +136,7 @@ def account(
     bounds: Sequence[BoundName] | None = None,
     orders: ArrayLike = ORDERS,
     margins: ArrayLike | None = None,
+    gate: bool = False,
 ) -> Account:
     """Return what answering every row of ``votes`` once costs.
 
@@ -141,6 +150,8 @@ def account(
         orders: (orders,) Renyi orders to choose from.
         margins: (queries,) what the check looks at, if not the largest count: for
             Interactive-GNMax, max_j (n_j - r_j).
+        gate: whether to look for a gate, which needs the bound ``sharp``: its parameters follow
+            from the votes, so they must be public.
 
     Raises:
         AccountingError: for impossible votes, orders or parameters.
@@ -159,7 +170,10 @@ def account(
     if isinstance(setting, LaplaceSetting):
         return _laplace(counts, setting, delta, neighbours, wanted, orders)
     seen = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
-    return _gaussian(counts, seen, setting, delta, neighbours, tables, wanted, orders)
+    found = _gaussian(counts, seen, setting, delta, neighbours, tables, wanted, orders)
+    if not gate or "sharp" not in found.figures or margins is not None:
+        return found
+    return replace(found, gate=_gate(found, counts, setting, neighbours, tables, delta))
 
 
 def _laplace(
@@ -211,6 +225,27 @@ def _gaussian(
             total += cost(seen[part], log_q[part]).sum(axis=0)
         figures[name] = Figures(total, orders, delta)
     return Account(len(counts), answered, figures)
+
+
+def _gate(
+    found: Account,
+    counts: Floats,
+    setting: GaussianSetting,
+    neighbours: Neighbours,
+    tables: Tables,
+    delta: float,
+) -> Choice | None:
+    # A gate counts at one order, somewhat below the best of the bound alone.
+    orders = np.unique(1.0 + _GATE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
+    batch = Batch.of(
+        counts,
+        setting.label,
+        neighbours,
+        sharp_bound(setting, neighbours, orders, tables),
+        orders=orders,
+        checked=setting.check is not None,
+    )
+    return least_for_public_proxy(batch, delta=delta)
 
 
 def _cost(

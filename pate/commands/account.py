@@ -67,6 +67,7 @@ class Request:
         votes_per_unit: k.
         adjacency: change or remove.
         discrete: whether the noise is discrete, as campaigns draw it.
+        gate: whether to look for a gate; the votes must then be public.
         predictions: Interactive: file of the student's (queries, classes) probabilities.
     """
 
@@ -83,6 +84,7 @@ class Request:
     votes_per_unit: int
     adjacency: str
     discrete: bool
+    gate: bool
     predictions: Path | None
 
 
@@ -112,6 +114,7 @@ def run_account(request: Request) -> dict[str, Any]:
         tables=cached_table,
         bounds=cast("Sequence[BoundName]", request.bounds),
         margins=_margins(votes, request),
+        gate=request.gate,
     )
     return {
         "answered": found.answered,
@@ -126,7 +129,25 @@ def run_account(request: Request) -> dict[str, Any]:
         "observer": "public",
         "noise": "discrete" if request.discrete else "continuous",
         "orders": ORDERS.tolist(),
-        "publish": PUBLISH,
+        "publish": PUBLISH | ({"gate": _gate(found, request)} if request.gate else {}),
+    }
+
+
+def _gate(found: Account, request: Request) -> dict[str, Any] | None:
+    """Return the gate that would open for such votes, with what pate-server wants to know of it."""
+    if found.gate is None:
+        return None
+    gate = found.gate.gate
+    epsilon = gate.epsilon(request.delta)
+    share = gate.test / gate.rdp
+    return {
+        "epsilon": epsilon,
+        "order": gate.order,
+        "share": share,
+        "options": f"--publish gated --epsilon {rounded_up(epsilon)} --delta {request.delta:g} "
+        f"--gate-order {gate.order:g} --gate-share {share:.4g}",
+        "meaning": "a guarantee for other, private votes, if these are public: the least epsilon at "
+        "which a gate would open with 95 % for votes like these; it follows from them",
     }
 
 
@@ -150,7 +171,7 @@ def show(found: dict[str, Any]) -> None:
     mechanism = dict(found["mechanism"])
     name = mechanism.pop("mechanism")
     parameters = ", ".join(f"{key} {value:g}" for key, value in mechanism.items())
-    lines = (
+    lines: tuple[str, ...] = (
         (
             f"{found['queries']} queries, {found['answered']:.1f} answers expected; {name} ({parameters}), "
             f"{found['noise']} noise"
@@ -159,6 +180,9 @@ def show(found: dict[str, Any]) -> None:
         f"independent: {found['publish']['independent']}",
         f"the others: {found['publish']['data-dependent']}",
     )
+    if gate := found["publish"].get("gate"):
+        told = f"gate: epsilon {rounded_up(gate['epsilon'])}, {gate['meaning']}: {gate['options']}"
+        lines += (told,)
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
 

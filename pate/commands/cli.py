@@ -158,6 +158,12 @@ def account_(
         str,
         typer.Option(help="continuous, as in the papers, or discrete, as a campaign draws it."),
     ] = "continuous",
+    gate: Annotated[
+        bool,
+        typer.Option(
+            help="The votes are public: say at what epsilon a gate would open for votes like them."
+        ),
+    ] = False,
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -194,6 +200,7 @@ def account_(
             votes_per_unit=votes_per_unit,
             adjacency=adjacency,
             discrete=noise == "discrete",
+            gate=gate,
             predictions=predictions,
         )
     )

@@ -137,7 +137,10 @@ def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) ->
     if chances.ndim != 1:
         raise AccountingError(f"log P[answer] is a list of numbers, got shape {chances.shape}")
     checks, labels = _costs(rdp_check, rdp_label, chances.size)
-    return checks + np.where(chances[:, None] > 0.0, chances[:, None] * labels, 0.0)
+    charged = np.zeros((chances.size, labels.shape[1]))
+    # What is never answered costs nothing, even where it would be infinite.
+    np.multiply(chances[:, None], labels, out=charged, where=chances[:, None] > 0.0)
+    return checks + charged
 
 
 def _costs(rdp_check: ArrayLike, rdp_label: ArrayLike, queries: int) -> tuple[Floats, Floats]:

@@ -235,29 +235,34 @@ def _data_dependent(log_q: Floats, grid: _Orders) -> Iterator[tuple[NDArray[np.i
     nothing = beyond & (parts.log_a == 0.0)
     plain = (np.maximum(parts.log_a, parts.log_b) * largest <= _PLAIN) & (parts.log_q >= -_PLAIN)
     kinds = ((nothing, _no_costs), (plain, _plain_costs), (~(nothing | plain), _extreme_costs))
+    sizes = [part.stop - part.start for part in blocks(rows.size, grid.excess.size)]
+    scratch = np.empty((2, max(sizes, default=0), grid.excess.size))
     for wanted, costs_of in kinds:
         chosen = np.flatnonzero(wanted)
         for part in blocks(chosen.size, grid.excess.size):
             block = _Parts(*(values[chosen[part]] for values in parts))
-            costs = costs_of(block, grid)
+            costs = costs_of(block, grid, scratch)
             if block.mu.min() <= largest:
                 outside = block.mu[:, None] <= grid.excess
                 np.copyto(costs, grid.independent, where=outside)
             yield rows[chosen[part]], np.minimum(costs, grid.independent, out=costs)
 
 
-def _no_costs(parts: _Parts, grid: _Orders) -> Floats:
+def _no_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
     """Return zeros: the theorem's value is less than the least float."""
     return np.zeros((parts.log_q.size, grid.excess.size))
 
 
-def _plain_costs(parts: _Parts, grid: _Orders) -> Floats:
+def _plain_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:
     """Return the theorem's value where no exponential overflows, and q does not underflow."""
     q = np.exp(parts.log_q)
-    first = np.multiply.outer(parts.log_a, grid.excess)
+    # Most of the time would go to fresh pages of memory, were these not used again.
+    first: Floats = scratch[0, : q.size]
+    second: Floats = scratch[1, : q.size]
+    np.multiply(parts.log_a[:, None], grid.excess, out=first)
     np.expm1(first, out=first)
     first *= (1.0 - q)[:, None]
-    second = np.multiply.outer(parts.log_b, grid.excess)
+    np.multiply(parts.log_b[:, None], grid.excess, out=second)
     np.expm1(second, out=second)
     second *= q[:, None]
     first += second
@@ -266,7 +271,7 @@ def _plain_costs(parts: _Parts, grid: _Orders) -> Floats:
     return first
 
 
-def _extreme_costs(parts: _Parts, grid: _Orders) -> Floats:
+def _extreme_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
     """Return the theorem's value for any q, with logarithms where the numbers leave the floats."""
     log_first = np.multiply.outer(parts.log_a, grid.excess)
     growth = np.multiply.outer(parts.log_b, grid.excess)

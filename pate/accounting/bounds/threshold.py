@@ -339,7 +339,7 @@ def _largest(
     """Return the larger log E of the two pairs at their queries ``back``, (back, orders)."""
     count = pairs[0].log_p.shape[1]
     excess, passed, spare = work[:3, :count]
-    worst, gain, term = work[3:6, : back.size]
+    worst, gain, term = work[3, : back.size], work[4, : back.size], work[5, : back.size]
     worst[:] = 0.0
     if growth is not None:
         np.expm1(np.minimum(growth, _LARGE_GROWTH, out=gain), out=gain)
@@ -369,7 +369,9 @@ def _supremum(mu: float, order: float) -> float:
     """
     excess_order = order - 1.0
     excess = np.array([excess_order])
-    start, stop = -mu - _BEYOND, excess_order * mu + _BEYOND
+    # Further left P[0] is so much smaller here than there that it is lost in rounding.
+    start = max(-mu - _BEYOND, -mu / 2.0 - 25.0 / mu)
+    stop = excess_order * mu + _BEYOND
     left = np.logaddexp(-excess_order * log_ndtr(-start - mu), log_ndtr(start))
     right = np.logaddexp(0.0, order * log_ndtr(-stop) - excess_order * log_ndtr(-stop - mu))
     settled = max(float(left), float(right))
@@ -379,7 +381,8 @@ def _supremum(mu: float, order: float) -> float:
     best = 0.0
     while lows.size and best * (1.0 + _SLACK) < plain:
         middles = (lows + highs) / 2.0
-        best = max(best, float(_cell_of_mass(middles, middles, mu, excess).max()))
+        exact = _cell_of_mass(middles, middles, mu, excess)
+        best = max(best, float(exact[np.isfinite(exact)].max(initial=0.0)))
         bounds = np.minimum(
             _cell_of_mass(lows, highs, mu, excess), _cell_of_slope(lows, highs, mu, order)
         )

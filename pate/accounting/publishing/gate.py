@@ -61,6 +61,7 @@ _MOST_LEVELS: Final = 4096
 _SHARES: Final = (0.01, 0.02, 0.03, 0.05, 0.08, 0.11, 0.15, 0.2, 0.26, 0.33, 0.42)
 #: More to spare than this is not looked for.
 _MOST_SPARE: Final = 200
+_FEW_SHARES: Final = (0.05, 0.11, 0.2, 0.33)
 _ROUNDING: Final = 2.0**-44
 
 
@@ -235,22 +236,51 @@ def choose_from_public_proxy(
     check_positive(epsilon, "epsilon")
     if not 0.0 < opens < 1.0:
         raise AccountingError(f"opens must lie between 0 and 1, got {opens}")
+    best = _best_of(proxy, epsilon, delta, opens, _SHARES)
+    if best is None:
+        raise AccountingError(f"no gate is worth as little as epsilon {epsilon} at these orders")
+    return best
+
+
+def least_for_public_proxy(proxy: Batch, *, delta: float, opens: float = 0.95) -> Choice | None:
+    """Return the gate of least epsilon that would open for the PUBLIC ``proxy``, to half a percent.
+
+    What is found by looking at private votes is itself about them: see
+    :func:`choose_from_public_proxy`, whose arguments these are.
+
+    Returns:
+        The choice, or None if even a gate of epsilon 100 would stay closed.
+    """
+    low, high, best = 0.01, 100.0, None
+    while high > 1.005 * low:
+        middle = math.sqrt(low * high)
+        found = _best_of(proxy, middle, delta, opens, _FEW_SHARES)
+        if found is not None and found.spare >= 0:
+            best, high = found, middle
+        else:
+            low = middle
+    return best
+
+
+def _best_of(
+    proxy: Batch, epsilon: float, delta: float, opens: float, shares: Sequence[float]
+) -> Choice | None:
     found: list[Choice] = []
     for order in proxy.orders.tolist():
-        for gate in _gates_worth(epsilon, delta, order):
+        for gate in _gates_worth(epsilon, delta, order, shares):
             needed = gate.distance_to_open(opens)
             if needed is not None:
                 reached = proxy.distance_to(gate.target, order, farthest=needed + _MOST_SPARE)
                 found.append(Choice(gate, reached - needed))
-    if not found:
-        raise AccountingError(f"no gate is worth as little as epsilon {epsilon} at these orders")
-    return max(found, key=lambda choice: choice.spare)
+    return max(found, key=lambda choice: choice.spare, default=None)
 
 
-def _gates_worth(epsilon: float, delta: float, order: float) -> Sequence[GateParameters]:
+def _gates_worth(
+    epsilon: float, delta: float, order: float, shares: Sequence[float]
+) -> Sequence[GateParameters]:
     """Return gates of at most that epsilon, which differ by what their test costs."""
     gates: list[GateParameters] = []
-    for share in _SHARES:
+    for share in shares:
         with contextlib.suppress(AccountingError):  # too cheap a test for a gate that opens
             gates.append(GateParameters.worth(epsilon, delta, order=order, share=share))
     return gates
