@@ -13,6 +13,7 @@ from aggregator_server.replay import replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.errors import LedgerError, ProtocolError
+from pate.mechanisms import InteractiveGNMax, round_predictions
 from pate.votes import check_votes
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from aggregator_server.blobs import Probabilities
     from aggregator_server.state import CampaignState
 
 
@@ -196,6 +198,23 @@ def _check_predictions(connection: Connection, state: CampaignState) -> None:
         digest = blobs.probabilities_digest(row.probabilities, row.round, *size)
         if digest != record.digest or (row.digest.hex(), row.entry) != (digest, record.entry):
             raise LedgerError(f"the predictions for round {row.round} were altered")
+        _check_reinforced(state, row.round, blobs.unpack_probabilities(row.probabilities, *size))
+
+
+def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilities) -> None:
+    """Check that the student's labels of a round are the student's: they were charged as such."""
+    mechanism = state.mechanism(round_)
+    for query, held in state.labels.items():
+        if held.round != round_ or held.source != "reinforced":
+            continue
+        teachers = state.batch_of(query).teachers
+        expected = round_predictions(predictions[query : query + 1], teachers)[0]
+        if (
+            not isinstance(mechanism, InteractiveGNMax)
+            or held.label != int(expected.argmax())
+            or not int(expected.max()) > mechanism.confidence * teachers
+        ):
+            raise LedgerError(f"the label of query {query} is not what the student was sure of")
 
 
 def _check_pages(connection: Connection) -> None:

@@ -109,7 +109,7 @@ class Entry:
             raise LedgerError(f"entry {seq} has the unknown kind {self.kind!r}")
         try:
             body = json.loads(self.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise LedgerError(f"entry {seq} is not JSON") from error
         # One text per value: else two readers could take the same bytes for different things.
         if not isinstance(body, dict) or canonical(body) != self.body:

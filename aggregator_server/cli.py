@@ -137,7 +137,9 @@ def serve(
     ] = "capped",
     gate_order: Annotated[
         float | None,
-        typer.Option(help="Gated: Renyi order. Take it from `pate account --gate` on public votes."),
+        typer.Option(
+            help="Gated: Renyi order. Take it from `pate account --gate` on public votes."
+        ),
     ] = None,
     gate_share: Annotated[
         float, typer.Option(help="Gated: share of the divergence that the test itself may cost.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator_server.labelling import RoundSummary, require_fit, summary_of
+from aggregator_server.labelling import RoundSummary, check_round, require_fit, summary_of
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.composition import Gate
@@ -62,6 +62,7 @@ def label_gated(
     state = ledger.state()
     if not isinstance(state.composition, Gate):
         raise StateError("this campaign is not gated: its labels leave as they are answered")
+    check_round(state, counts, mechanism, 1, None)
     if state.left < 1:  # an interrupted process has spent it: no second attempt at the same votes
         return summary_of(state, 1, exhausted=True)
     most = state.spec.max_queries
@@ -69,16 +70,18 @@ def label_gated(
     gate = state.composition.parameters
     setting, neighbours = _setting(mechanism)
     orders = np.array([gate.order])
+    bound = sharp_bound(setting, neighbours, orders, tables)
+    charge = ledger.charge(queries, simulated=simulated)
+    failpoints.reach("charge-recorded")
+    # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
     batch = Batch.of(
         counts[queries],
         setting.label,
         neighbours,
-        sharp_bound(setting, neighbours, orders, tables),
+        bound,
         orders=orders,
         checked=setting.check is not None,
     )
-    charge = ledger.charge(queries, simulated=simulated)
-    failpoints.reach("charge-recorded")
     labels = None
     if gate.decide(batch, noise):
         labels = [each.label for each in mechanism.answer_all(counts[queries], noise)]

@@ -115,7 +115,9 @@ def label_round(
     """
     simulated = require_fit(noise, allow_simulated=allow_simulated)
     state = ledger.state()
-    _check(state, counts, mechanism, round_, predictions)
+    if state.spec.gated is not None:
+        raise StateError("this campaign is gated: its labels leave together or not at all")
+    check_round(state, counts, mechanism, round_, predictions)
     before = len(state.answered.get(round_, ()))
     goal = len(order) if max_queries is None else min(len(order), max_queries)
     waiting = _waiting(state, round_, order)
@@ -152,19 +154,24 @@ def require_fit(noise: Noise, *, allow_simulated: bool) -> bool:
     return simulated
 
 
-def _check(
+def check_round(
     state: CampaignState,
     counts: Counts,
     mechanism: Mechanism,
     round_: int,
     predictions: Probabilities | None,
 ) -> None:
+    """Check that a round may be worked on with these votes and this mechanism.
+
+    Raises:
+        StateError: if the ledger is in another round or phase.
+        LedgerError: if the mechanism is not the roster's, or votes are of another shape.
+        UsageError: if predictions are missing.
+    """
     if state.round != round_ or state.phase not in ("voting", "labelling") or state.rounds_over:
         raise StateError(
             f"round {round_} cannot be labelled: the campaign is {state.phase}, in round {state.round}"
         )
-    if state.spec.gated is not None:
-        raise StateError("this campaign is gated: its labels leave together or not at all")
     if mechanism.to_dict() != state.mechanism(round_).to_dict():
         raise LedgerError(f"the roster fixed another mechanism for round {round_}: {mechanism}")
     shape = (state.spec.queries, len(state.classes))

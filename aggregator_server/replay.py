@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from aggregator_server.fields import Fields
-from aggregator_server.spec import UNITS, CampaignSpec
+from aggregator_server.spec import UNITS, CampaignSpec, composition_of, resolve, stated_as
 from aggregator_server.state import (
     CampaignState,
     Charge,
@@ -24,7 +24,7 @@ from aggregator_server.state import (
     VoteBatch,
 )
 from pate.accounting.budget import PrivacyFilter
-from pate.accounting.composition import Gate, composition_named, total_cost
+from pate.accounting.composition import composition_named, total_cost
 from pate.accounting.events import event_from_dict
 from pate.errors import (
     BudgetError,
@@ -141,6 +141,7 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
     cap = fields.fraction("cap")
+    _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
     composition = _composition(spec, fields.text("composition"), mechanisms)
     if composition.epsilon(cap, spec.delta) > spec.epsilon:
         raise BudgetError(f"the cap {cap} is worth more than epsilon {spec.epsilon}")
@@ -155,14 +156,35 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     )
 
 
-def _composition(spec: CampaignSpec, name: str, mechanisms: Iterable[Mechanism]) -> Composition:
-    composition = composition_named(name) if spec.gated is None else Gate(spec.gated)
-    events = [event for each in mechanisms for event in each.worst]
-    if composition.name != name or not (
-        spec.gated or all(composition.supports(event) for event in events)
-    ):
+def _composition(spec: CampaignSpec, name: str, mechanisms: tuple[Mechanism, ...]) -> Composition:
+    if spec.gated is not None:
+        composition = composition_of(spec, tuple(mechanisms))
+    else:
+        composition = composition_named(name)
+        events = [event for each in mechanisms for event in each.worst]
+        if not all(composition.supports(event) for event in events):
+            raise LedgerError(f"not every event of this campaign has a cost in {name!r}")
+    if composition.name != name:
         raise LedgerError(f"the costs of this campaign do not add up as {name!r}")
     return composition
+
+
+def _check_stated(
+    spec: CampaignSpec, mechanisms: tuple[Mechanism, ...], teachers: int, votes: int
+) -> None:
+    """Check that mechanisms have every parameter that the specification states.
+
+    What it leaves open follows from the roster when the campaign begins, and may be worked out
+    otherwise by another version.
+    """
+    for given, wanted in zip(mechanisms, resolve(spec, teachers, votes), strict=True):
+        if given.name != wanted.name:
+            raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
+        found, expected = given.to_dict(), wanted.to_dict()
+        for field, value in expected.items():
+            stated = getattr(spec, stated_as(given, field), None)
+            if stated is not None and found[field] != value:
+                raise LedgerError(f"{field} of the mechanism is {found[field]}, stated is {stated}")
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -251,8 +273,7 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
             raise LedgerError(f"query {query} has its label already: it is never asked again")
         if query in answered:
             raise LedgerError(f"query {query} was answered in round {round_} already")
-        if not state.has_votes(query):
-            raise LedgerError(f"query {query} has no votes in the ledger")
+        state.batch_of(query)
 
 
 def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
@@ -269,6 +290,8 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
     gate = _gate(fields.text("gate")) if gated else None
     for answer in fields.many("answers"):
         query, label, source, events = _answer(answer, charge, len(state.classes), gated=gated)
+        if source == "reinforced" and not state.mechanism(charge.round).interactive:
+            raise LedgerError(f"query {query} has a student's label, and no student was asked")
         answered.append(query)
         if not gated:
             used += total_cost(state.composition, charge.events[:events])

@@ -55,7 +55,7 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "ledger_head": str(state.head),
     }
     if spec.gated is not None:
-        found["gate"] = state.gate or "not tried"
+        found["gate"] = state.gate or ("interrupted" if state.spent else "not tried")
     if state.roster:
         statement = privacy_statement(state)
         found |= {

@@ -79,10 +79,10 @@ def make_spec(
         scale=_maybe(fractions, "scale"),
         confidence=_maybe(fractions, "confidence"),
         publish=publish,
-        gate_order=None if gate is None else Fraction(gate.order),
-        gate_target=None if gate is None else Fraction(gate.target),
-        gate_test=None if gate is None else Fraction(gate.test),
-        gate_failure=None if gate is None else Fraction(gate.failure),
+        gate_order=None if gate is None else _decimal(gate.order),
+        gate_target=None if gate is None else _decimal(gate.target),
+        gate_test=None if gate is None else _decimal(gate.test),
+        gate_failure=None if gate is None else _decimal(gate.failure),
     )
 
 
@@ -114,6 +114,11 @@ def make_gate(
         return GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
     except AccountingError as error:
         raise UsageError(f"no gate can be made of these: {error}") from error
+
+
+def _decimal(value: float) -> Fraction:
+    """Return the short exact number that reads back as the same float."""
+    return Fraction(repr(value))
 
 
 def _roster(parties: str) -> int | tuple[str, ...]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from pate.errors import BudgetError, StateError, UsageError
+from pate.accounting.events import fraction_from_text
+from pate.errors import AccountingError, BudgetError, StateError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -251,7 +252,7 @@ class CampaignSpec:
         from pate.accounting.events import GatedBatch
 
         given = [getattr(self, field) for field in _GATE_FIELDS]
-        return GatedBatch(*given) if self.publish == "gated" else None
+        return GatedBatch(*given) if self.publish == "gated" else None  # checks them
 
     def _check_gate(self) -> None:
         given = [field for field in _GATE_FIELDS if getattr(self, field) is not None]
@@ -266,6 +267,7 @@ class CampaignSpec:
                 f"only {' and '.join(GATED)} can be gated, in one round: the labels of a batch "
                 "leave together or not at all"
             )
+        _ = self.gated
 
 
 #: The parameters that each aggregator has; others must stay None.
@@ -337,19 +339,31 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     )
 
 
+def stated_as(mechanism: Mechanism, field: str) -> str:
+    """Return the name that a specification has for a parameter of a mechanism."""
+    if field == "threshold" and mechanism.interactive:
+        return "interactive_threshold"
+    return "sigma2" if field == "sigma" else field
+
+
 def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
     """Return how costs add up: the gate's own way, or the tightest that all events allow.
 
     Raises:
         UsageError: for a gate over noise that is too narrow for its bound.
     """
+    from pate.accounting.bounds.laws import WIDEST_SIGMA
     from pate.accounting.composition import Gate, Gdp, tightest
+    from pate.accounting.events import GaussianMax, GaussianThreshold
 
     events = [event for each in mechanisms for event in each.worst]
     if spec.gated is None:
         return tightest(events)
-    if not all(Gdp().supports(event) for event in events):
-        raise UsageError("a gated campaign needs noise of at least sigma 2")
+    for event in events:
+        if not Gdp().supports(event):
+            raise UsageError("a gated campaign needs noise of at least sigma 2")
+        if isinstance(event, GaussianThreshold | GaussianMax) and event.sigma > WIDEST_SIGMA:
+            raise UsageError(f"a gated campaign needs noise of at most sigma {WIDEST_SIGMA:g}")
     return Gate(spec.gated)
 
 
@@ -404,11 +418,9 @@ def _fraction(field: str, value: Json) -> Fraction:
     try:
         if not isinstance(value, str):
             raise TypeError(f"not text: {value!r}")
-        made = Fraction(value)
-    except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise UsageError(f"{field} must be a fraction as text, got {value!r}") from error
-    if str(made) != value:
-        raise UsageError(f"{field} must be in lowest terms, got {value!r}")
+        made = fraction_from_text(value)
+    except (TypeError, AccountingError) as error:
+        raise UsageError(f"{field} must be a fraction as text, got {str(value)[:60]!r}") from error
     return made
 
 

@@ -201,10 +201,16 @@ class CampaignState:
         gaps.append(range(at, self.spec.queries))
         return tuple(gap for gap in gaps if gap)
 
-    def has_votes(self, query: int) -> bool:
-        """Return whether the votes for ``query`` are in the ledger."""
+    def batch_of(self, query: int) -> VoteBatch:
+        """Return the batch of votes that ``query`` is in.
+
+        Raises:
+            LedgerError: if there are no votes for it.
+        """
         at = bisect_right(self.batches, query, key=lambda batch: batch.first) - 1
-        return at >= 0 and query < self.batches[at].first + self.batches[at].count
+        if at < 0 or query >= self.batches[at].first + self.batches[at].count:
+            raise LedgerError(f"query {query} has no votes in the ledger")
+        return self.batches[at]
 
     def charged(self, queries: int) -> tuple[tuple[Charged, ...], Fraction]:
         """Return what a charge for so many queries of the present round is for, and its cost.

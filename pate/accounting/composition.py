@@ -5,8 +5,8 @@ and a conversion of the sum into (epsilon, delta). Each composition here is one 
 is at its tightest for some events:
 
 * ``gdp`` for Gaussian noise: half of mu squared. For it the conversion is exact, and gives some 8 %
-  less epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too, with a mu that is
-  larger than the continuous one's by less than 1 part in 8 sigma^2.
+  less epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too: what is charged for
+  mu squared is larger than the continuous noise's by 1 part in 3 sigma^2.
 * ``zcdp`` for everything else: rho.
 * ``gate`` for a batch that a private test lets out: the number of such batches, of which there is
   one. What it is worth is for the gate to say.

@@ -121,6 +121,8 @@ def rho_from_epsilon(epsilon: float, delta: float) -> Fraction:
     low = 1.0
     while affordable(low):
         low *= 2.0
+        if low == math.inf:
+            raise AccountingError(f"an epsilon of {epsilon} protects nothing: ask for less")
     while not affordable(low):
         low /= 2.0
     high = 2.0 * low

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 #: More votes than that of one unit are a mistake, not a campaign.
 _MOST_VOTES = 2**31
 
+#: Largest order, or cost in nats, of a gate: more is a mistake.
+_MOST_NATS = 10**6
+_LONGEST_TEXT = 100
+
 _FRACTION = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
 
 
@@ -239,10 +243,12 @@ class GatedBatch:
     def __post_init__(self) -> None:
         for name in ("order", "target", "test", "failure"):
             value = getattr(self, name)
-            if type(value) is not Fraction or not value > 0:
+            if type(value) is not Fraction or not 0 < value <= _MOST_NATS:
                 raise UsageError(
-                    f"the gate's {name} must be an exact number above 0, got {value!r}"
+                    f"the gate's {name} must be an exact number above 0 and at most {_MOST_NATS}"
                 )
+            if len(str(value)) > _LONGEST_TEXT:
+                raise UsageError(f"the gate's {name} has too many digits: round it")
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the exact text form, of :func:`event_from_dict`."""

@@ -93,7 +93,7 @@ def delta_from_epsilon(mu: float, epsilon: float) -> float:
         return 0.0
     log_delta = _log_delta(mu, epsilon)
     if log_delta < -0.7:
-        return max(math.exp(log_delta) * (1.0 + 2.0**-51), math.ulp(0.0))
+        return math.exp(log_delta) * (1.0 + 2.0**-51) + math.ulp(0.0)
     return min(1.0, -math.expm1(_log_rest(mu, epsilon)) * (1.0 + 2.0**-51))
 
 

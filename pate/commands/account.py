@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as Sheet
 
@@ -20,7 +19,7 @@ from pate.accounting.account import (
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
-from pate.data.votes_file import read_vote_matrix
+from pate.data.votes_file import load_numbers, read_vote_matrix
 from pate.errors import DataError, UsageError
 from pate.mechanisms import round_predictions
 from pate.runtime.table_cache import cached_table
@@ -44,7 +43,7 @@ PUBLISH: Final = {
     "data-dependent": (
         "paper-2017, paper-2018, theorem3, theorem6 and sharp are functions of the votes, and so are "
         "their best orders: publish them for votes that are public; for private votes release "
-        "labels through a gate (pate-server --publish gated), and publish its target"
+        "labels through a gate (pate-server --publish gated), and publish its epsilon and delta"
     ),
 }
 
@@ -101,6 +100,10 @@ def run_account(request: Request) -> dict[str, Any]:
         raise UsageError(
             f"a {request.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
         )
+    if request.adjacency == "remove" and (request.gate or request.mechanism == "interactive-gnmax"):
+        # A campaign's gate counts changed votes; and whole expected votes, which follow from the
+        # number of those that vote, can move by more than the votes that are removed.
+        raise UsageError("--adjacency remove is for neither interactive-gnmax nor --gate")
     known = get_args(BoundName)
     if odd := [name for name in request.bounds if name not in known]:
         raise UsageError(f"unknown bound {odd[0]!r}; known are {', '.join(known)}")
@@ -239,11 +242,8 @@ def _margins(votes: Counts, request: Request) -> Counts | None:
         return None
     if request.predictions is None:
         raise UsageError("interactive-gnmax needs --predictions: the student's probabilities")
-    try:
-        given = np.load(request.predictions, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{request.predictions} is not a .npy file of numbers: {error}") from error
-    if not isinstance(given, np.ndarray) or given.ndim != 2 or len(given) < len(votes):
+    given = load_numbers(request.predictions)
+    if given.ndim != 2 or len(given) < len(votes):
         raise DataError(
             f"{request.predictions} does not hold a row for each of {len(votes)} queries"
         )

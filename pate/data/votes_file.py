@@ -40,7 +40,7 @@ def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
         DataError: if the file cannot be read, is no ``.npy`` file, is truncated or too large, or
             does not hold a matrix of counts; naming the first place that is wrong, and the mend.
     """
-    found = _load(path)
+    found = load_numbers(path)
     if found.ndim == 1 and found.dtype.kind in "iu":
         raise DataError(
             f"{path} holds {len(found)} whole numbers in a row: labels, it seems, not votes; "
@@ -75,7 +75,7 @@ def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.i
     Raises:
         DataError: as :func:`read_vote_matrix`, and for a label that is no class.
     """
-    found = _load(path)
+    found = load_numbers(path)
     if found.shape != (queries,):
         raise DataError(f"{path} has shape {found.shape}; one label for each of {queries} queries")
     labels = _whole(found, "labels", path)
@@ -85,8 +85,12 @@ def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.i
     return labels
 
 
-def _load(path: Path) -> NDArray[Any]:
-    """Return the array of a file whose header was checked against its length first."""
+def load_numbers(path: Path) -> NDArray[Any]:
+    """Return the array of a ``.npy`` file whose header was checked against its length first.
+
+    Raises:
+        DataError: if it cannot be read, holds no numbers, or is truncated or too large.
+    """
     try:
         length = path.stat().st_size
         with path.open("rb") as file:
@@ -97,6 +101,10 @@ def _load(path: Path) -> NDArray[Any]:
             if dtype.kind not in "iuf":
                 raise DataError(
                     f"{path} holds {_kind(dtype)}, not numbers; save it again as integers"
+                )
+            if any(isinstance(n, bool) or not 0 <= n <= MOST_CELLS for n in shape):
+                raise DataError(
+                    f"{path} has shape {str(shape)[:60]}; at most {MOST_CELLS} are read"
                 )
             cells = math.prod(shape)
             if cells > MOST_CELLS:

@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 
 from aggregator_server.audit import verify
+from aggregator_server.chain import Entry
 from aggregator_server.gated import label_gated
 from aggregator_server.labelling import public_order
 from aggregator_server.ledger import Ledger
+from aggregator_server.replay import replay
 from aggregator_server.report import describe_state
 from aggregator_server.settings import make_gate
 from aggregator_server.spec import budget, composition_of, resolve
 from aggregator_server.statement import privacy_statement
 from pate.accounting.bounds.theorem6_plus import Table
+from pate.accounting.publishing.nearby import Batch
 from pate.errors import BudgetError, LedgerError, StateError, UsageError
+from pate.mechanisms import GNMax
 from pate.noise import SystemNoise
 from pate.runtime import failpoints
 from pate.votes import Histogram
@@ -210,9 +214,49 @@ def test_a_gate_that_is_worth_more_than_epsilon_is_refused() -> None:
         composition_of(narrow, resolve(narrow, TEACHERS, 1))
 
 
-def test_a_changed_ledger_does_not_hold(path: Path) -> None:
-    """The gate is in the chain: a closed one cannot be told as an open one."""
-    with start(path, 510) as ledger:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gate": "closed"}, "although the gate was closed"),
+        ({"gate": "ajar"}, "open or closed"),
+        ({"cost": "0"}, "the accountant says 1"),
+    ],
+)
+def test_a_forged_release_does_not_hold(path: Path, change: dict[str, Any], message: str) -> None:
+    with start(path, 950) as ledger:
         answer(ledger)
-        (release,) = ledger.entries(kinds=("release",))
-    assert json.loads(release.body)["gate"] == "closed"
+        entries = ledger.entries()
+    (*before, release) = entries
+    forged = Entry.after(
+        before[-1].head, "release", json.loads(release.body) | change, release.written_at
+    )
+    assert replay(entries).gate == "open"
+    with pytest.raises(LedgerError, match=message):
+        replay([*before, forged])
+
+
+def test_votes_are_not_looked_at_before_the_charge(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an attempt that is interrupted while it looks at them would cost nothing."""
+
+    def fall(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with start(path, 950) as ledger:
+        monkeypatch.setattr(Batch, "of", fall)
+        with pytest.raises(KeyboardInterrupt):
+            answer(ledger)
+        assert ledger.state().left == 0
+
+
+def test_another_mechanism_or_other_votes_are_refused(path: Path) -> None:
+    with start(path, 950) as ledger:
+        order = range(QUERIES)
+        for counts, mechanism in (
+            (ledger.counts(), GNMax(Fraction(2), 1)),
+            (ledger.counts()[:, :2], ledger.state().mechanism(1)),
+        ):
+            with pytest.raises(LedgerError):
+                label_gated(ledger, counts, mechanism, SystemNoise(), order=order, tables=tables)
+        assert ledger.state().left == 1

@@ -267,9 +267,10 @@ def test_votes_come_back_as_they_were_and_are_not_asked_twice(path: Path) -> Non
     with start(path, voted=False) as ledger:
         ledger.record_votes(50, Histogram(votes[50:120], 100), NAMES)
         assert ledger.state().missing_votes == (range(50), range(120, 200))
-        assert [ledger.state().has_votes(q) for q in (0, 49, 50, 119, 120, 199)] == [
-            False, False, True, True, False, False,
-        ]  # fmt: skip
+        assert [ledger.state().batch_of(q).first for q in (50, 119)] == [50, 50]
+        for query in (0, 49, 120, 199):
+            with pytest.raises(LedgerError, match=f"query {query} has no votes"):
+                ledger.state().batch_of(query)
         with pytest.raises(LedgerError, match="before"):
             ledger.record_votes(119, Histogram(votes[119:121], 100), NAMES)
     with Ledger.open(path) as ledger:

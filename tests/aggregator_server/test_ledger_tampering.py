@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished interactive campaign: every kind of entry, every table, every kind of answer."""
     path = tmp_path_factory.mktemp("finished") / "ledger.sqlite"
-    spec = make_spec(aggregator="interactive-gnmax", rounds=2, queries=20, max_queries=10)
+    spec = make_spec(
+        aggregator="interactive-gnmax", rounds=2, queries=20, max_queries=10, sigma1=Fraction(50)
+    )
     with start(path, spec) as ledger:
         for round_ in (1, 2):
             charge = ledger.charge([5 * round_, 1, 2] if round_ == 2 else [5, 1])
             check = charge.events[:1]
             answers = [Outcome(2, "teachers", charge.events), Outcome(None, None, check)]
             if round_ == 2:
-                answers.append(Outcome(1, "reinforced", check))
+                answers.append(Outcome(2, "reinforced", check))
             ledger.release(charge, answers)
             ledger.end_round(wants_predictions=round_ == 1)
             if round_ == 1:
@@ -205,6 +208,13 @@ def forge(path: Path, seq: int, change: Callable[[Body], object]) -> list[Entry]
 FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
     "a larger budget": (2, lambda b: b.update(cap="100")),
     "another sensitivity": (2, lambda b: [m.update(votes_per_unit=2) for m in b["mechanisms"]]),
+    "another noise than was stated": (2, lambda b: b["mechanisms"][0].update(sigma1="1/10")),
+    "another way to add up": (2, lambda b: b.update(composition="none")),
+    "a gate where there is none": (2, lambda b: b.update(composition="gate")),
+    "a student's label in a round without one": (
+        6,
+        lambda b: (b["answers"][0].__setitem__(2, "reinforced"), b["answers"][0].__setitem__(3, 1)),
+    ),
     "another mechanism after the roster": (5, lambda b: b["mechanism"].update(sigma2="1000")),
     "cheaper events": (5, lambda b: b["events"][1].update(sigma="1000")),
     "an event left out": (5, lambda b: b["events"].pop()),
@@ -260,3 +270,19 @@ def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
 def test_an_untouched_copy_of_the_chain_holds(finished: Path) -> None:
     """The control: what the forgeries are refused for is the change."""
     assert replay(forge(finished, 1, lambda _: None)) == read_campaign(finished)[0]
+
+
+def test_a_students_label_is_the_one_that_the_student_was_sure_of(tmp_path: Path) -> None:
+    """A teachers' label, recorded as the student's, would be charged as less than it is."""
+    for label, holds in ((1, True), (2, False)):
+        path = tmp_path / f"{label}.sqlite"
+        with start(path, make_spec(aggregator="interactive-gnmax", rounds=2, queries=20)) as ledger:
+            ledger.end_round(wants_predictions=True)
+            ledger.record_predictions(2, make_predictions(20))
+            charge = ledger.charge([1])
+            ledger.release(charge, [Outcome(label, "reinforced", charge.events[:1])])
+        if holds:
+            verify(path)
+        else:
+            with pytest.raises(LedgerError, match="query 1 is not what the student was sure of"):
+                verify(path)

@@ -121,7 +121,8 @@ def seen(
     _, entries = read_campaign(folder / LEDGER_FILE)
     found = verify(folder / LEDGER_FILE)
     chain = [(e.seq, e.kind, len(e.body), open_body(e.kind, e.body)) for e in entries]
-    lines = re.sub(r"\d\d:\d\d:\d\d", "", capsys.readouterr().err)
+    told = capsys.readouterr()
+    lines = re.sub(r"\d\d:\d\d:\d\d", "", told.out + told.err)
     return {
         "lines": lines,
         "described": describe_state(state) | {"ledger_head": ""},

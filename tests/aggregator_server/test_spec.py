@@ -160,3 +160,21 @@ def test_a_budget_for_less_than_one_answer_is_refused() -> None:
     spec = make_spec(epsilon=0.1)
     with pytest.raises(BudgetError, match="more teachers"):
         budget(spec, resolve(spec, 10, 1), Gdp())
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "1e5", "0x10", " 1", "2/4", "1" + "0" * 400])
+@pytest.mark.parametrize("field", ["sigma2", "gate_order"])
+def test_a_hostile_fraction_is_refused_at_once(field: str, text: str) -> None:
+    body = make_spec(aggregator="gnmax").to_dict()
+    with pytest.raises(UsageError, match=field):
+        CampaignSpec.from_dict(body | {field: text})
+
+
+@pytest.mark.parametrize("field", ["gate_order", "gate_target", "gate_test", "gate_failure"])
+def test_a_gate_of_absurd_size_is_refused(field: str) -> None:
+    gate = {"gate_order": "10", "gate_target": "1", "gate_test": "1/5", "gate_failure": "1/100000"}
+    body = make_spec(aggregator="gnmax").to_dict() | {"publish": "gated"} | gate
+    assert CampaignSpec.from_dict(body).gated is not None
+    for text in ("1" + "0" * 30, "1/" + "1" + "0" * 99):
+        with pytest.raises(UsageError, match=field.removeprefix("gate_")):
+            CampaignSpec.from_dict(body | {field: text})

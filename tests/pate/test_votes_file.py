@@ -124,9 +124,10 @@ def test_other_and_damaged_files_are_refused(tmp_path: Path, content: bytes, mes
         read_vote_matrix(path)
 
 
-def test_a_header_cannot_make_this_process_allocate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", [(2**40, 2**20), (0, 10**20), (10**12, 2), (-1, 2), (True, 2)])
+def test_a_header_cannot_make_this_process_allocate(tmp_path: Path, shape: tuple[int, ...]) -> None:
     path = tmp_path / "votes.npy"
-    header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2**20)}
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
     with pytest.raises(DataError, match="at most"):

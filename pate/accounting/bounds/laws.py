@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from scipy import special
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["DiscreteGaussian", "Gaussian", "Law", "skellam_log_gap_tail"]
 
 #: Discrete Gaussians outside are refused: less is not noise, more would need tables of gigabytes.
-_LEAST_SIGMA, _LARGEST_SIGMA = 0.01, 1e5
+WIDEST_SIGMA: Final = 1e5
+_LEAST_SIGMA: Final = 0.01
 #: Below it no Gaussian trade-off is claimed for the discrete law.
 _LEAST_SIGMA_OF_STEP = 2.0
 #: No gap beyond it is looked for: there, two neighbouring integers are one float.
@@ -146,9 +147,9 @@ class DiscreteGaussian:
 
     def __post_init__(self) -> None:
         sigma = check_positive(self.sigma, "sigma")
-        if not _LEAST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        if not _LEAST_SIGMA <= sigma <= WIDEST_SIGMA:
             raise AccountingError(
-                f"sigma of discrete noise must lie in [{_LEAST_SIGMA}, {_LARGEST_SIGMA:g}], "
+                f"sigma of discrete noise must lie in [{_LEAST_SIGMA}, {WIDEST_SIGMA:g}], "
                 f"got {sigma!r}"
             )
         object.__setattr__(self, "sigma", sigma)

@@ -16,13 +16,14 @@ Proof: docs/proofs/threshold.md.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
 
 from pate.accounting.arrays import Floats, check_orders, check_positive, check_rdp
 from pate.accounting.bounds import theorem6
+from pate.accounting.bounds.bits import LARGEST_GROWTH, ROUNDING, Bits, supremum
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.events import check_votes_per_unit
 from pate.errors import AccountingError
 
@@ -33,24 +34,12 @@ if TYPE_CHECKING:
 
     from pate.accounting.bounds.laws import Law
 
-#: A few units in the last place: relative error of one logarithm, exponential or product.
-_ROUNDING: Final = 2.0**-50
-#: Beyond this a sum of exponentials is added up in logarithms.
-_LARGE: Final = 500.0
-#: Beyond this growth of the bit 1 its term is formed from logarithms.
-_LARGE_GROWTH: Final = 100.0
-#: Elements of one block of (queries, orders): about six of them are in work at a time.
-_BLOCK: Final = 2**14
 #: Log ratios below it are told from 0 by the ratio of the rarer outcome alone.
 _NEAR: Final = 0.5
-#: A moment is above 1 by at least this: less would be lost in the sum, not absent.
-_LEAST_EXCESS: Final = 1e-270
-#: Relative excess of :func:`independent_sharp` over the supremum.
-_SLACK: Final = 1e-4
+#: Elements of one block of (queries, orders): about seven of them are in work at a time.
+_BLOCK: Final = 2**14
 #: Outside these mu the closed form is given: a shift that is lost in rounding, or no privacy.
 _LEAST_MU, _LARGEST_MU = 1e-6, 8.0
-#: Standard deviations beyond which only the tails are left to bound.
-_BEYOND: Final = 12.0
 
 
 def log_pass(v: ArrayLike, threshold: float, law: Law) -> Floats:
@@ -97,7 +86,7 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
     >>> rdp_exact([214.0], 200.0, Gaussian(150.0), 1, [2.0, 14.0]).round(12).tolist()
     [[2.8209542e-05, 0.000197948212]]
 
-    Exact but for rounding, which is added; never above :func:`independent`.
+    Exact but for rounding, which is added: a relative 1e-9 at most while log p is above -1000.
 
     Args:
         v: (queries,) what the check looks at, in votes.
@@ -119,8 +108,7 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
     alphas = check_orders(orders)
     values, rows = np.unique(_values(v), return_inverse=True)
     worst = largest_log_moments(values, threshold, law, k, alphas) / (alphas - 1.0)
-    capped = np.minimum(worst, independent(law.sigma, k, alphas))
-    return check_rdp(capped, "the cost of the check")[rows]
+    return check_rdp(worst, "the cost of the check")[rows]
 
 
 def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
@@ -140,11 +128,13 @@ def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: Array
         (queries, orders), in nats.
 
     Raises:
-        AccountingError: for values that are not finite or orders not above 1.
+        AccountingError: for values that are not finite, orders not above 1, or noise of another kind.
         UsageError: for a k that makes no sense.
 
     Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 6 and Proposition 10.
     """
+    if not isinstance(law, Gaussian | DiscreteGaussian):
+        raise AccountingError(f"Theorem 6 is for Gaussian noise, not for {law}")
     log_q = np.minimum(log_pass(v, threshold, law), log_fail(v, threshold, law))
     return theorem6.rdp(log_q, _rate(law.sigma, k), orders)
 
@@ -187,7 +177,7 @@ def independent_sharp(law: Law, k: int, orders: ArrayLike) -> Floats:
     plain = mu**2 / 2.0 * alphas
     if not _LEAST_MU <= mu <= _LARGEST_MU:
         return plain
-    return np.minimum([_supremum(mu, float(order)) for order in alphas], plain)
+    return np.minimum([supremum(mu, float(order)) for order in alphas], plain)
 
 
 def largest_log_moments(
@@ -238,72 +228,7 @@ def largest_log_moments(
     return made
 
 
-class _Bits(NamedTuple):
-    """A bit against a neighbour's; first the outcome 1, then 0.
-
-    Attributes:
-        log_p: (2, queries), logarithms of the chances here.
-        ratio: (2, queries), logarithms of p'/p.
-        error: (2, queries), by how much a ratio may be off, where that has not been made good.
-    """
-
-    log_p: Floats
-    ratio: Floats
-    error: Floats
-
-    def at(self, queries: slice | NDArray[np.intp]) -> _Bits:
-        return _Bits(*(part[:, queries] for part in self))
-
-    def fill(self, excess_order: Floats, excess: Floats, passed: Floats, work: Floats) -> None:
-        """Write E - 1, rounded up, and the term of the bit 1; all arrays are (queries, orders).
-
-        E - 1 is the sum of p expm1(-l log(p'/p)), and infinite where a term is beyond e^500.
-        """
-        excess[:] = _LEAST_EXCESS
-        for outcome in (1, 0):  # the last one leaves its term
-            p = np.exp(self.log_p[outcome])[:, None]
-            error = self.error[outcome]
-            # p expm1(exponent), in ``passed`` the exponent.
-            np.multiply.outer(-self.ratio[outcome], excess_order, out=passed)
-            np.minimum(passed, 1.0, out=work)
-            np.expm1(work, out=work)
-            work *= p
-            if passed.max() > 1.0:  # there expm1 may overflow while p underflows
-                wide = passed > 1.0
-                passed += self.log_p[outcome][:, None]
-                beyond = passed > _LARGE
-                np.exp(np.minimum(passed, _LARGE, out=passed), out=passed)
-                np.copyto(work, passed - p, where=wide)
-                work[beyond] = np.inf
-                np.add(work, p, out=passed, where=~wide)
-            else:
-                np.add(work, p, out=passed)
-            excess += work
-            excess += np.multiply(np.abs(work, out=work), _ROUNDING, out=work)
-            if error.any():
-                np.multiply.outer(error, excess_order, out=work)
-                excess += np.multiply(work, passed, out=work)
-        excess *= 1.0 + _ROUNDING * (4.0 - self.log_p.sum(axis=0))[:, None]
-
-    def log_moment(self, excess_order: Floats, growth: Floats | float = 0.0) -> Floats:
-        """Return log E, rounded up, whatever its size; (queries, orders)."""
-        excess, passed, work = np.empty((3, self.log_p.shape[1], excess_order.size))
-        self.fill(excess_order, excess, passed, work)
-        exponent = np.multiply.outer(-self.ratio, excess_order)
-        logs = self.log_p[:, :, None] + exponent
-        logs += _ROUNDING * (np.abs(self.log_p)[:, :, None] + np.abs(exponent))
-        logs += np.multiply.outer(self.error, excess_order)
-        logs[0] += growth
-        # p^a p'^(1-a) (e^growth - 1), where one factor may overflow while the other vanishes.
-        excess -= np.exp(np.minimum(logs[0], _LARGE)) * np.expm1(-np.asarray(growth))
-        large = np.isinf(excess) | (logs[0] > _LARGE)
-        excess[large] = 0.0
-        by_logs = np.logaddexp(*logs) * (1.0 + 8.0 * _ROUNDING)
-        made: Floats = np.where(large, by_logs, np.log1p(excess) * (1.0 + 4.0 * _ROUNDING))
-        return made
-
-
-def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[_Bits, _Bits]:
+def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[Bits, Bits]:
     """Return the bit at v against the bits at v - k and at v + k."""
     logs = np.array([log_pass(v, threshold, law), log_fail(v, threshold, law)])
     rarer = np.argmin(logs, axis=0)[None]
@@ -315,7 +240,7 @@ def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[_
         then = np.array([log_pass(other, threshold, law), log_fail(other, threshold, law)])
         rare_then, common_then = np.take_along_axis(then, turn, axis=0)
         rare_ratio = rare_then - rare
-        error = _ROUNDING * (1.0 - rare - rare_then)
+        error = ROUNDING * (1.0 - rare - rare_then)
         near = np.abs(rare_ratio) < _NEAR
         # Near 0 the two ratios must fit: rare e^x + common e^y = 1. Then the moment grows with |x|,
         # and an x that is too far from 0 makes it too large.
@@ -323,14 +248,14 @@ def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[_
         odds = np.exp(rare) / -np.expm1(rare)
         fitted = np.log1p(-odds * np.expm1(np.where(near, widened, 0.0)))
         ratios = np.where(near, [widened, fitted], [rare_ratio, common_then - common])
-        errors = np.where(near, 0.0, [error, -_ROUNDING * (common + common_then)])
+        errors = np.where(near, 0.0, [error, -ROUNDING * (common + common_then)])
         parts = (np.array([rare, common]), ratios, errors)
-        found.append(_Bits(*(np.take_along_axis(part, turn, axis=0) for part in parts)))
+        found.append(Bits(*(np.take_along_axis(part, turn, axis=0) for part in parts)))
     return found[0], found[1]
 
 
 def _largest(
-    pairs: Sequence[_Bits],
+    pairs: Sequence[Bits],
     back: NDArray[np.intp],
     growth: Floats | None,
     excess_order: Floats,
@@ -342,7 +267,7 @@ def _largest(
     worst, gain, term = work[3, : back.size], work[4, : back.size], work[5, : back.size]
     worst[:] = 0.0
     if growth is not None:
-        np.expm1(np.minimum(growth, _LARGE_GROWTH, out=gain), out=gain)
+        np.expm1(np.minimum(growth, LARGEST_GROWTH, out=gain), out=gain)
     for bits in pairs:
         bits.fill(excess_order, excess, passed, spare)
         if growth is None:
@@ -352,89 +277,14 @@ def _largest(
             np.maximum(worst, np.add(excess[back], term, out=term), out=worst)
     extreme = np.isinf(worst.max(axis=1))
     if growth is not None:
-        extreme |= growth.max(axis=1) > _LARGE_GROWTH
+        extreme |= growth.max(axis=1) > LARGEST_GROWTH
     np.log1p(worst, out=worst)
-    worst *= 1.0 + 8.0 * _ROUNDING
+    worst *= 1.0 + 8.0 * ROUNDING
     if extreme.any():
         more = 0.0 if growth is None else growth[extreme]
         moments = (bits.at(back[extreme]).log_moment(excess_order, more) for bits in pairs)
         worst[extreme] = np.maximum(*moments)
     return worst
-
-
-def _supremum(mu: float, order: float) -> float:
-    """Return an upper bound of sup over t of D(Bernoulli(Phi(-t)) || Bernoulli(Phi(-t - mu))).
-
-    Beyond both ends of t the divergence is bounded in closed form.
-    """
-    excess_order = order - 1.0
-    excess = np.array([excess_order])
-    # Further left P[0] is so much smaller here than there that it is lost in rounding.
-    start = max(-mu - _BEYOND, -mu / 2.0 - 25.0 / mu)
-    stop = excess_order * mu + _BEYOND
-    left = np.logaddexp(-excess_order * log_ndtr(-start - mu), log_ndtr(start))
-    right = np.logaddexp(0.0, order * log_ndtr(-stop) - excess_order * log_ndtr(-stop - mu))
-    settled = max(float(left), float(right))
-    plain = excess_order * order * mu**2 / 2.0
-    cells = np.linspace(start, stop, 257)
-    lows, highs = cells[:-1], cells[1:]
-    best = 0.0
-    while lows.size and best * (1.0 + _SLACK) < plain:
-        middles = (lows + highs) / 2.0
-        exact = _cell_of_mass(middles, middles, mu, excess)
-        best = max(best, float(exact[np.isfinite(exact)].max(initial=0.0)))
-        bounds = np.minimum(
-            _cell_of_mass(lows, highs, mu, excess), _cell_of_slope(lows, highs, mu, order)
-        )
-        done = (bounds <= best * (1.0 + _SLACK)) | (middles <= lows) | (middles >= highs)
-        settled = max(settled, float(bounds[done].max(initial=0.0)))
-        lows, middles, highs = lows[~done], middles[~done], highs[~done]
-        lows, highs = np.concatenate([lows, middles]), np.concatenate([middles, highs])
-    return (plain if lows.size else settled) / excess_order
-
-
-def _cell_of_mass(low: Floats, high: Floats, mu: float, excess_order: Floats) -> Floats:
-    """Return an upper bound of the log moments at t from ``low`` to ``high``; exact if they agree.
-
-    The chance that lies between t and t + mu is largest next to t = -mu/2. With it fixed the moment
-    is convex in Phi(-t - mu), so it is largest at an end.
-    """
-    nearest = np.clip(-mu / 2.0, low, high)
-    # The smaller of the two tails on either side of the mass is told apart without cancellation.
-    inner = np.maximum(nearest, -nearest - mu)
-    log_tail = log_ndtr(-inner)
-    log_mass = log_tail + np.log(-np.expm1(log_ndtr(-inner - mu) - log_tail))
-    log_mass += _ROUNDING * (2.0 + inner * inner) / min(mu, 1.0)
-    worst = np.zeros(low.size)
-    for end in (low, high):
-        passed, failed = log_ndtr(-end - mu), log_ndtr(end + mu)
-        fits = log_mass < failed
-        up = np.logaddexp(0.0, log_mass - passed)
-        down = np.log1p(-np.exp(np.where(fits, log_mass - failed, -1.0)))
-        parts = [passed + up, failed + down], [-up, -down], np.zeros((2, low.size))
-        found = _Bits(*map(np.asarray, parts)).log_moment(excess_order)[:, 0]
-        worst = np.maximum(worst, np.where(fits, found, np.inf))
-    return worst
-
-
-def _cell_of_slope(low: Floats, high: Floats, mu: float, order: float) -> Floats:
-    """Return another one, sharp where the rare bit 1 makes nearly all of a large moment.
-
-    The hazard rate of N(0, 1) rises, which bounds the slope of the logarithm of its term on both
-    sides. The term of the bit 0 is below P[0], for p' < p.
-    """
-    middle, half = (low + high) / 2.0, (high - low) / 2.0
-    steepest = (order - 1.0) * _hazard(high + mu) - order * _hazard(low)
-    shallowest = (order - 1.0) * _hazard(low + mu) - order * _hazard(high)
-    at_middle = order * log_ndtr(-middle) - (order - 1.0) * log_ndtr(-middle - mu)
-    most = at_middle + half * np.maximum(steepest, -shallowest)
-    made: Floats = np.logaddexp(most, log_ndtr(high)) + 64.0 * _ROUNDING * order * (1.0 + high**2)
-    return made
-
-
-def _hazard(x: Floats) -> Floats:
-    made: Floats = math.sqrt(2.0 / math.pi) / erfcx(x / math.sqrt(2.0))
-    return made
 
 
 def _rate(sigma: float, k: int) -> float:

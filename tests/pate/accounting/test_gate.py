@@ -21,6 +21,7 @@ from pate.accounting.publishing.gate import (
     Choice,
     GateParameters,
     choose_from_public_proxy,
+    least_for_public_proxy,
 )
 from pate.accounting.publishing.nearby import Batch
 from pate.accounting.units import Neighbours
@@ -285,6 +286,18 @@ def proxy() -> Batch:
     )
 
 
+def test_the_least_gate_opens_for_the_proxy_and_a_lesser_one_does_not() -> None:
+    found = least_for_public_proxy(proxy(), delta=1e-5)
+    assert found is not None
+    epsilon = found.gate.epsilon(1e-5)
+    assert found.spare >= 0
+    assert found.gate.opens(proxy().distance_to(found.gate.target, found.gate.order, 1000)) >= 0.95
+    lesser = choose_from_public_proxy(proxy(), epsilon=0.9 * epsilon, delta=1e-5)
+    assert lesser.spare < 0
+    # It goes through fewer gates than a choice at one epsilon, and comes near it.
+    assert choose_from_public_proxy(proxy(), epsilon=1.02 * epsilon, delta=1e-5).spare >= 0
+
+
 def test_a_gate_is_chosen_that_the_proxy_would_open() -> None:
     roomy = choose_from_public_proxy(proxy(), epsilon=3.0, delta=1e-5)
     tight = choose_from_public_proxy(proxy(), epsilon=2.0, delta=1e-5)
@@ -303,7 +316,7 @@ def test_a_gate_is_chosen_that_the_proxy_would_open() -> None:
     # It is the best of its kind: no gate of the same worth has more to spare.
     assert isinstance(roomy, Choice)
     for order in (4.0, 8.0, 16.0):
-        for gate in module._gates_worth(3.0, 1e-5, order):
+        for gate in module._gates_worth(3.0, 1e-5, order, module._SHARES):
             needed = gate.distance_to_open(0.95)
             if needed is not None:
                 reached = proxy().distance_to(gate.target, order, needed + 200)
