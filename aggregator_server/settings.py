@@ -71,7 +71,7 @@ def make_spec(
         unit=unit,
         rounds=rounds if rounds is not None else 2 if aggregator == "interactive-gnmax" else 1,
         max_queries=max_queries,
-        first_round_share=_exact("first_round_share", fractions.get("first_round_share") or "1/2"),
+        first_round_share=exact("first_round_share", fractions.get("first_round_share") or "1/2"),
         threshold=_maybe(fractions, "threshold"),
         interactive_threshold=_maybe(fractions, "interactive_threshold"),
         sigma1=_maybe(fractions, "sigma1"),
@@ -129,10 +129,15 @@ def _roster(parties: str) -> int | tuple[str, ...]:
 
 def _maybe(fractions: Mapping[str, str | None], field: str) -> Fraction | None:
     text = fractions.get(field)
-    return None if text is None else _exact(field, text)
+    return None if text is None else exact(field, text)
 
 
-def _exact(field: str, text: str) -> Fraction:
+def exact(field: str, text: str) -> Fraction:
+    """Return the number that was typed for an option; "40", "2.5" and "1/3" are exact.
+
+    Raises:
+        UsageError: naming the option, for anything else.
+    """
     try:
         return Fraction(text.strip())
     except (ValueError, ZeroDivisionError) as error:

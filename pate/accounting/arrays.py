@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 
+#: Logarithms of q below it are taken for it: their costs are 0 in floats, and no sum overflows.
+_LEAST_LOG_Q = -1e300
 #: Numbers of work that pay for a thread.
 _SHARE = 2**19
 #: Elements of one block of (queries, orders): a few such arrays stay within a core's cache.
@@ -52,6 +54,31 @@ def check_log_probabilities(values: ArrayLike, name: str = "log q") -> Floats:
     made = np.asarray(values, np.float64)
     if not (made <= 0.0).all():
         raise AccountingError(f"{name} must be a logarithm of a probability, at most 0")
+    return made
+
+
+def check_queries(log_q: ArrayLike) -> Floats:
+    """Return the log q of queries as (queries,) float64, -inf as a number that costs nothing.
+
+    Raises:
+        AccountingError: for another shape, NaN, or a value above 0.
+    """
+    checked = check_log_probabilities(log_q)
+    if checked.ndim != 1:
+        raise AccountingError(f"log q is one number per query, got shape {checked.shape}")
+    made: Floats = np.maximum(checked, _LEAST_LOG_Q)
+    return made
+
+
+def check_weights(weights: ArrayLike | None, queries: int) -> Floats:
+    """Return how often each query counts as (queries,) float64; once each for None.
+
+    Raises:
+        AccountingError: for another shape, or a weight that is negative or not finite.
+    """
+    made = np.ones(queries) if weights is None else np.asarray(weights, np.float64)
+    if made.shape != (queries,) or not (np.isfinite(made) & (made >= 0.0)).all():
+        raise AccountingError("each query needs one finite weight that is not negative")
     return made
 
 

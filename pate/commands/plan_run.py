@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from aggregator_server.settings import exact
 from aggregator_server.spec import PARAMETERS, CampaignSpec, budget, composition_of, resolve
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
@@ -144,7 +144,7 @@ def _spec(wish: Wish) -> CampaignSpec:
     """Return the campaign that a server would be asked for; ids and names do not matter here."""
     known = PARAMETERS.get(wish.mechanism, ())
     fractions = {
-        name: None if text is None else _exact(name, text) for name, text in wish.settings.items()
+        name: None if text is None else exact(name, text) for name, text in wish.settings.items()
     }
     if wish.mechanism in PARAMETERS and (
         odd := [name for name, value in fractions.items() if value and name not in known]
@@ -166,22 +166,12 @@ def _spec(wish: Wish) -> CampaignSpec:
         delta=wish.delta,
         unit=wish.unit,
         rounds=2 if interactive else 1,
-        first_round_share=_exact("first_round_share", wish.first_round_share),
+        first_round_share=exact("first_round_share", wish.first_round_share),
         threshold=fractions["threshold"],
         sigma1=fractions["sigma1"],
         sigma2=fractions["sigma2"],
         scale=fractions["scale"],
     )
-
-
-def _exact(name: str, text: str) -> Fraction:
-    try:
-        return Fraction(text.strip())
-    except (ValueError, ZeroDivisionError) as error:
-        option = name.replace("_", "-")
-        raise UsageError(
-            f"--{option} must be a number such as 40, 2.5 or 1/3, got {text!r}"
-        ) from error
 
 
 def _teachers(wish: Wish) -> int | None:

@@ -31,10 +31,11 @@ import numpy as np
 from pate.accounting.arrays import (
     Floats,
     blocks,
-    check_log_probabilities,
     check_orders,
     check_positive,
+    check_queries,
     check_rdp,
+    check_weights,
 )
 from pate.accounting.conversion import best_order, epsilon_from_rdp
 from pate.errors import AccountingError
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 #: Arguments of exponentials up to it do not overflow.
 _PLAIN = 600.0
-_LEAST_LOG_Q = -1e300
 #: Below it, e^t - 1 - t and its like are summed as series.
 _SMALL = 0.02
 #: Of an epsilon0 below it, more than three digits are lost without the series.
@@ -103,9 +103,7 @@ def total(
         AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
     """
     checked, epsilon0, alphas = _check(log_q, epsilon0, orders)
-    counts = np.ones(checked.size) if weights is None else np.asarray(weights, np.float64)
-    if counts.shape != checked.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
-        raise AccountingError("each query needs one finite weight that is not negative")
+    counts = check_weights(weights, checked.size)
     ceiling = pure_dp(epsilon0, alphas) if sharp else independent(epsilon0, alphas)
     made = np.zeros(alphas.size)
     for part in blocks(checked.size, alphas.size):
@@ -200,15 +198,7 @@ def _as_rdp(log_moments: ArrayLike, moments: ArrayLike) -> tuple[list[float], li
 
 
 def _check(log_q: ArrayLike, epsilon0: float, orders: ArrayLike) -> tuple[Floats, float, Floats]:
-    checked = check_log_probabilities(log_q)
-    if checked.ndim != 1:
-        raise AccountingError(f"log q is a list of numbers, got shape {checked.shape}")
-    # -inf would make differences NaN; a query of this log q costs nothing in floats.
-    return (
-        np.maximum(checked, _LEAST_LOG_Q),
-        check_positive(epsilon0, "epsilon0"),
-        check_orders(orders),
-    )
+    return check_queries(log_q), check_positive(epsilon0, "epsilon0"), check_orders(orders)
 
 
 def _costs(log_q: Floats, epsilon0: float, excess: Floats, ceiling: Floats, sharp: bool) -> Floats:

@@ -30,13 +30,13 @@ from scipy import optimize
 from pate.accounting.arrays import (
     Floats,
     blocks,
-    check_log_probabilities,
     check_orders,
     check_positive,
+    check_queries,
     check_rdp,
+    check_weights,
     on_all_cores,
 )
-from pate.errors import AccountingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +51,6 @@ _NOTHING = -746.0
 _WIDE = -1000.0
 #: In units of 1/sqrt(c); closer than that to order - 1, mu2 of q0 is not told apart from it.
 _LEAST_BEYOND = 1e-150
-#: Logarithms of q below it are taken for it: their costs are 0 in floats, and no sum overflows.
-_LEAST_LOG_Q = -1e300
 
 
 def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
@@ -73,7 +71,7 @@ def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
     Raises:
         AccountingError: for arguments that make no sense, or a result that cannot be a cost.
     """
-    checked = _check_queries(log_q)
+    checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
     made = np.empty((checked.size, grid.excess.size))
     made[:] = grid.independent
@@ -99,11 +97,9 @@ def total(
     Raises:
         AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
     """
-    checked = _check_queries(log_q)
+    checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
-    counts = np.ones(checked.size) if weights is None else np.asarray(weights, np.float64)
-    if counts.shape != checked.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
-        raise AccountingError("each query needs one finite weight that is not negative")
+    counts = check_weights(weights, checked.size)
 
     def add(share: slice) -> Floats:
         dependent = np.zeros(share.stop - share.start, np.bool_)
@@ -194,13 +190,6 @@ class _Parts(NamedTuple):
         # A = 1 + (r - q) / (1 - r), with no small difference of large numbers.
         log_a = np.log1p(np.exp(-distance) * np.expm1(c - 2.0 * root) / np.expm1(-distance))
         return cls(log_q, mu, log_a, 2.0 * root + c)
-
-
-def _check_queries(log_q: ArrayLike) -> Floats:
-    checked = check_log_probabilities(log_q)
-    if checked.ndim != 1:
-        raise AccountingError(f"log q is a list of numbers, got shape {checked.shape}")
-    return np.maximum(checked, _LEAST_LOG_Q)
 
 
 def _least_mu(c: float) -> float:

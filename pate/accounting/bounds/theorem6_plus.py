@@ -33,7 +33,9 @@ from pate.accounting.arrays import (
     check_log_probabilities,
     check_orders,
     check_positive,
+    check_queries,
     check_rdp,
+    check_weights,
 )
 from pate.accounting.bounds.two_tails_maximum import GRID, log_excess
 from pate.errors import AccountingError
@@ -88,7 +90,7 @@ def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3)
         AccountingError: for log q above 0 or NaN, or a mu, an order or a tightness that makes no
             sense.
     """
-    log_q = _check_queries(log_q)
+    log_q = check_queries(log_q)
     orders = check_orders(orders)
     mu = check_positive(mu, "mu")
     tightness = check_positive(tightness, "tightness")
@@ -190,11 +192,7 @@ class Table:
                 finite, or weights of another shape.
         """
         places = self._places(log_q)
-        if weights is not None:
-            weights = np.asarray(weights, np.float64)
-            if weights.shape != places.shape or not (np.isfinite(weights) & (weights >= 0)).all():
-                raise AccountingError("each query needs one finite weight that is not negative")
-        counts = np.bincount(places, weights, minlength=self.knots.size).astype(np.float64)
+        counts = np.bincount(places, check_weights(weights, places.size), minlength=self.knots.size)
         # Each sum of n positive terms is too small by n units of the last digit at most.
         rounding = 1.0 + 2.0**-52 * (places.size + self.knots.size)
         return check_rdp(counts @ self.values * rounding, "the total by Theorem 6+")
@@ -228,14 +226,7 @@ class Table:
     def _places(self, log_q: ArrayLike) -> NDArray[np.intp]:
         """Return the place of the first knot that is not below each log q, (queries,)."""
         # The last knot is 0, and log q is at most 0: there always is one.
-        return np.searchsorted(self.knots, _check_queries(log_q), side="left")
-
-
-def _check_queries(log_q: ArrayLike) -> Floats:
-    checked = check_log_probabilities(log_q)
-    if checked.ndim != 1:
-        raise AccountingError(f"log q is one number per query, got shape {checked.shape}")
-    return checked
+        return np.searchsorted(self.knots, check_queries(log_q), side="left")
 
 
 def _own(values: ArrayLike) -> Floats:
