@@ -7,8 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from pate.commands.audit import audit
-from pate.commands.plan import plan
+from pate.commands.audit.options import audit
+from pate.commands.plan.options import plan
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.screen import Screen
 

@@ -20,8 +20,8 @@ from aggregator_server.report import LEDGER_FILE
 from aggregator_server.state import Charge, ReleasedLabel
 from pate.auditing.intervals import mu_lower_bound
 from pate.auditing.neighbours import telling_pairs
-from pate.commands.audit_runs import Request, run_audits
-from pate.commands.audited_campaign import Campaigns, audit_campaign, roster
+from pate.commands.audit.campaigns import Campaigns, audit_campaign, roster
+from pate.commands.audit.run import Request, run_audits
 from pate.errors import UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from pate.runtime.screen import Screen
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The program with this one command, and with noise that a test may break.
 PROGRAM = """
 import typer
-from pate.commands.audit import audit
+from pate.commands.audit.options import audit
 from pate.runtime.command import run
 {broken}
 app = typer.Typer(add_completion=False)
@@ -47,7 +47,7 @@ app.command()(audit)
 run(app, "pate")
 """
 HALF_THE_NOISE = """
-import pate.commands.audit_runs as audit_runs
+import pate.commands.audit.run as audit_runs
 from pate.noise import SystemNoise
 class Half(SystemNoise):
     def gaussian(self, sigma, count):

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from aggregator_server.spec import CampaignSpec, budget, composition_of, resolve
 from pate.accounting.composition import composition_named
-from pate.commands.plan import plan
+from pate.commands.plan.options import plan
 from pate.errors import BudgetError, DataError, UsageError
 from pate.mechanisms import mechanism_from_dict
 from pate.planning import survey

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import linprog
 
 from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
-from pate.commands.planted_canaries import Planting, audit_canaries
+from pate.commands.audit.canaries import Planting, audit_canaries
 from pate.errors import AccountingError, UsageError
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _repeated(name: str, request: Request, screen: Screen) -> Audit:
                 confidence=request.confidence,
                 progress=progress,
             )
-    from pate.commands.audited_campaign import audit_campaign
+    from pate.commands.audit.campaigns import audit_campaign
 
     with screen.bar(f"attacking campaigns of {name}") as progress:
         return audit_campaign(
@@ -127,7 +127,7 @@ def _repeated(name: str, request: Request, screen: Screen) -> Audit:
 
 
 def _canary(request: Request, screen: Screen) -> Audit:
-    from pate.commands.planted_canaries import Planting, audit_canaries
+    from pate.commands.audit.canaries import Planting, audit_canaries
 
     name = request.mechanism or ConfidentGNMax.name
     given = {

@@ -124,8 +124,8 @@ def plan(
     proxy's votes, so they are as good as these are.
     """
     del config
-    from pate.commands.plan_report import show
-    from pate.commands.plan_run import Wish, run_plan
+    from pate.commands.plan.report import show
+    from pate.commands.plan.run import Wish, run_plan
 
     wish = Wish(
         teachers=teachers,

@@ -1,4 +1,4 @@
-"""``pate audit``: the options of the command. The work is in :mod:`pate.commands.audit_runs`."""
+"""``pate audit``: the options of the command. The work is in :mod:`pate.commands.audit.run`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def audit(
     For example: pate audit --mechanism gnmax --sigma2 40 --queries 300
     """
     del config  # read before the other options, by its callback
-    from pate.commands.audit_runs import Request, require_all_hold, run_audits, show, to_dict
+    from pate.commands.audit.run import Request, require_all_hold, run_audits, show, to_dict
 
     audits = run_audits(
         Request(

@@ -23,7 +23,7 @@ from party.keys import shard_key
 from party.training import train_ensemble
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.result import Audit
-from pate.commands.audited_campaign import scratch_folder
+from pate.commands.audit.campaigns import scratch_folder
 from pate.commands.deal import deal, digits
 from pate.commands.simulated_party import party_home
 from pate.data.values import Dataset, Images, content_hash

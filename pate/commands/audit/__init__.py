@@ -1,0 +1,1 @@
+"""``pate audit``: from its options to the campaigns that it attacks."""

@@ -1,0 +1,1 @@
+"""``pate plan``: from its options to its report and picture."""
