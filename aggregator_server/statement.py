@@ -8,6 +8,8 @@ from pate.errors import StateError
 from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aggregator_server.state import CampaignState
     from pate.statement import Unit
 
@@ -30,7 +32,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         delta=spec.delta,
         unit=cast("Unit", spec.unit),
         adjacency=ADJACENCY[spec.unit],
-        mechanism=tuple(each.to_dict() for each in state.mechanisms),
+        mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.aggregation,
         noise=(
             "simulated: drawn from a seed, so that nothing is guaranteed"
@@ -46,6 +48,14 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         ledger_head=str(state.head),
         statements=(_public(state, epsilon), _server()),
     )
+
+
+def _gate(state: CampaignState) -> tuple[Mapping[str, str | int], ...]:
+    """Return what stood between the labels and the public, as one more step of the mechanism."""
+    if state.spec.gated is None:
+        return ()
+    parameters = {k: v for k, v in state.spec.gated.to_dict().items() if k != "event"}
+    return ({"mechanism": "gate", **parameters},)
 
 
 #: What the promise stands on, by composition.

@@ -112,7 +112,8 @@ class PrivacyStatement:
         delta: failure probability.
         unit: ``record``, ``patient`` or ``party``.
         adjacency: what one neighbour differs by, in words.
-        mechanism: each mechanism with its parameters, in the order of its first round.
+        mechanism: each mechanism with its parameters, in the order of its first round; last the
+            gate of a gated campaign, its order and costs in nats.
         aggregation: how votes reach the server.
         noise: where noise was added.
         teachers: M, of the whole roster.

@@ -25,6 +25,7 @@ from pate.errors import BudgetError, LedgerError, StateError, UsageError
 from pate.mechanisms import GNMax
 from pate.noise import SystemNoise
 from pate.runtime import failpoints
+from pate.statement import PrivacyStatement
 from pate.votes import Histogram
 from tests.aggregator_server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 
@@ -104,6 +105,9 @@ def test_teachers_that_agree_get_all_labels_out_for_less_than_a_cap_would_take(p
         assert state.epsilon <= EPSILON
         statement = privacy_statement(state)
         assert (statement.composition, statement.epsilon) == ("gate", state.epsilon)
+        assert [step["mechanism"] for step in statement.mechanism] == ["gnmax", "gate"]
+        assert statement.mechanism[1]["order"] == "10"
+        assert PrivacyStatement.from_json(statement.to_json()) == statement
         assert describe_state(state)["gate"] == "open"
         capped = make_spec(
             aggregator="gnmax", queries=QUERIES, epsilon=EPSILON, sigma2=Fraction(40)

@@ -75,8 +75,8 @@ def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
     grid = _Orders.of(c, orders)
     made = np.empty((checked.size, grid.excess.size))
     made[:] = grid.independent
-    for rows, costs in _data_dependent(checked, grid):
-        made[rows] = costs
+    for rows, moments in _data_dependent(checked, grid):
+        made[rows] = np.minimum(moments / grid.excess, grid.independent)
     return check_rdp(made, "the cost by Theorem 6")
 
 
@@ -104,9 +104,10 @@ def total(
     def add(share: slice) -> Floats:
         dependent = np.zeros(share.stop - share.start, np.bool_)
         made = np.zeros(grid.excess.size)
-        for rows, costs in _data_dependent(checked[share], grid):
+        for rows, moments in _data_dependent(checked[share], grid):
             dependent[rows] = True
-            made += counts[share][rows] @ costs
+            made += counts[share][rows] @ moments
+        made /= grid.excess
         made += counts[share][~dependent].sum() * grid.independent
         return made
 
@@ -212,9 +213,9 @@ def _least_mu(c: float) -> float:
 
 
 def _data_dependent(log_q: Floats, grid: _Orders) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-    """Yield queries to which Theorem 6 applies, by row numbers, with their (rows, orders) costs.
+    """Yield queries to which Theorem 6 applies, by row numbers, with (rows, orders) log moments.
 
-    The array of costs is overwritten by the next block.
+    A log moment is the cost times order - 1. The array is overwritten by the next block.
     """
     applies = np.sqrt(-log_q / grid.c) >= grid.least_mu
     rows = np.flatnonzero(applies)
@@ -223,26 +224,33 @@ def _data_dependent(log_q: Floats, grid: _Orders) -> Iterator[tuple[NDArray[np.i
     beyond = (parts.log_q + largest * parts.log_b < _NOTHING) & (parts.mu > largest)
     nothing = beyond & (parts.log_a == 0.0)
     plain = (np.maximum(parts.log_a, parts.log_b) * largest <= _PLAIN) & (parts.log_q >= -_PLAIN)
-    kinds = ((nothing, _no_costs), (plain, _plain_costs), (~(nothing | plain), _extreme_costs))
+    inside = parts.mu > largest  # of the theorem's orders, all of them
+    kinds = (
+        (nothing, _no_moments),
+        (plain & inside, _plain_moments),
+        (plain & ~inside, _plain_moments),
+        (~(nothing | plain), _extreme_moments),
+    )
+    limit = grid.excess * grid.independent
     sizes = [part.stop - part.start for part in blocks(rows.size, grid.excess.size)]
     scratch = np.empty((2, max(sizes, default=0), grid.excess.size))
-    for wanted, costs_of in kinds:
+    for wanted, moments_of in kinds:
         chosen = np.flatnonzero(wanted)
         for part in blocks(chosen.size, grid.excess.size):
             block = _Parts(*(values[chosen[part]] for values in parts))
-            costs = costs_of(block, grid, scratch)
+            moments = moments_of(block, grid, scratch)
             if block.mu.min() <= largest:
                 outside = block.mu[:, None] <= grid.excess
-                np.copyto(costs, grid.independent, where=outside)
-            yield rows[chosen[part]], np.minimum(costs, grid.independent, out=costs)
+                np.copyto(moments, limit, where=outside)
+            yield rows[chosen[part]], np.minimum(moments, limit, out=moments)
 
 
-def _no_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
+def _no_moments(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
     """Return zeros: the theorem's value is less than the least float."""
     return np.zeros((parts.log_q.size, grid.excess.size))
 
 
-def _plain_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:
+def _plain_moments(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:
     """Return the theorem's value where no exponential overflows, and q does not underflow."""
     q = np.exp(parts.log_q)
     # Most of the time would go to fresh pages of memory, were these not used again.
@@ -255,12 +263,10 @@ def _plain_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:
     np.expm1(second, out=second)
     second *= q[:, None]
     first += second
-    np.log1p(first, out=first)
-    first *= 1.0 / grid.excess
-    return first
+    return np.log1p(first, out=first)
 
 
-def _extreme_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
+def _extreme_moments(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noqa: ARG001
     """Return the theorem's value for any q, with logarithms where the numbers leave the floats."""
     log_first = np.multiply.outer(parts.log_a, grid.excess)
     growth = np.multiply.outer(parts.log_b, grid.excess)
@@ -269,13 +275,12 @@ def _extreme_costs(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # 
     rest = -np.expm1(parts.log_q)[:, None]  # 1 - q
     summed = rest * np.expm1(np.minimum(log_first, _PLAIN))
     summed -= np.exp(np.minimum(log_second, _PLAIN)) * np.expm1(-growth)
-    costs: Floats = np.log1p(summed)
+    moments: Floats = np.log1p(summed)
     large = np.maximum(log_first, log_second) > _PLAIN
     if large.any():
         log_first += np.log(rest)
-        costs[large] = np.logaddexp(log_first[large], log_second[large])
-    costs /= grid.excess
-    return costs
+        moments[large] = np.logaddexp(log_first[large], log_second[large])
+    return moments
 
 
 def _sharpen(log_second: Floats, log_q: Floats, grid: _Orders) -> None:
