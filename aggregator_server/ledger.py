@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 from sqlalchemy import insert, select
 
-from aggregator_server import audit, blobs
-from aggregator_server import spec as specification
+from aggregator_server import audit, blobs, terms
 from aggregator_server.chain import Entry, canonical
-from aggregator_server.replay import follow, replay, votes_per_unit
+from aggregator_server.replay import follow, replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.accounting.composition import total_cost
@@ -156,8 +155,8 @@ class Ledger:
         """
         spec = self.state().spec
         teachers = sum(party.teachers for party in parties)
-        mechanisms = specification.resolve(spec, teachers, votes_per_unit(spec, parties))
-        composition = specification.composition_of(spec, mechanisms)
+        mechanisms = terms.resolve(spec, teachers, terms.votes_per_unit(spec, parties))
+        composition = terms.composition_of(spec, mechanisms)
         body: dict[str, Json] = {
             "parties": [
                 {"name": p.name, "identity": p.identity, "teachers": p.teachers, "unit": p.unit}
@@ -166,7 +165,7 @@ class Ledger:
             "classes": list(classes),
             "mechanisms": [_object(each.to_dict()) for each in mechanisms],
             "composition": composition.name,
-            "cap": str(specification.budget(spec, mechanisms, composition)),
+            "cap": str(terms.budget(spec, mechanisms, composition)),
         }
         return self._append("roster", body)
 

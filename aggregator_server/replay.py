@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from aggregator_server.fields import Fields
-from aggregator_server.spec import UNITS, CampaignSpec, composition_of, resolve, stated_as
+from aggregator_server.spec import UNITS, CampaignSpec
 from aggregator_server.state import (
     CampaignState,
     Charge,
@@ -23,8 +23,9 @@ from aggregator_server.state import (
     Source,
     VoteBatch,
 )
+from aggregator_server.terms import recorded_terms
 from pate.accounting.budget import PrivacyFilter
-from pate.accounting.composition import composition_named, total_cost
+from pate.accounting.composition import total_cost
 from pate.accounting.events import event_from_dict
 from pate.errors import (
     BudgetError,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator_server.chain import Entry, Json
-    from pate.accounting.composition import Composition
-    from pate.mechanisms import Mechanism
 
 #: Noise as a charge names it. ``simulated`` is seeded, and protects nobody.
 NOISE_NAMES: Final = ("system", "simulated")
@@ -132,19 +131,9 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
     if spec.classes is not None and spec.classes != classes:
         raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
-    votes = votes_per_unit(spec, parties)
     mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
-    if len(mechanisms) != (2 if spec.interactive else 1):
-        raise LedgerError(
-            f"{spec.aggregator} has another number of mechanisms than {len(mechanisms)}"
-        )
-    if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
-        raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
     cap = fields.fraction("cap")
-    _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
-    composition = _composition(spec, fields.text("composition"), mechanisms)
-    if composition.epsilon(cap, spec.delta) > spec.epsilon:
-        raise BudgetError(f"the cap {cap} is worth more than epsilon {spec.epsilon}")
+    composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)
     return replace(
         state,
         phase="voting",
@@ -154,46 +143,6 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         composition=composition,
         cap=cap,
     )
-
-
-def _composition(spec: CampaignSpec, name: str, mechanisms: tuple[Mechanism, ...]) -> Composition:
-    if spec.gated is not None:
-        composition = composition_of(spec, tuple(mechanisms))
-    else:
-        composition = composition_named(name)
-        events = [event for each in mechanisms for event in each.worst]
-        if not all(composition.supports(event) for event in events):
-            raise LedgerError(f"not every event of this campaign has a cost in {name!r}")
-    if composition.name != name:
-        raise LedgerError(f"the costs of this campaign do not add up as {name!r}")
-    return composition
-
-
-def _check_stated(
-    spec: CampaignSpec, mechanisms: tuple[Mechanism, ...], teachers: int, votes: int
-) -> None:
-    """Check that mechanisms have every parameter that the specification states.
-
-    What it leaves open follows from the roster when the campaign begins, and may be worked out
-    otherwise by another version.
-    """
-    for given, wanted in zip(mechanisms, resolve(spec, teachers, votes), strict=True):
-        if given.name != wanted.name:
-            raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
-        found, expected = given.to_dict(), wanted.to_dict()
-        for field, value in expected.items():
-            stated = getattr(spec, stated_as(given, field), None)
-            if stated is not None and found[field] != value:
-                raise LedgerError(f"{field} of the mechanism is {found[field]}, stated is {stated}")
-
-
-def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
-    """Return k, how many teachers one unit of privacy may reach.
-
-    A record, or a patient whose rows a party keeps together, is in one shard of one party. A
-    party as the unit reaches all its own teachers; the largest counts.
-    """
-    return max(party.teachers for party in parties) if spec.unit == "party" else 1
 
 
 def _votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:

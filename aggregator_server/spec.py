@@ -14,15 +14,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pate.accounting.events import fraction_from_text
-from pate.errors import AccountingError, BudgetError, StateError, UsageError
+from pate.errors import AccountingError, StateError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from aggregator_server.chain import Json
-    from pate.accounting.composition import Composition
     from pate.accounting.events import GatedBatch
-    from pate.mechanisms import Mechanism
 
 AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 AGGREGATIONS: Final = ("plain",)
@@ -206,17 +204,17 @@ class CampaignSpec:
     def _check_sizes(self) -> None:
         if not isinstance(self.parties, int):
             _check_list("parties", self.parties)
-        _check_count("parties", self.wanted_parties, 1)
-        _check_count("min_parties", self.min_parties, 1)
+        check_count("parties", self.wanted_parties, 1)
+        check_count("min_parties", self.min_parties, 1)
         if self.min_parties > self.wanted_parties:
             raise UsageError(f"min_parties is {self.min_parties} of {self.wanted_parties} parties")
-        _check_count("queries", self.queries, 1)
-        _check_count("rounds", self.rounds, 1)
+        check_count("queries", self.queries, 1)
+        check_count("rounds", self.rounds, 1)
         if self.max_queries is not None:
-            _check_count("max_queries", self.max_queries, 1)
+            check_count("max_queries", self.max_queries, 1)
         if self.classes is not None:
             _check_list("classes", self.classes)
-            _check_count("number of classes", len(self.classes), 2)
+            check_count("number of classes", len(self.classes), 2)
 
     def _check_budget(self) -> None:
         for field in ("epsilon", "delta"):
@@ -286,120 +284,12 @@ def new_campaign_id() -> str:
     return secrets.token_hex(16)
 
 
-def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
-    """Return the mechanisms of a campaign, now that its teachers are counted.
-
-    What the specification leaves open is a share of M = ``teachers``, whole votes, rounded up (more
-    noise, a stricter check). The shares are near those that the papers chose for 250 teachers:
-    sigma2 = 4/25 M is their 40, sigma1 = 1/2 M and T = 3/4 M are between their 150 and 200 of
-    MNIST and a check that a unanimous vote passes more often; scale = 2/25 M is their 1/gamma of
-    20. A student's margin n_j - M p_j is 0 where it agrees with its teachers and near M where it is
-    surely wrong, so the later rounds of Interactive-GNMax check for 1/2 M.
-
-    Args:
-        spec: of the campaign.
-        teachers: M, of the whole roster.
-        votes_per_unit: k, how many teachers one unit may reach.
-
-    Returns:
-        One mechanism; for ``interactive-gnmax`` that of round 1 and that of all later ones.
+def check_count(field: str, value: object, least: int) -> None:
+    """Check that ``value`` is an integer of at least ``least``.
 
     Raises:
-        UsageError: for parameters that make no sense together.
-
-    Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
+        UsageError: naming the field.
     """
-    from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
-
-    _check_count("number of teachers", teachers, 1)
-
-    def share(numerator: int, denominator: int) -> int:
-        return max(1, -(-teachers * numerator // denominator))
-
-    if spec.aggregator == "lnmax":
-        return (LNMax(spec.scale or Fraction(share(2, 25)), votes_per_unit),)
-    sigma2 = spec.sigma2 or Fraction(share(4, 25))
-    if spec.aggregator == "gnmax":
-        return (GNMax(sigma2, votes_per_unit),)
-    sigma1 = spec.sigma1 or Fraction(share(1, 2))
-    # Votes and noise are integers: to reach T is to reach its ceiling.
-    threshold = math.ceil(spec.threshold or share(3, 4))
-    confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
-    if not spec.interactive:
-        return (confident,)
-    return (
-        confident,
-        InteractiveGNMax(
-            math.ceil(spec.interactive_threshold or share(1, 2)),
-            sigma1,
-            sigma2,
-            spec.confidence or Fraction(9, 10),
-            votes_per_unit,
-        ),
-    )
-
-
-def stated_as(mechanism: Mechanism, field: str) -> str:
-    """Return the name that a specification has for a parameter of a mechanism."""
-    if field == "threshold" and mechanism.interactive:
-        return "interactive_threshold"
-    return "sigma2" if field == "sigma" else field
-
-
-def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
-    """Return how costs add up: the gate's own way, or the tightest that all events allow.
-
-    Raises:
-        UsageError: for a gate over noise that is too narrow for its bound.
-    """
-    from pate.accounting.bounds.laws import WIDEST_SIGMA
-    from pate.accounting.composition import Gate, Gdp, tightest
-    from pate.accounting.events import GaussianMax, GaussianThreshold
-
-    events = [event for each in mechanisms for event in each.worst]
-    if spec.gated is None:
-        return tightest(events)
-    for event in events:
-        if not Gdp().supports(event):
-            raise UsageError("a gated campaign needs noise of at least sigma 2")
-        if isinstance(event, GaussianThreshold | GaussianMax) and event.sigma > WIDEST_SIGMA:
-            raise UsageError(f"a gated campaign needs noise of at most sigma {WIDEST_SIGMA:g}")
-    return Gate(spec.gated)
-
-
-def budget(
-    spec: CampaignSpec, mechanisms: Sequence[Mechanism], composition: Composition
-) -> Fraction:
-    """Return the cap that the campaign's filter enforces, in its composition.
-
-    It is what (epsilon, delta) is worth, or the worst cost of all queries that may be answered if
-    that is less. Both are fixed before the first answer, so either may be stated.
-
-    Raises:
-        BudgetError: if not a single query fits.
-    """
-    from pate.accounting.composition import total_cost
-
-    if spec.gated is not None:
-        cap = composition.budget(spec.epsilon, spec.delta)
-        if not cap:
-            raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
-        return cap
-    worst = max(total_cost(composition, mechanism.worst) for mechanism in mechanisms)
-    most = spec.queries * spec.rounds
-    if spec.max_queries is not None:
-        most = min(most, spec.max_queries)
-    cap = min(composition.budget(spec.epsilon, spec.delta), most * worst)
-    if worst > cap:
-        raise BudgetError(
-            f"one answer may cost epsilon {composition.epsilon(worst, spec.delta):.3g} at delta "
-            f"{spec.delta:g}, the budget is {spec.epsilon:g}: use more teachers, more noise, "
-            "or a larger budget"
-        )
-    return cap
-
-
-def _check_count(field: str, value: object, least: int) -> None:
     # bool is an int to Python, and True parties is not a number of parties.
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{field} must be an integer of at least {least}, got {value!r}")

@@ -17,8 +17,8 @@ from aggregator_server.ledger import Ledger
 from aggregator_server.replay import replay
 from aggregator_server.report import describe_state
 from aggregator_server.settings import make_gate
-from aggregator_server.spec import budget, composition_of, resolve
 from aggregator_server.statement import privacy_statement
+from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.publishing.nearby import Batch
 from pate.errors import BudgetError, LedgerError, StateError, UsageError

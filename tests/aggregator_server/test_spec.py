@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from aggregator_server.spec import (
-    CampaignSpec,
-    budget,
-    composition_of,
-    new_campaign_id,
-    resolve,
-)
+from aggregator_server.spec import CampaignSpec, new_campaign_id
+from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.composition import Gdp, Zcdp, total_cost
 from pate.errors import BudgetError, StateError, UsageError
 from tests.aggregator_server.campaigns import make_spec

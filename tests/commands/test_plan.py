@@ -12,7 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from aggregator_server.spec import CampaignSpec, budget, composition_of, resolve
+from aggregator_server.spec import CampaignSpec
+from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.composition import composition_named
 from pate.commands.plan.options import plan
 from pate.errors import BudgetError, DataError, UsageError

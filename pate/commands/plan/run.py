@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from aggregator_server.settings import exact
-from aggregator_server.spec import PARAMETERS, CampaignSpec, budget, composition_of, resolve
+from aggregator_server.spec import PARAMETERS, CampaignSpec
+from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
 from pate.commands.plan.picture import draw
