@@ -209,10 +209,8 @@ def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilit
             continue
         teachers = state.batch_of(query).teachers
         expected = round_predictions(predictions[query : query + 1], teachers)[0]
-        if (
-            not isinstance(mechanism, InteractiveGNMax)
-            or held.label != int(expected.argmax())
-            or not int(expected.max()) > mechanism.confidence * teachers
+        if not (
+            isinstance(mechanism, InteractiveGNMax) and mechanism.reinforced(expected) == held.label
         ):
             raise LedgerError(f"the label of query {query} is not what the student was sure of")
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator_server.exchange import Exchange
+from aggregator_server.gated import label_gated
 from aggregator_server.labelling import label_round, public_order
 from aggregator_server.parties import Party, listed
 from aggregator_server.state import RosterParty
+from pate.accounting.bounds.theorem6_plus import Table
 from pate.data.values import batch_hash
 from pate.errors import UsageError
 from pate.runtime.failpoints import reach
@@ -181,9 +183,6 @@ class Campaign:
         return summary
 
     def _label_gated(self, state: CampaignState) -> RoundSummary:
-        from aggregator_server.gated import label_gated
-        from pate.accounting.bounds.theorem6_plus import Table
-
         summary = label_gated(
             self._ledger,
             self._ledger.counts(),

@@ -16,7 +16,7 @@ from pate.accounting.arrays import Floats, blocks, check_histograms, check_order
 from pate.accounting.bounds import confident, outlier, theorem3, theorem6
 from pate.accounting.bounds import threshold as check
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
-from pate.accounting.conversion import best_order, epsilon_from_rdp
+from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gdp import epsilon_from_delta
 from pate.accounting.publishing.gate import Choice, least_for_public_proxy
 from pate.accounting.publishing.nearby import Batch
@@ -157,6 +157,7 @@ def account(
         AccountingError: for impossible votes, orders or parameters.
         UsageError: for a bound that the mechanism has not.
     """
+    check_delta(delta)  # before a table is built for nothing
     counts = check_histograms(votes)
     orders = check_orders(orders)
     known: tuple[BoundName, ...] = (

@@ -125,11 +125,7 @@ class Gdp:
 
     def budget(self, epsilon: float, delta: float) -> Fraction:
         """Return mu^2 / 2 of the largest mu that is worth at most ``epsilon``."""
-        total = mu_squared_from_epsilon(epsilon, delta) / 2
-        # The root of epsilon() may put the last digit on the wrong side.
-        while total > 0 and self.epsilon(total, delta) > epsilon:
-            total *= 1 - Fraction(1, 10**12)
-        return total
+        return mu_squared_from_epsilon(epsilon, delta) / 2
 
 
 @dataclass(frozen=True)

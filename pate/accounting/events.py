@@ -27,7 +27,7 @@ from pate.errors import AccountingError, UsageError
 from pate.noise import check_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 #: More votes than that of one unit are a mistake, not a campaign.
 _MOST_VOTES = 2**31
@@ -265,11 +265,6 @@ class GatedBatch:
 Event = GaussianThreshold | GaussianMax | LaplaceMax
 #: What a ledger charges for: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
-
-
-def total_rho(events: Iterable[Event]) -> Fraction:
-    """Return the cost of the events together, in rho."""
-    return sum((event.rho for event in events), Fraction(0))
 
 
 def event_from_dict(fields: Mapping[str, str | int]) -> Charged:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from party.training import Ensemble
+
     _Array: TypeAlias = (
         NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
     )
@@ -45,8 +47,20 @@ def open_party(
         DataError: if the records do not suffice for the teachers.
         DiskError: if the home cannot be written.
     """
+    ensemble = open_ensemble(home, records, teachers)
+    return Voter(
+        name=home.name,
+        identity=identity_key(home),
+        ensemble=ensemble,
+        home=home,
+        public=public,
+    )
+
+
+def open_ensemble(home: Path, records: Dataset, teachers: int) -> Ensemble:
+    """Return a party's teachers, trained, or loaded from its home; arguments and errors as above."""
     private_directory(home)
-    ensemble = train_ensemble(
+    return train_ensemble(
         records,
         teachers=teachers,
         model="auto",
@@ -54,13 +68,6 @@ def open_party(
         home=home,
         key=shard_key(home),
         progress=lambda *_: None,
-    )
-    return Voter(
-        name=home.name,
-        identity=identity_key(home),
-        ensemble=ensemble,
-        home=home,
-        public=public,
     )
 
 

@@ -123,10 +123,18 @@ class InteractiveGNMax:
         if disagreed:
             return Outcome(next(labels), "teachers", worst)
         check = worst[0]
+        label = self.reinforced(expected)
+        return Outcome(label, None if label is None else "reinforced", (check,))
+
+    def reinforced(self, expected: Votes) -> int | None:
+        """Return the class that the student is sure enough of, None if there is none.
+
+        Args:
+            expected: (classes,) votes that its prediction leads one to expect, public.
+        """
         # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
-        if int(expected.max()) > self.confidence * int(expected.sum()):
-            return Outcome(int(expected.argmax()), "reinforced", (check,))
-        return Outcome(None, None, (check,))
+        sure = int(expected.max()) > self.confidence * int(expected.sum())
+        return int(expected.argmax()) if sure else None
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the exact text form."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pate.accounting.composition import Zcdp, total_cost
 from pate.accounting.events import (
     Event,
     GaussianMax,
@@ -16,7 +17,6 @@ from pate.accounting.events import (
     LaplaceMax,
     event_from_dict,
     fraction_from_text,
-    total_rho,
 )
 from pate.errors import AccountingError, UsageError
 
@@ -45,8 +45,8 @@ def test_costs_of_the_papers_settings() -> None:
 def test_published_counts_cost_what_was_published() -> None:
     # 640 queries, 286 answers (MNIST), of Papernot et al. 2018: rho = N/(2 s1^2) + A/s2^2.
     spent = [GaussianThreshold(Fraction(200), 1)] * 640 + [GaussianMax(Fraction(40), 1)] * 286
-    assert total_rho(spent) == Fraction(640, 80000) + Fraction(286, 1600)
-    assert total_rho([]) == 0
+    assert total_cost(Zcdp(), spent) == Fraction(640, 80000) + Fraction(286, 1600)
+    assert total_cost(Zcdp(), []) == 0
 
 
 def test_divergences_by_order() -> None:

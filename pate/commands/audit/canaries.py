@@ -19,18 +19,15 @@ from aggregator_server.report import LEDGER_FILE
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from aggregator_server.state import RosterParty
 from aggregator_server.statement import privacy_statement
-from party.keys import shard_key
-from party.training import train_ensemble
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.result import Audit
 from pate.commands.audit.campaigns import scratch_folder
 from pate.commands.deal import deal, digits
-from pate.commands.simulated_party import party_home
+from pate.commands.simulated_party import open_ensemble, party_home
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import UsageError
 from pate.mechanisms import InteractiveGNMax
 from pate.noise import SystemNoise
-from pate.runtime.home import private_directory
 from pate.statement import NEIGHBOURS
 from pate.votes import Histogram
 
@@ -163,17 +160,7 @@ def _planted(
 
 
 def _vote(records: Dataset, public: Dataset, teachers: int, home: Path) -> Counts:
-    private_directory(home)
-    ensemble = train_ensemble(
-        records,
-        teachers=teachers,
-        model="auto",
-        device="cpu",
-        home=home,
-        key=shard_key(home),
-        progress=lambda *_: None,
-    )
-    return ensemble.vote(public.inputs, public.classes)
+    return open_ensemble(home, records, teachers).vote(public.inputs, public.classes)
 
 
 def _label(

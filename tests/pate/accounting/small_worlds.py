@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from pate.accounting.bounds import theorem6
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.outlier import gnmax_log_q
 from pate.accounting.publishing.nearby import Batch
+from pate.accounting.units import Neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.accounting.arrays import Floats
-    from pate.accounting.bounds.laws import Gaussian, Law
-    from pate.accounting.units import Neighbours
+    from pate.accounting.bounds.laws import Law
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,19 @@ def joint_bound(
         return np.maximum(np.maximum(*found), 0.0)[:, None]
 
     return bound
+
+
+LAWS: list[Law] = [Gaussian(1.3), Gaussian(2.5), DiscreteGaussian(1.3), DiscreteGaussian(2.5)]
+Kind = Literal["change", "remove"]
+
+
+def worlds(law: Law, adjacency: Kind) -> list[World]:
+    made = []
+    for teachers, classes, k in ((12, 2, 1), (8, 3, 1), (10, 3, 2), (7, 4, 1), (9, 2, 3)):
+        neighbours = Neighbours(k, adjacency)
+        for order in (1.5, 6.0):
+            label = label_bound(law, neighbours, order)
+            made.append(World(teachers, classes, law, neighbours, label, order, checked=False))
+            both = joint_bound(law, Gaussian(2.0), 0.6 * teachers, neighbours, order)
+            made.append(World(teachers, classes, law, neighbours, both, order, checked=True))
+    return made

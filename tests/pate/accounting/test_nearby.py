@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,25 +12,10 @@ from pate.accounting.bounds.outlier import gnmax_log_q
 from pate.accounting.publishing.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
-from tests.pate.accounting.small_worlds import World, joint_bound, label_bound
+from tests.pate.accounting.small_worlds import LAWS, Kind, joint_bound, label_bound, worlds
 
 if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
-
-LAWS: list[Law] = [Gaussian(1.3), Gaussian(2.5), DiscreteGaussian(1.3), DiscreteGaussian(2.5)]
-Kind = Literal["change", "remove"]
-
-
-def worlds(law: Law, adjacency: Kind) -> list[World]:
-    made = []
-    for teachers, classes, k in ((12, 2, 1), (8, 3, 1), (10, 3, 2), (7, 4, 1), (9, 2, 3)):
-        neighbours = Neighbours(k, adjacency)
-        for order in (1.5, 6.0):
-            label = label_bound(law, neighbours, order)
-            made.append(World(teachers, classes, law, neighbours, label, order, checked=False))
-            both = joint_bound(law, Gaussian(2.0), 0.6 * teachers, neighbours, order)
-            made.append(World(teachers, classes, law, neighbours, both, order, checked=True))
-    return made
 
 
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
