@@ -4,11 +4,11 @@
 party). A unit reaches at most ``votes_per_unit`` = k teachers, and every teacher still votes, so of
 a query's histogram at most k votes move from some classes to others.
 
-*Noise*: the laws of :mod:`pate.noise`, exactly. ``sigma`` and ``scale`` are in votes.
+*Noise*: the laws of :mod:`pate.noise`, exactly. ``sigma``, ``scale`` and ``share`` are in votes.
 
 *Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
-``docs/proofs/discrete-noise.md``.
+``docs/proofs/discrete-noise.md`` and ``docs/proofs/server-view.md``.
 
 An event is a thing of the past with a meaning for ever: a ledger holds its text form, so the
 meaning of a kind never changes. A new meaning is a new kind.
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
 from pate.noise import check_scale
+from pate.noise_shares import check_parties, check_share, ripple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,6 +218,78 @@ class LaplaceMax:
 
 
 @dataclass(frozen=True)
+class NoisyHistogram:
+    """A noisy histogram was released whole: n_j + Z_j for every class j, nothing hidden of it.
+
+    Z_j is a sum of independent shares of N_Z(0, share^2). Of them at least ``honest`` are unknown to
+    whoever looks; whatever else was added is a shift by a known number, and costs nothing. Labels and
+    checks that are functions of this one histogram are post-processing.
+
+    A sum of shares is no discrete Gaussian. Over the integers its law divided by that of parameter
+    V = honest * share^2 varies by at most a factor exp(tau)
+    (:func:`~pate.noise_shares.ripple`), and of a histogram at most 2k counts move:
+
+    rho = 2 k^2 / (2 V) + 2 k tau.
+
+    The Renyi divergence is at most order * k^2/V + 2 k tau, which that rho is above at every order,
+    since order > 1.
+
+    Attributes:
+        share: parameter of each share, in votes; at least 1.
+        honest: shares in the sum that nobody else knows.
+        votes_per_unit: k.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: own; docs/proofs/server-view.md, sections 4 and 6.
+    """
+
+    share: Fraction
+    honest: int
+    votes_per_unit: int
+
+    kind: ClassVar[str] = "noisy-histogram"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", check_share(self.share))
+        check_parties(self.honest, "honest parties")
+        check_votes_per_unit(self.votes_per_unit)
+
+    @property
+    def variance(self) -> Fraction:
+        """V, the joint parameter sigma^2 of the honest shares, in votes squared."""
+        return self.honest * self.share**2
+
+    @property
+    def ripple(self) -> Fraction:
+        """2 k tau: most by which any log likelihood differs from that of discrete Gaussians."""
+        return 2 * self.votes_per_unit * ripple(self.share, self.honest)
+
+    @property
+    def rho(self) -> Fraction:
+        """k^2 / V + 2 k tau."""
+        return self.votes_per_unit**2 / self.variance + self.ripple
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence at ``order`` in nats: rho * order, rounded up.
+
+        Raises:
+            AccountingError: for an order that is not above 1.
+        """
+        return float_up(self.rho * _order(order))
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form, of :func:`event_from_dict`."""
+        return {
+            "event": self.kind,
+            "share": str(self.share),
+            "honest": self.honest,
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+@dataclass(frozen=True)
 class GatedBatch:
     """A whole batch was answered, and its labels were let out or kept back by a private test.
 
@@ -262,7 +335,7 @@ class GatedBatch:
 
 
 #: What a mechanism does to one query.
-Event = GaussianThreshold | GaussianMax | LaplaceMax
+Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram
 #: What a ledger charges for: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
 
@@ -277,6 +350,8 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
     kind = fields.get("event")
     if kind == GatedBatch.kind:
         return _gated_from_dict(fields)
+    if kind == NoisyHistogram.kind:
+        return _noisy_from_dict(fields)
     parameter = "scale" if kind == LaplaceMax.kind else "sigma"
     if set(fields) != {"event", parameter, "votes_per_unit"}:
         raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
@@ -291,6 +366,18 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
     except UsageError as error:
         raise AccountingError(f"not an event: {error}") from error
     raise AccountingError(f"unknown kind of event: {kind!r}")
+
+
+def _noisy_from_dict(fields: Mapping[str, str | int]) -> NoisyHistogram:
+    if set(fields) != {"event", "share", "honest", "votes_per_unit"}:
+        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
+    honest, votes = fields["honest"], fields["votes_per_unit"]
+    if not isinstance(honest, int) or not isinstance(votes, int):
+        raise AccountingError(f"not an event: honest is {honest!r}, votes_per_unit is {votes!r}")
+    try:
+        return NoisyHistogram(fraction_from_text(fields["share"]), honest, votes)
+    except UsageError as error:
+        raise AccountingError(f"not an event: {error}") from error
 
 
 def _gated_from_dict(fields: Mapping[str, str | int]) -> GatedBatch:

@@ -69,7 +69,20 @@ def squared_step(sigma: Fraction) -> Fraction:
             f"discrete Gaussian noise of sigma {sigma} has no Gaussian-DP cost here: it is proved "
             f"from {LEAST_SIGMA} up"
         )
-    inverse = 1 / Fraction(sigma) ** 2
+    return squared_step_of(Fraction(sigma) ** 2)
+
+
+def squared_step_of(variance: Fraction) -> Fraction:
+    """Return :func:`squared_step` of the sigma whose square is ``variance``, which may be no fraction.
+
+    Raises:
+        AccountingError: for a variance below the square of :data:`LEAST_SIGMA`.
+    """
+    if variance < LEAST_SIGMA**2:
+        raise AccountingError(
+            f"discrete Gaussian noise of parameter sigma^2 = {variance} has no Gaussian-DP cost here"
+        )
+    inverse = 1 / variance
     return inverse * (1 + inverse / 3)
 
 

@@ -13,29 +13,55 @@ from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.contract import Mechanism, Outcome, check_fields
+from pate.mechanisms.distributed import (
+    DistributedConfidentGNMax,
+    DistributedGNMax,
+    DistributedInteractiveGNMax,
+    DistributedMechanism,
+    over_noisy_sums,
+)
 from pate.mechanisms.gnmax import GNMax
 from pate.mechanisms.interactive import InteractiveGNMax, round_predictions
 from pate.mechanisms.lnmax import LNMax
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from fractions import Fraction
+
+    #: Reads the field of that name.
+    _Part = Callable[[str], int | Fraction]
 
 __all__ = [
     "MECHANISMS",
     "ConfidentGNMax",
+    "DistributedConfidentGNMax",
+    "DistributedGNMax",
+    "DistributedInteractiveGNMax",
+    "DistributedMechanism",
     "GNMax",
     "InteractiveGNMax",
     "LNMax",
     "Mechanism",
     "Outcome",
     "mechanism_from_dict",
+    "over_noisy_sums",
     "round_predictions",
 ]
 
 #: Every mechanism by the name that commands and ledgers use.
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
-    {kind.name: kind for kind in (LNMax, GNMax, ConfidentGNMax, InteractiveGNMax)}
+    {
+        kind.name: kind
+        for kind in (
+            LNMax,
+            GNMax,
+            ConfidentGNMax,
+            InteractiveGNMax,
+            DistributedGNMax,
+            DistributedConfidentGNMax,
+            DistributedInteractiveGNMax,
+        )
+    }
 )
 
 
@@ -66,25 +92,25 @@ def _parsed(name: str | int | None, fields: Mapping[str, str | int]) -> Mechanis
     def exact(key: str) -> Fraction:
         return fraction_from_text(fields[key])
 
+    def parsed(kind: Callable[..., Mechanism], **parts: _Part) -> Mechanism:
+        check_fields(fields, {"mechanism", *parts})
+        return kind(**{key: part(key) for key, part in parts.items()})
+
+    k: dict[str, _Part] = {"votes_per_unit": whole}
+    two: dict[str, _Part] = {"threshold": whole, "sigma1": exact, "sigma2": exact, **k}
+    shares: dict[str, _Part] = {"share": exact, "honest": whole, **k}
     if name == LNMax.name:
-        check_fields(fields, {"mechanism", "scale", "votes_per_unit"})
-        return LNMax(exact("scale"), whole("votes_per_unit"))
+        return parsed(LNMax, scale=exact, **k)
     if name == GNMax.name:
-        check_fields(fields, {"mechanism", "sigma", "votes_per_unit"})
-        return GNMax(exact("sigma"), whole("votes_per_unit"))
-    both = {"mechanism", "threshold", "sigma1", "sigma2", "votes_per_unit"}
+        return parsed(GNMax, sigma=exact, **k)
     if name == ConfidentGNMax.name:
-        check_fields(fields, both)
-        return ConfidentGNMax(
-            whole("threshold"), exact("sigma1"), exact("sigma2"), whole("votes_per_unit")
-        )
+        return parsed(ConfidentGNMax, **two)
     if name == InteractiveGNMax.name:
-        check_fields(fields, both | {"confidence"})
-        return InteractiveGNMax(
-            whole("threshold"),
-            exact("sigma1"),
-            exact("sigma2"),
-            exact("confidence"),
-            whole("votes_per_unit"),
-        )
+        return parsed(InteractiveGNMax, confidence=exact, **two)
+    if name == DistributedGNMax.name:
+        return parsed(DistributedGNMax, **shares)
+    if name == DistributedConfidentGNMax.name:
+        return parsed(DistributedConfidentGNMax, threshold=whole, **shares)
+    if name == DistributedInteractiveGNMax.name:
+        return parsed(DistributedInteractiveGNMax, threshold=whole, confidence=exact, **shares)
     raise UsageError(f"unknown mechanism {name!r}: choose among {', '.join(sorted(MECHANISMS))}")

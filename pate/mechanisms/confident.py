@@ -47,6 +47,7 @@ class ConfidentGNMax:
 
     name: ClassVar[str] = "confident-gnmax"
     interactive: ClassVar[bool] = False
+    noise_inside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)

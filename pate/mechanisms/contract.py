@@ -53,6 +53,9 @@ class Mechanism(Protocol):
     name: ClassVar[str]
     #: Whether :meth:`answer` needs the student's prediction.
     interactive: ClassVar[bool]
+    #: Whether the rows that it is handed have the parties' noise in them already. It then draws
+    #: none: on exact rows it would protect nobody, and it cannot tell. Whoever hands it rows must.
+    noise_inside: ClassVar[bool]
 
     @property
     def worst(self) -> tuple[Event, ...]:
@@ -70,8 +73,9 @@ class Mechanism(Protocol):
         together, which is much faster.
 
         Args:
-            rows: (queries, classes) int64, votes.
-            noise: where the noise comes from.
+            rows: (queries, classes) int64, votes; with their noise, and maybe below 0, if
+                ``noise_inside``.
+            noise: where the noise comes from; not asked if ``noise_inside``.
             predictions: (queries, classes) int64, expected votes of the student as of
                 :func:`~pate.mechanisms.interactive.round_predictions`; only an interactive
                 mechanism reads them.
@@ -85,8 +89,13 @@ class Mechanism(Protocol):
         """Return the exact text form, of :func:`~pate.mechanisms.mechanism_from_dict`."""
 
 
-def check_rows(rows: Votes, what: str = "votes") -> Votes:
+def check_rows(rows: Votes, what: str = "votes", *, noisy: bool = False) -> Votes:
     """Return ``rows`` if they are (queries, classes) int64 counts of two classes or more.
+
+    Args:
+        rows: to be checked.
+        what: to call them in the message.
+        noisy: whether noise may have put a count below 0.
 
     Raises:
         ProtocolError: otherwise.
@@ -95,8 +104,9 @@ def check_rows(rows: Votes, what: str = "votes") -> Votes:
         raise ProtocolError(f"{what} are {rows.dtype}, not int64")
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ProtocolError(f"{what} of shape {rows.shape} are not (queries, at least 2 classes)")
-    if rows.size and (int(rows.min()) < 0 or int(rows.max()) > MOST_TEACHERS):
-        raise ProtocolError(f"{what} have a count outside [0, {MOST_TEACHERS}]")
+    least = -MOST_TEACHERS if noisy else 0
+    if rows.size and (int(rows.min()) < least or int(rows.max()) > MOST_TEACHERS):
+        raise ProtocolError(f"{what} have a count outside [{least}, {MOST_TEACHERS}]")
     return rows
 
 

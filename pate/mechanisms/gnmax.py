@@ -33,6 +33,7 @@ class GNMax:
 
     name: ClassVar[str] = "gnmax"
     interactive: ClassVar[bool] = False
+    noise_inside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", GaussianMax(self.sigma, self.votes_per_unit).sigma)

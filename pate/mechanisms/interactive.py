@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pate.mechanisms.contract import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -65,19 +65,15 @@ class InteractiveGNMax:
 
     name: ClassVar[str] = "interactive-gnmax"
     interactive: ClassVar[bool] = True
+    noise_inside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
         check = GaussianThreshold(self.sigma1, self.votes_per_unit)
         label = GaussianMax(self.sigma2, self.votes_per_unit)
-        confidence = self.confidence
-        if type(confidence) not in (Fraction, int):  # no floats, and no truth values
-            raise UsageError(f"confidence must be exact, got {confidence!r}: give a Fraction")
-        if not 0 <= confidence < 1:
-            raise UsageError(f"confidence must be at least 0 and below 1, got {confidence}")
         object.__setattr__(self, "sigma1", check.sigma)
         object.__setattr__(self, "sigma2", label.sigma)
-        object.__setattr__(self, "confidence", Fraction(confidence))
+        object.__setattr__(self, "confidence", check_confidence(self.confidence))
 
     @property
     def worst(self) -> tuple[Event, ...]:
@@ -97,44 +93,19 @@ class InteractiveGNMax:
     ) -> tuple[Outcome, ...]:
         """Answer (queries, classes) votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
         rows = check_rows(rows)
-        if predictions is None:
-            raise UsageError(
-                f"{self.name} needs the student's predictions; "
-                f"without a student yet, label a first round with confident-gnmax"
-            )
-        expected = check_rows(predictions, "predictions")
-        if expected.shape != rows.shape:
-            raise ProtocolError(f"predictions {expected.shape} for votes {rows.shape}")
+        expected = check_expected(self.name, rows, predictions)
         if not np.array_equal(expected.sum(axis=1), rows.sum(axis=1)):
             raise ProtocolError("predictions do not sum to the number of teachers")
         margins = (rows - expected).max(axis=1)
         disagreed = margins + noise.gaussian(self.sigma1, len(rows)) >= self.threshold
         chosen = rows[disagreed]
-        labels = iter(noisy_argmax(chosen, noise.gaussian(self.sigma2, chosen.size)))
+        labels = noisy_argmax(chosen, noise.gaussian(self.sigma2, chosen.size))
         worst = self.worst
-        return tuple(
-            self._outcome(bool(yes), labels, row, worst)
-            for yes, row in zip(np.asarray(disagreed), expected, strict=True)
-        )
-
-    def _outcome(
-        self, disagreed: bool, labels: Iterator[int], expected: Votes, worst: tuple[Event, ...]
-    ) -> Outcome:
-        if disagreed:
-            return Outcome(next(labels), "teachers", worst)
-        check = worst[0]
-        label = self.reinforced(expected)
-        return Outcome(label, None if label is None else "reinforced", (check,))
+        return labelled(disagreed, labels, expected, self, asked=worst[:1], answered=worst)
 
     def reinforced(self, expected: Votes) -> int | None:
-        """Return the class that the student is sure enough of, None if there is none.
-
-        Args:
-            expected: (classes,) votes that its prediction leads one to expect, public.
-        """
-        # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
-        sure = int(expected.max()) > self.confidence * int(expected.sum())
-        return int(expected.argmax()) if sure else None
+        """Return the class that the student is sure enough of; see :func:`reinforced_by`."""
+        return reinforced_by(expected, self.confidence)
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the exact text form."""
@@ -146,6 +117,83 @@ class InteractiveGNMax:
             "confidence": str(self.confidence),
             "votes_per_unit": self.votes_per_unit,
         }
+
+
+class Reinforcing(Protocol):
+    """A mechanism that confirms a prediction where the teachers do not object."""
+
+    def reinforced(self, expected: Votes) -> int | None:
+        """Return the class of (classes,) expected votes that the student is sure enough of."""
+
+
+def check_confidence(confidence: Fraction) -> Fraction:
+    """Return ``confidence`` if it is exact and in [0, 1), else raise UsageError."""
+    if type(confidence) not in (Fraction, int):  # no floats, and no truth values
+        raise UsageError(f"confidence must be exact, got {confidence!r}: give a Fraction")
+    if not 0 <= confidence < 1:
+        raise UsageError(f"confidence must be at least 0 and below 1, got {confidence}")
+    return Fraction(confidence)
+
+
+def check_expected(name: str, rows: Votes, predictions: Votes | None) -> Votes:
+    """Return the (queries, classes) votes that predictions lead one to expect.
+
+    Raises:
+        UsageError: if there are none.
+        ProtocolError: if they cannot be, or have another shape than ``rows``.
+    """
+    if predictions is None:
+        raise UsageError(
+            f"{name} needs the student's predictions; "
+            f"without a student yet, label a first round with confident-gnmax"
+        )
+    expected = check_rows(predictions, "predictions")
+    if expected.shape != rows.shape:
+        raise ProtocolError(f"predictions {expected.shape} for votes {rows.shape}")
+    return expected
+
+
+def reinforced_by(expected: Votes, confidence: Fraction) -> int | None:
+    """Return the class with more than ``confidence`` of the expected votes, None if there is none.
+
+    Args:
+        expected: (classes,) votes that the student's prediction leads one to expect, public.
+        confidence: in [0, 1).
+    """
+    # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
+    sure = int(expected.max()) > confidence * int(expected.sum())
+    return int(expected.argmax()) if sure else None
+
+
+def labelled(
+    disagreed: NDArray[np.bool_],
+    labels: Sequence[int],
+    expected: Votes,
+    mechanism: Reinforcing,
+    *,
+    asked: tuple[Event, ...],
+    answered: tuple[Event, ...],
+) -> tuple[Outcome, ...]:
+    """Return the outcomes of queries, in order.
+
+    Args:
+        disagreed: (queries,) whether the teachers disagree with the student, as far as the check
+            can tell.
+        labels: what the teachers say where they do.
+        expected: (queries, classes) votes that the predictions lead one to expect.
+        mechanism: says which predictions are reinforced elsewhere.
+        asked: events of a query without a label of the teachers.
+        answered: events of one with it.
+    """
+    given = iter(labels)
+    outcomes = []
+    for teachers, row in zip(disagreed.tolist(), expected, strict=True):
+        if teachers:
+            outcomes.append(Outcome(next(given), "teachers", answered))
+        else:
+            label = mechanism.reinforced(row)
+            outcomes.append(Outcome(label, None if label is None else "reinforced", asked))
+    return tuple(outcomes)
 
 
 def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Votes:

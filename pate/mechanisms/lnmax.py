@@ -33,6 +33,7 @@ class LNMax:
 
     name: ClassVar[str] = "lnmax"
     interactive: ClassVar[bool] = False
+    noise_inside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", LaplaceMax(self.scale, self.votes_per_unit).scale)

@@ -19,10 +19,19 @@ import numpy as np
 from pate.accounting.composition import COMPOSITIONS, tightest, total_cost
 from pate.accounting.events import GaussianMax
 from pate.errors import BudgetError, UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedGNMax,
+    GNMax,
+    LNMax,
+    Mechanism,
+)
+from pate.noise_shares import total_sigma
 from pate.planning.chances import (
     chance_of_label,
     chance_passed,
+    chances_of_one_view,
     expected_asked,
     gaussian_law,
     laplace_law,
@@ -32,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.accounting.arrays import Floats
-    from pate.accounting.composition import Composition
     from pate.accounting.events import Event
     from pate.planning.population import Population
 
@@ -77,13 +85,49 @@ class Prospect:
         return float(self.answered.std() / math.sqrt(len(self.answered)))
 
 
-def prospect(mechanism: Mechanism, population: Population) -> Prospect:
+@dataclass(frozen=True)
+class Survivors:
+    """How many parties' noise shares are in a sum.
+
+    Attributes:
+        most: all of the roster, if none drops out.
+        fewest: t, of which no sum has fewer.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+
+    most: int
+    fewest: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.fewest <= self.most:
+            raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
+
+
+def prospect(
+    mechanism: Mechanism, population: Population, *, shares: int | None = None
+) -> Prospect:
     """Return what a mechanism does with each query of a population.
+
+    Args:
+        mechanism: with all its parameters.
+        population: of votes.
+        shares: how many parties' noise is in a sum; None for the honest ones that the mechanism
+            counts on. For a mechanism over noisy sums.
 
     Raises:
         UsageError: for a mechanism whose answers depend on more than the votes.
     """
     votes, labels = population.votes, population.labels
+    if isinstance(mechanism, DistributedGNMax | DistributedConfidentGNMax):
+        number = mechanism.honest if shares is None else shares
+        law = gaussian_law(total_sigma(mechanism.share, number))
+        if isinstance(mechanism, DistributedGNMax):
+            return Prospect(np.ones(len(votes)), chance_of_label(votes, labels, law))
+        threshold = np.array([mechanism.threshold])
+        answered, right = chances_of_one_view(votes, labels, threshold, law)
+        return Prospect(answered[0], right[0])
     if isinstance(mechanism, LNMax):
         right = chance_of_label(votes, labels, laplace_law(mechanism.scale))
         return Prospect(np.ones(len(votes)), right)
@@ -101,7 +145,11 @@ def prospect(mechanism: Mechanism, population: Population) -> Prospect:
 
 
 def check_and_label(mechanism: Mechanism) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return the events that every query costs, and those that an answer costs on top."""
+    """Return the events that every query costs, and those that an answer costs on top.
+
+    A noisy sum costs what it costs with an answer or without: it is among the latter, and every
+    query counts as answered.
+    """
     return mechanism.worst[:-1], mechanism.worst[-1:]
 
 
@@ -129,7 +177,13 @@ class Plan:
         worst_epsilons: by composition, what those would cost.
         histogram_epsilon: what all queries that may be asked would cost towards a server that saw
             one noisy histogram of each, with noise sigma2, for check and label together; None
-            for LNMax.
+            for LNMax. With noise shares it is what the server does see, and guaranteed: of each of
+            the ``voted`` queries, with the noise of the honest parties.
+        voted: with noise shares, how many queries the parties vote on: what the budget pays for,
+            and no more, since each shows the server a noisy histogram. Else all.
+        survivors: with noise shares, whose noise is in the sums. The expectations are those with
+            most of it, when nobody drops out.
+        with_fewest: expected accuracy with the least noise, when as many drop out as may.
     """
 
     mechanism: Mechanism
@@ -149,6 +203,9 @@ class Plan:
     worst_answered: int
     worst_epsilons: Mapping[str, float]
     histogram_epsilon: float | None
+    voted: int
+    survivors: Survivors | None = None
+    with_fewest: float | None = None
 
 
 def make_plan(
@@ -160,6 +217,7 @@ def make_plan(
     cap: Fraction | None = None,
     rounds: int = 1,
     share: Fraction = Fraction(1),
+    survivors: Survivors | None = None,
 ) -> Plan:
     """Return what may be expected of a mechanism.
 
@@ -178,6 +236,7 @@ def make_plan(
         rounds: of the campaign, in each of which all queries may be asked; the plan is of the
             first.
         share: of the cap that the first of several rounds may spend.
+        survivors: whose noise is in the sums, for a mechanism over noisy sums, and only for one.
 
     Raises:
         UsageError: for a mechanism that cannot be planned, or a number of queries of no sense.
@@ -185,6 +244,10 @@ def make_plan(
     """
     if not 1 <= queries <= _MOST_QUERIES:
         raise UsageError(f"a plan needs from 1 to {_MOST_QUERIES} queries, got {queries}")
+    if (survivors is not None) != mechanism.noise_inside:
+        raise UsageError(
+            "a plan says whose noise is in the sums if, and only if, it is noise shares"
+        )
     composition = tightest(mechanism.worst)
     worst = total_cost(composition, mechanism.worst)
     most = rounds * queries * worst
@@ -195,12 +258,21 @@ def make_plan(
             f"one answer may cost epsilon {composition.epsilon(worst, delta):.3g} at delta "
             f"{delta:g}, more than there is: use more teachers, more noise, or a larger budget"
         )
-    seen = prospect(mechanism, population)
+    seen = prospect(mechanism, population, shares=None if survivors is None else survivors.most)
     checks, labels = check_and_label(mechanism)
     check, label = total_cost(composition, checks), total_cost(composition, labels)
-    asked = expected_asked(queries, seen.answer, check, label, limit)
-    answered = asked * seen.answer
+    pays = 1.0 if mechanism.noise_inside else seen.answer
+    asked = expected_asked(queries, pays, check, label, limit)
     fits = min(queries, limit // worst)
+    voted, histogram = queries, None
+    if mechanism.noise_inside:
+        voted = min(queries, cap // worst)
+        histogram = composition.epsilon(voted * worst, delta)
+    elif isinstance(labels[0], GaussianMax):
+        # A vector costs what its arg max costs.
+        seen_by_server = queries if check == 0 else min(queries, (limit - worst) // check + 1)
+        alone = tightest(labels)
+        histogram = alone.epsilon(seen_by_server * total_cost(alone, labels), delta)
     return Plan(
         mechanism=mechanism,
         queries=queries,
@@ -210,40 +282,29 @@ def make_plan(
         cap=cap,
         epsilon=composition.epsilon(cap, delta),
         asked=asked,
-        answered=answered,
+        answered=asked * seen.answer,
         right=asked * float(seen.right.mean()),
         accuracy=seen.accuracy,
         accuracy_error=seen.accuracy_error,
         answered_error=asked * seen.answer_error,
-        expected_epsilons=_epsilons(mechanism, asked, answered, delta),
+        expected_epsilons=_epsilons(mechanism, asked, asked * pays, delta),
         worst_answered=fits,
         worst_epsilons=_epsilons(mechanism, fits, fits, delta),
-        histogram_epsilon=_histogram_epsilon(
-            mechanism,
-            queries if check == 0 else min(queries, (limit - worst) // check + 1),
-            delta,
-        ),
+        histogram_epsilon=histogram,
+        voted=voted,
+        survivors=survivors,
+        with_fewest=None
+        if survivors is None
+        else prospect(mechanism, population, shares=survivors.fewest).accuracy,
     )
 
 
-def _epsilons(
-    mechanism: Mechanism, asked: float, answered: float, delta: float
-) -> Mapping[str, float]:
+def _epsilons(mechanism: Mechanism, asked: float, paid: float, delta: float) -> Mapping[str, float]:
+    """Return by composition what checks of ``asked`` queries and labels of ``paid`` are worth."""
     checks, labels = check_and_label(mechanism)
     found = {}
     for each in COMPOSITIONS:
         if all(each.supports(event) for event in mechanism.worst):
             cost = Fraction(asked) * total_cost(each, checks)
-            found[each.name] = each.epsilon(
-                cost + Fraction(answered) * total_cost(each, labels), delta
-            )
+            found[each.name] = each.epsilon(cost + Fraction(paid) * total_cost(each, labels), delta)
     return found
-
-
-def _histogram_epsilon(mechanism: Mechanism, queries: int, delta: float) -> float | None:
-    """Return the epsilon of full noisy histograms: a vector costs what its arg max costs."""
-    (event,) = check_and_label(mechanism)[1]
-    if not isinstance(event, GaussianMax):
-        return None
-    composition: Composition = tightest((event,))
-    return composition.epsilon(queries * composition.cost(event), delta)

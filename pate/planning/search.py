@@ -15,7 +15,6 @@ import numpy as np
 
 from pate.accounting.composition import COMPOSITIONS
 from pate.errors import UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
 from pate.planning.chances import expected_asked
 from pate.planning.survey import FINE, coarse_axes, fine_axes, steps_of, survey
 
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
     from pate.accounting.arrays import Floats
     from pate.planning.population import Population
-    from pate.planning.survey import Scene, Survey
-
-    Planned = LNMax | GNMax | ConfidentGNMax
+    from pate.planning.survey import Planned, Scene, Survey
 
 #: Bounds are computed in floats, and must stay bounds.
 _SLACK = 1.0 + 1e-9
@@ -158,8 +155,10 @@ class Search:
             checks, labels = self._surveys[0].checks, self._surveys[0].labels
             point = {"label": labels[place[1]]}
             sigma1, threshold = checks[place[0]]
-            if sigma1 is not None and threshold is not None:
-                point |= {"sigma1": sigma1, "threshold": Fraction(threshold)}
+            if sigma1 is not None:
+                point["sigma1"] = sigma1
+            if threshold is not None:
+                point["threshold"] = Fraction(threshold)
             self._surveys.append(survey(population, scene, fine_axes(axes, point), step))
         if progress is not None and done < steps:
             progress(steps, steps)
@@ -229,13 +228,13 @@ class Search:
         checks, labels = (_as_floats(costs) for costs in seen.costs[name])
         worst = checks[:, None] + labels
         limit = np.minimum(float(budget), scene.rounds * scene.queries * worst) * float(scene.part)
-        mean = checks[:, None] + seen.answer[:, None] * labels
+        mean = checks[:, None] + seen.paid * labels
         room = limit * _SLACK
         asked = np.minimum(scene.queries, room / np.maximum(mean, 1e-300))
         suits = (
             (worst <= room)
-            & (seen.answer[:, None] > 0.0)
-            & (asked * seen.answer[:, None] >= (goal.at_least or 0.0))
+            & (seen.answer > 0.0)
+            & (asked * seen.answer >= (goal.at_least or 0.0))
             & (seen.accuracy >= goal.least_accuracy)
         )
         worth = seen.accuracy if goal.at_least is not None else asked * seen.right
@@ -250,18 +249,11 @@ class Search:
         if check is None or label is None:
             return None
         most = scene.rounds * scene.queries * (check + label)
-        answer = float(seen.answer[at[0]])
-        asked = expected_asked(scene.queries, answer, check, label, min(budget, most) * scene.part)
+        answer, paid = float(seen.answer[at]), float(seen.paid[at])
+        asked = expected_asked(scene.queries, paid, check, label, min(budget, most) * scene.part)
         if asked * answer <= 0.0:
             return None
-        mechanism: Planned
-        sigma1, threshold = seen.checks[at[0]]
-        if sigma1 is not None and threshold is not None:
-            mechanism = ConfidentGNMax(threshold, sigma1, seen.labels[at[1]], scene.votes_per_unit)
-        elif scene.kind == "lnmax":
-            mechanism = LNMax(seen.labels[at[1]], scene.votes_per_unit)
-        else:
-            mechanism = GNMax(seen.labels[at[1]], scene.votes_per_unit)
+        mechanism = scene.setting(seen.labels[at[1]], *seen.checks[at[0]])
         return Choice(mechanism, asked, asked * answer, asked * float(seen.right[at]))
 
 

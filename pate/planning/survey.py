@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from pate.accounting.composition import COMPOSITIONS
-from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax
+from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax, NoisyHistogram
 from pate.errors import UsageError
+from pate.mechanisms import ConfidentGNMax, DistributedMechanism, GNMax, LNMax, over_noisy_sums
+from pate.noise_shares import share_sigma, total_sigma
 from pate.planning.chances import (
     MOST_SCALE,
     chance_of_label,
     chance_passed,
+    chances_of_one_view,
     gaussian_law,
     laplace_law,
 )
@@ -31,8 +34,11 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.accounting.composition import Composition
     from pate.accounting.events import Event
+    from pate.planning.chances import NoiseLaw
+    from pate.planning.plans import Survivors
     from pate.planning.population import Population
 
+Planned = LNMax | GNMax | ConfidentGNMax | DistributedMechanism
 Kind = Literal["lnmax", "gnmax", "confident-gnmax"]
 KINDS: Final = ("lnmax", "gnmax", "confident-gnmax")
 
@@ -42,7 +48,8 @@ LOOK: Final[Mapping[str, int]] = {"lnmax": 500, "gnmax": 2000, "confident-gnmax"
 _COARSE: Final[Mapping[str, int]] = {"label": 32, "sigma1": 12, "threshold": 16}
 FINE: Final = 7
 
-#: A grid's axes by name: ``label``, and for a check ``sigma1`` and ``threshold``.
+#: A grid's axes by name: ``label``, and for a check ``threshold``, and ``sigma1`` if it has noise of
+#: its own.
 Axes = dict[str, tuple[Fraction, ...]]
 
 
@@ -57,9 +64,11 @@ class Scene:
         votes_per_unit: k.
         rounds: of the campaign; the settings are those of the first.
         share: of the budget that the first of several rounds may spend.
+        honest: with noise shares, the parties in every sum whose noise nobody else knows.
+        survivors: with noise shares, whose noise is in the sums; labels are looked at with most.
 
     Raises:
-        UsageError: for numbers that make no sense.
+        UsageError: for numbers that make no sense, or noise shares of Laplace noise.
     """
 
     kind: Kind
@@ -68,8 +77,16 @@ class Scene:
     votes_per_unit: int = 1
     rounds: int = 1
     share: Fraction = Fraction(1)
+    honest: int | None = None
+    survivors: Survivors | None = None
 
     def __post_init__(self) -> None:
+        if (self.honest is None) != (self.survivors is None):
+            raise UsageError("with noise shares both the honest parties and the survivors count")
+        if self.honest is not None and self.kind == "lnmax":
+            raise UsageError(
+                "noise shares do not suit lnmax: sums of Laplace noise are not Laplace"
+            )
         if self.kind not in KINDS:
             raise UsageError(f"mechanism is {self.kind!r}, possible are {', '.join(KINDS)}")
         if self.queries < 1 or self.rounds < 1 or not 0 < self.share <= 1:
@@ -79,6 +96,32 @@ class Scene:
     def part(self) -> Fraction:
         """Share of the budget that the round planned may spend."""
         return self.share if self.rounds > 1 else Fraction(1)
+
+    def setting(self, label: Fraction, sigma1: Fraction | None, threshold: int | None) -> Planned:
+        """Return the mechanism of one point of a grid."""
+        if self.kind == "lnmax":
+            return LNMax(label, self.votes_per_unit)
+        plain: GNMax | ConfidentGNMax = GNMax(label, self.votes_per_unit)
+        if threshold is not None:
+            plain = ConfidentGNMax(threshold, sigma1 or label, label, self.votes_per_unit)
+        return plain if self.honest is None else over_noisy_sums(plain, self.honest)
+
+    def label_event(self, label: Fraction) -> Event:
+        """Return what a label costs, or with noise shares a query."""
+        if self.kind == "lnmax":
+            return LaplaceMax(label, self.votes_per_unit)
+        if self.honest is None:
+            return GaussianMax(label, self.votes_per_unit)
+        share = share_sigma(label, self.honest)
+        return NoisyHistogram(share, self.honest, self.votes_per_unit)
+
+    def label_law(self, label: Fraction) -> NoiseLaw:
+        """Return the law of the noise that a label suffers."""
+        if self.kind == "lnmax":
+            return laplace_law(label)
+        if self.honest is None or self.survivors is None:
+            return gaussian_law(label)
+        return gaussian_law(total_sigma(share_sigma(label, self.honest), self.survivors.most))
 
 
 def steps_of(axes: Axes) -> int:
@@ -92,8 +135,10 @@ class Survey:
 
     Attributes:
         labels: (labels,) scale or sigma2 of each label setting.
-        checks: (checks,) sigma1 and threshold of each check, or (None, None) where there is none.
-        answer: (checks,) P[answer] of a query of the population.
+        checks: (checks,) sigma1 and threshold of each check, or (None, None) where there is none;
+            sigma1 is None where the check reads the noisy votes of the label.
+        answer: (checks, labels) P[answer] of a query of the population.
+        paid: (checks, labels) P[the cost of a label is paid].
         right: (checks, labels) P[answer, and it is right].
         costs: by composition, (checks,) and (labels,) exact costs; None where it has none.
     """
@@ -101,14 +146,14 @@ class Survey:
     labels: tuple[Fraction, ...]
     checks: tuple[tuple[Fraction | None, int | None], ...]
     answer: Floats
+    paid: Floats
     right: Floats
     costs: Mapping[str, tuple[tuple[Fraction | None, ...], tuple[Fraction | None, ...]]]
 
     @property
     def accuracy(self) -> Floats:
         """(checks, labels) share of right labels; 0 where nothing is answered."""
-        answer = self.answer[:, None]
-        return np.where(answer > 0.0, self.right / np.maximum(answer, 1e-300), 0.0)
+        return np.where(self.answer > 0.0, self.right / np.maximum(self.answer, 1e-300), 0.0)
 
 
 def survey(
@@ -125,27 +170,20 @@ def survey(
         step: called after each setting of the label.
     """
     seen = population.thinned(LOOK[scene.kind])
-    votes, k = seen.votes, scene.votes_per_unit
-    laplace = scene.kind == "lnmax"
-    label_given = np.empty((len(axes["label"]), len(seen)))
-    for row, scale in zip(label_given, axes["label"], strict=True):
-        law = laplace_law(scale) if laplace else gaussian_law(scale)
-        row[:] = chance_of_label(votes, seen.labels, law)
-        step()
-    checks: list[tuple[Fraction | None, int | None]] = [(None, None)]
-    passed = np.ones((1, len(seen)))
-    if scene.kind == "confident-gnmax":
-        laws = [(sigma1, gaussian_law(sigma1)) for sigma1 in axes["sigma1"]]
-        both = [(s, law, int(threshold)) for s, law in laws for threshold in axes["threshold"]]
-        checks = [(sigma1, threshold) for sigma1, _, threshold in both]
-        passed = np.array([chance_passed(votes, threshold, law) for _, law, threshold in both])
+    laws = [scene.label_law(scale) for scale in axes["label"]]
+    if scene.honest is not None and scene.kind == "confident-gnmax":
+        checks, answer, right = _one_view(seen, axes, laws, step)
+    else:
+        checks, answer, right = _apart(seen, scene, axes, laws, step)
+    k = scene.votes_per_unit
     checked = [None if s is None else GaussianThreshold(s, k) for s, _ in checks]
-    labelled = [LaplaceMax(s, k) if laplace else GaussianMax(s, k) for s in axes["label"]]
+    labelled = [scene.label_event(scale) for scale in axes["label"]]
     return Survey(
         axes["label"],
         tuple(checks),
-        np.minimum(passed.mean(axis=1), 1.0),
-        passed @ label_given.T / len(seen),
+        np.minimum(answer, 1.0),
+        np.ones_like(answer) if scene.honest is not None else np.minimum(answer, 1.0),
+        right,
         {
             each.name: (
                 tuple(_cost(each, event) for event in checked),
@@ -154,6 +192,47 @@ def survey(
             for each in COMPOSITIONS
         },
     )
+
+
+_Checks = list[tuple[Fraction | None, int | None]]
+
+
+def _apart(
+    seen: Population,
+    scene: Scene,
+    axes: Axes,
+    laws: list[NoiseLaw],
+    step: Callable[[], None],
+) -> tuple[_Checks, Floats, Floats]:
+    """Return checks, answer and right where a check, if there is one, has noise of its own."""
+    votes = seen.votes
+    label_given = np.empty((len(laws), len(seen)))
+    for row, law in zip(label_given, laws, strict=True):
+        row[:] = chance_of_label(votes, seen.labels, law)
+        step()
+    checks: _Checks = [(None, None)]
+    passed = np.ones((1, len(seen)))
+    if scene.kind == "confident-gnmax":
+        known = [(sigma1, gaussian_law(sigma1)) for sigma1 in axes["sigma1"]]
+        both = [(s, law, int(threshold)) for s, law in known for threshold in axes["threshold"]]
+        checks = [(sigma1, threshold) for sigma1, _, threshold in both]
+        passed = np.array([chance_passed(votes, threshold, law) for _, law, threshold in both])
+    answer = np.repeat(passed.mean(axis=1)[:, None], len(laws), axis=1)
+    return checks, answer, passed @ label_given.T / len(seen)
+
+
+def _one_view(
+    seen: Population, axes: Axes, laws: list[NoiseLaw], step: Callable[[], None]
+) -> tuple[_Checks, Floats, Floats]:
+    """Return checks, answer and right where the check reads the noisy votes of the label."""
+    thresholds = np.array([int(each) for each in axes["threshold"]])
+    answer = np.empty((len(thresholds), len(laws)))
+    right = np.empty_like(answer)
+    for at, law in enumerate(laws):
+        passed, chosen = chances_of_one_view(seen.votes, seen.labels, thresholds, law)
+        answer[:, at], right[:, at] = passed.mean(axis=1), chosen.mean(axis=1)
+        step()
+    return [(None, int(each)) for each in thresholds], answer, right
 
 
 def _cost(composition: Composition, event: Event | None) -> Fraction | None:
@@ -177,7 +256,8 @@ def coarse_axes(teachers: int, scene: Scene, rho: float) -> Axes:
 
     axes = {"label": scales(max(least, teachers / 100), teachers, _COARSE["label"])}
     if scene.kind == "confident-gnmax":
-        axes["sigma1"] = scales(max(least, teachers / 50), 2.0 * teachers, _COARSE["sigma1"])
+        if scene.honest is None:
+            axes["sigma1"] = scales(max(least, teachers / 50), 2.0 * teachers, _COARSE["sigma1"])
         axes["threshold"] = _whole(np.linspace(0.25, 1.6, _COARSE["threshold"]) * teachers)
     return axes
 

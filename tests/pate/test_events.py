@@ -15,6 +15,7 @@ from pate.accounting.events import (
     GaussianMax,
     GaussianThreshold,
     LaplaceMax,
+    NoisyHistogram,
     event_from_dict,
     fraction_from_text,
 )
@@ -28,6 +29,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(GaussianThreshold, scales, units),
     st.builds(GaussianMax, scales, units),
     st.builds(LaplaceMax, scales, units),
+    st.builds(NoisyHistogram, scales.filter(lambda s: s >= 1), units, units),
 )
 
 
@@ -131,7 +133,9 @@ def test_bad_text_is_refused(fields: dict[str, str | int]) -> None:
 
 
 @pytest.mark.parametrize("kind", [GaussianThreshold, GaussianMax, LaplaceMax])
-def test_bad_values_cannot_be_built(kind: type[Event]) -> None:
+def test_bad_values_cannot_be_built(
+    kind: type[GaussianThreshold | GaussianMax | LaplaceMax],
+) -> None:
     for value in (Fraction(0), Fraction(-3), Fraction(1, 10**9), Fraction(2**40), 2.5, math.nan):
         with pytest.raises(UsageError):
             kind(value, 1)  # type: ignore[arg-type]

@@ -211,7 +211,10 @@ class TestEveryMechanism:
 
 
 def test_names_are_those_of_the_commands() -> None:
-    assert set(MECHANISMS) == {"lnmax", "gnmax", "confident-gnmax", "interactive-gnmax"}
+    central = {"lnmax", "gnmax", "confident-gnmax", "interactive-gnmax"}
+    assert {name for name, kind in MECHANISMS.items() if not kind.noise_inside} == central
+    # test_distributed_mechanisms.py is about the others.
+    assert set(MECHANISMS) - central == {f"distributed-{name}" for name in central - {"lnmax"}}
     assert INTERACTIVE.to_dict() == {
         "mechanism": "interactive-gnmax",
         "threshold": 5,
@@ -220,7 +223,7 @@ def test_names_are_those_of_the_commands() -> None:
         "confidence": "3/5",
         "votes_per_unit": 1,
     }
-    with pytest.raises(UsageError, match="choose among confident-gnmax, gnmax"):
+    with pytest.raises(UsageError, match="choose among confident-gnmax, distr"):
         mechanism_from_dict({"mechanism": "argmax"})
     with pytest.raises(UsageError, match="unknown mechanism"):
         mechanism_from_dict({})

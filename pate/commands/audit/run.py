@@ -12,7 +12,7 @@ from rich.table import Table as Sheet
 
 from pate.auditing.mechanism import audit_mechanism
 from pate.errors import AccountingError, UsageError
-from pate.mechanisms import MECHANISMS, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from pate.noise import SystemNoise
 from pate.statement import rounded_up
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 KINDS: Final = ("mechanism", "campaign", "canary")
-#: The options that a mechanism has, by the names of its parameters.
+#: The mechanisms that draw noise of their own, and the options that each has.
 _PARAMETERS: Final = {
     "lnmax": ("scale",),
     "gnmax": ("sigma2",),
@@ -65,10 +65,10 @@ class Request:
         if self.kind not in KINDS:
             raise UsageError(f"there is no audit of a {self.kind!r}, only of {', '.join(KINDS)}")
         if self.mechanism is not None:
-            if self.mechanism not in MECHANISMS:
+            if self.mechanism not in _PARAMETERS:
                 raise UsageError(
                     f"unknown mechanism {self.mechanism!r}: choose among "
-                    f"{', '.join(sorted(MECHANISMS))}"
+                    f"{', '.join(sorted(_PARAMETERS))}"
                 )
             for name in ("threshold", "sigma1", "sigma2", "scale"):
                 if name not in _PARAMETERS[self.mechanism] and getattr(self, name) is not None:
@@ -93,7 +93,7 @@ def run_audits(request: Request, screen: Screen) -> tuple[Audit, ...]:
     if request.kind == "canary":
         return (_canary(request, screen),)
     if request.mechanism is None and request.kind == "mechanism":
-        names = tuple(MECHANISMS)
+        names = tuple(_PARAMETERS)
     else:
         names = (request.mechanism or ConfidentGNMax.name,)
     return tuple(_repeated(name, request, screen) for name in names)

@@ -49,6 +49,27 @@ def plan(
             "can be planned."
         ),
     ] = "confident-gnmax",
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="central: the server draws it; distributed: each of --parties adds a share, and "
+            "the server sees noisy sums alone."
+        ),
+    ] = "central",
+    min_parties: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Distributed: t, fewest parties in a sum. Default: above two thirds."
+        ),
+    ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Distributed: c, parties that may tell the server their noise. Default: the most "
+            "that t allows, up to a third.",
+        ),
+    ] = None,
     threshold: Annotated[
         str | None, typer.Option(help="Votes that the top class needs, about.")
     ] = None,
@@ -56,7 +77,12 @@ def plan(
         str | None, typer.Option(help=f"Noise of the check, in votes; {_PLAIN}.")
     ] = None,
     sigma2: Annotated[
-        str | None, typer.Option("--sigma2", "--sigma", help="Noise on each count, in votes.")
+        str | None,
+        typer.Option(
+            "--sigma2",
+            "--sigma",
+            help="Noise on each count, in votes. Distributed: what is guaranteed, for the check too.",
+        ),
     ] = None,
     scale: Annotated[
         str | None, typer.Option(help="LNMax: scale of the noise (1/gamma), in votes.")
@@ -136,6 +162,9 @@ def plan(
         spread=spread,
         rival=rival,
         mechanism=mechanism,
+        noise=noise,
+        min_parties=min_parties,
+        colluders=colluders,
         settings={"threshold": threshold, "sigma1": sigma1, "sigma2": sigma2, "scale": scale},
         queries=queries,
         epsilon=epsilon,

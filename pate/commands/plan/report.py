@@ -8,33 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table as Sheet
 
-from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
+from pate.commands.plan.remarks import remarks
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedMechanism,
+    GNMax,
+    LNMax,
+)
+from pate.noise_shares import total_sigma
 from pate.statement import ADJACENCY, NEIGHBOURS, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
     from pate.planning.plans import Plan
     from pate.planning.population import Population
     from pate.planning.search import Frontier
 
 OBSERVER: Final = "public"
-CAUTION: Final = (
-    "Choose from public data, assumptions or experience: tuning on private votes is itself a leak, "
-    "which no epsilon here covers."
-)
-EXPECTED: Final = (
-    "Expectations describe a typical run, and are as good as what they are made of. The guarantee "
-    "holds whatever the votes are."
-)
-SERVER: Final = (
-    "Towards the server nothing is guaranteed: with plain aggregation it sees the votes. The row on "
-    "noisy histograms is for a server that saw no more than one per query, with noise sigma2."
-)
-INTERACTIVE: Final = (
-    "Of interactive-gnmax this is the first round, with its share of the budget; later rounds depend "
-    "on the student. The guarantee is that of all rounds together."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +66,9 @@ class PlanReport:
         population: what the expectations are made of.
         assumptions: under which it was drawn; empty for a proxy.
         parties: how many, or None if it was not said.
+        noise: ``central`` or ``distributed``.
+        min_parties: t, with noise shares; else None.
+        colluders: c, with noise shares; else None.
         notes: what went wrong, for people.
         files: what was written, by what it is.
     """
@@ -88,6 +84,9 @@ class PlanReport:
     population: Population
     assumptions: Mapping[str, float]
     parties: int | None
+    noise: str
+    min_parties: int | None
+    colluders: int | None
     notes: tuple[str, ...]
     files: Mapping[str, str]
 
@@ -101,9 +100,10 @@ class PlanReport:
     def title(self) -> str:
         """One line on what was planned."""
         parties = "" if self.parties is None else f" at {self.parties} parties"
+        shares = ", noise from the parties" if self.noise == "distributed" else ""
         return (
             f"{self.aggregator}, {self.population.teachers} teachers{parties}, "
-            f"{self.population.classes} classes"
+            f"{self.population.classes} classes{shares}"
         )
 
     @property
@@ -118,6 +118,9 @@ class PlanReport:
             "aggregator": self.aggregator,
             "teachers": self.population.teachers,
             "parties": self.parties,
+            "noise": self.noise,
+            "min_parties": self.min_parties,
+            "colluders": self.colluders,
             "classes": self.population.classes,
             "delta": self.delta,
             "unit": self.unit,
@@ -148,7 +151,7 @@ class PlanReport:
                 ],
                 "trade": _frontier_dict(found.trade),
             },
-            "notes": [*self.notes, *_remarks(self)],
+            "notes": [*self.notes, *remarks(self)],
             "files": dict(self.files),
         }
 
@@ -177,6 +180,22 @@ def _plan_dict(plan: Plan) -> dict[str, Any]:
             "epsilon_of_cost": dict(plan.worst_epsilons),
         },
         "server_of_noisy_histograms": plan.histogram_epsilon,
+        "noise_shares": _shares_dict(plan),
+    }
+
+
+def _shares_dict(plan: Plan) -> dict[str, Any] | None:
+    made, survivors = plan.mechanism, plan.survivors
+    if not isinstance(made, DistributedMechanism) or survivors is None:
+        return None
+    return {
+        "share": str(made.share),
+        "honest": made.honest,
+        "sigma_guaranteed": float(total_sigma(made.share, made.honest)),
+        "sigma_of_all": float(total_sigma(made.share, survivors.most)),
+        "sigma_of_fewest": float(total_sigma(made.share, survivors.fewest)),
+        "accuracy_of_fewest": plan.with_fewest,
+        "voted_on": plan.voted,
     }
 
 
@@ -205,7 +224,7 @@ def show(report: PlanReport) -> None:
         sheet.add_row(name, *(column.get(name, "") for column in columns))
     console = Console(highlight=False)
     console.print(sheet)
-    for line in (*report.notes, *_remarks(report)):
+    for line in (*report.notes, *remarks(report)):
         console.print(line, markup=False)
     for what, where in report.files.items():
         console.print(f"{what}: {where}", markup=False)
@@ -227,6 +246,11 @@ def _rows(plan: Plan, report: PlanReport) -> dict[str, str]:
         "queries asked, expected": f"{_count(plan.asked)} of {plan.queries}",
         "labels, expected": _count(plan.answered),
         f"  {what}": _share(plan.accuracy, plan.accuracy_error),
+    }
+    if plan.survivors is not None:
+        with_fewest = "no labels" if plan.with_fewest is None else f"{100 * plan.with_fewest:.1f} %"
+        rows[f"  the same with {plan.survivors.fewest} parties' noise"] = with_fewest
+    rows |= {
         f"  {report.adjective} ones": _count(plan.right),
         "epsilon guaranteed": rounded_up(plan.epsilon),
         "  labels it pays for, if all are answered": f"{plan.worst_answered}",
@@ -240,13 +264,24 @@ def _rows(plan: Plan, report: PlanReport) -> dict[str, str]:
     for key, name in names.items():
         if key in plan.worst_epsilons:
             rows[f"  {name} "] = rounded_up(plan.worst_epsilons[key])
-    if plan.histogram_epsilon is not None:
+    if plan.histogram_epsilon is not None and plan.survivors is not None:
+        rows["epsilon guaranteed towards the server"] = rounded_up(plan.histogram_epsilon)
+        rows["  queries voted on"] = f"{plan.voted} of {plan.queries}"
+    elif plan.histogram_epsilon is not None:
         rows["epsilon if a server saw noisy histograms"] = rounded_up(plan.histogram_epsilon)
     return rows
 
 
 def _settings(plan: Plan) -> dict[str, str]:
     made = plan.mechanism
+    if isinstance(made, DistributedMechanism) and plan.survivors is not None:
+        threshold = made.threshold if isinstance(made, DistributedConfidentGNMax) else ""
+        return {
+            "threshold, votes": str(threshold),
+            "noise share of a party, votes": f"{float(made.share):g}",
+            f"  sigma2 of {made.honest} honest ones": _sigma(made.share, made.honest),
+            f"  sigma2 of all {plan.survivors.most}": _sigma(made.share, plan.survivors.most),
+        }
     if isinstance(made, ConfidentGNMax):
         return {
             "threshold, votes": str(made.threshold),
@@ -258,6 +293,10 @@ def _settings(plan: Plan) -> dict[str, str]:
     return {"scale, votes": f"{float(made.scale):g}"} if isinstance(made, LNMax) else {}
 
 
+def _sigma(share: Fraction, parties: int) -> str:
+    return f"{float(total_sigma(share, parties)):.2f}"
+
+
 def _count(expected: float) -> str:
     return f"{expected:.0f}" if expected >= 20.0 else f"{expected:.1f}"
 
@@ -266,59 +305,3 @@ def _share(accuracy: float | None, error: float | None) -> str:
     if accuracy is None or error is None:
         return "no labels"
     return f"{100 * accuracy:.1f} ± {100 * error:.1f} %"
-
-
-def _remarks(report: PlanReport) -> list[str]:
-    """Return what the figures rest on, a sentence or two a line."""
-    seen = report.population
-    without = f"{100 * seen.plurality_accuracy:.1f} %"
-    if seen.source == "assumed":
-        basis = (
-            f"Assumed: a teacher is right with probability {report.assumptions['agreement']:g}, "
-            f"which varies over queries by {report.assumptions['spread']:.2g} for all teachers "
-            f"alike; {100 * report.assumptions['rival']:g} % of a query's wrong votes fall on one "
-            f"class. {len(seen)} histograms, seed {report.assumptions['seed']}. Without noise "
-            f"{without} of the labels would be right."
-        )
-    elif seen.meaning == "right":
-        basis = (
-            f"From {len(seen)} queries of a proxy, which must be public. Without noise {without} "
-            f"of the labels would be right."
-        )
-    else:
-        basis = (
-            f"From {len(seen)} queries of a proxy, which must be public, without right labels: "
-            f"agreement is with the noiseless vote, which gets {100 * seen.agreement:.1f} % of "
-            f"the votes."
-        )
-    lines = [basis, EXPECTED, CAUTION]
-    if report.findings is not None:
-        part = report.findings.looked_at
-        looked = "" if part == len(seen) else f" The search looked at {part} of the queries."
-        lines.insert(1, f"Best found: {report.findings.goal}.{looked}")
-    if report.aggregator == "interactive-gnmax":
-        lines.append(INTERACTIVE)
-    if any(
-        plan is not None and plan.histogram_epsilon is not None for plan in report.plans.values()
-    ):
-        lines.append(SERVER)
-    return [*lines, *_commands(report)]
-
-
-def _commands(report: PlanReport) -> list[str]:
-    """Return the server's command line for the best plan, if it was asked for by its epsilon."""
-    plan = report.plans["best"]
-    if plan is None or report.wanted is None:
-        return []
-    made = plan.mechanism
-    options: dict[str, object] = {"aggregator": report.aggregator}
-    if isinstance(made, ConfidentGNMax):
-        options |= {"threshold": made.threshold, "sigma1": made.sigma1, "sigma2": made.sigma2}
-    elif isinstance(made, GNMax):
-        options["sigma2"] = made.sigma
-    elif isinstance(made, LNMax):
-        options["scale"] = made.scale
-    if plan.limit < plan.cap:
-        options["first-round-share"] = plan.limit / plan.cap
-    options |= {"epsilon": report.wanted, "delta": report.delta, "unit": report.unit}
-    return ["To run it: pate-server " + " ".join(f"--{k} {v}" for k, v in options.items())]

@@ -16,7 +16,8 @@ from pate.commands.plan.picture import draw
 from pate.commands.plan.report import Findings, PlanReport
 from pate.data.votes_file import read_label_vector, read_vote_matrix
 from pate.errors import BudgetError, UsageError
-from pate.planning.plans import make_plan
+from pate.masking.context import most_colluders, threshold_for
+from pate.planning.plans import Survivors, make_plan
 from pate.planning.population import MOST_TEACHERS, assumed_population, proxy_population
 from pate.planning.search import Goal, Search
 from pate.planning.survey import LOOK, Scene
@@ -55,6 +56,9 @@ class Wish:
     spread: float | None
     rival: float | None
     mechanism: str
+    noise: str
+    min_parties: int | None
+    colluders: int | None
     settings: Mapping[str, str | None]
     queries: int
     epsilon: float | None
@@ -85,6 +89,7 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
     teachers = _teachers(wish)
     population, assumptions = _population(wish, teachers)
     votes_per_unit = _votes_per_unit(wish, population.teachers)
+    survivors = Survivors(spec.wanted_parties, spec.min_parties) if spec.distributed else None
     mechanisms = resolve(spec, population.teachers, votes_per_unit)
     plans: dict[str, Plan | None] = {"given": None, "best": None}
     notes: list[str] = []
@@ -99,6 +104,7 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
             else None,
             rounds=spec.rounds,
             share=spec.first_round_share,
+            survivors=survivors,
         )
     except BudgetError as error:
         notes.append(f"with these settings nothing can be answered: {error}")
@@ -107,12 +113,14 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
     target = wish.epsilon or (given.epsilon if given is not None and wish.png else None)
     if target is not None:
         scene = Scene(
-            kind=cast("Kind", mechanisms[0].name),
+            kind=cast("Kind", mechanisms[0].name.removeprefix("distributed-")),
             queries=wish.queries,
             delta=wish.delta,
             votes_per_unit=votes_per_unit,
             rounds=spec.rounds,
             share=spec.first_round_share,
+            honest=spec.honest if spec.distributed else None,
+            survivors=survivors,
         )
         plans["best"], findings = _searched(wish, population, scene, target, screen)
         if plans["best"] is None:
@@ -133,6 +141,9 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
         population=population,
         assumptions=assumptions,
         parties=wish.parties,
+        noise=wish.noise,
+        min_parties=spec.min_parties if spec.distributed else None,
+        colluders=spec.colluders if spec.distributed else None,
         notes=tuple(notes),
         files={} if wish.png is None else {"picture": str(wish.png)},
     )
@@ -154,12 +165,16 @@ def _spec(wish: Wish) -> CampaignSpec:
     interactive = wish.mechanism == "interactive-gnmax"
     if not interactive and wish.first_round_share != "1/2":
         raise UsageError("--first-round-share is for interactive-gnmax")
+    fewest, colluders = _fewest_and_colluders(wish)
     return CampaignSpec(
         name="plan",
         id="0" * 32,
         aggregator=wish.mechanism,
         parties=wish.parties or 1,
-        min_parties=1,
+        min_parties=fewest,
+        aggregation="plain" if wish.noise == "central" else "masked",
+        noise=wish.noise,
+        colluders=colluders,
         public_set="0" * 64,
         queries=wish.queries,
         schema="plan",
@@ -173,6 +188,23 @@ def _spec(wish: Wish) -> CampaignSpec:
         sigma2=fractions["sigma2"],
         scale=fractions["scale"],
     )
+
+
+def _fewest_and_colluders(wish: Wish) -> tuple[int, int]:
+    """Return t and c of a campaign with noise shares, as the server has them; else 1 and 0."""
+    if wish.noise != "distributed":
+        for option in ("min_parties", "colluders"):
+            if getattr(wish, option) is not None:
+                raise UsageError(f"--{option.replace('_', '-')} is for --noise distributed")
+        return 1, 0
+    if wish.parties is None:
+        raise UsageError("--noise distributed needs --parties: each of them adds a share")
+    n, fewest = wish.parties, wish.min_parties
+    if fewest is None:
+        return threshold_for(n, wish.colluders)
+    if wish.colluders is not None:
+        return fewest, wish.colluders
+    return fewest, most_colluders(n, fewest)
 
 
 def _teachers(wish: Wish) -> int | None:
@@ -286,6 +318,7 @@ def _searched(
             cap=composition.budget(epsilon, wish.delta),
             rounds=scene.rounds,
             share=scene.share,
+            survivors=scene.survivors,
         )
     levels = [round(full * level, 2) for level in _LEVELS]
     return plan, Findings(

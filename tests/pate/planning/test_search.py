@@ -171,7 +171,8 @@ def test_a_survey_says_what_each_mechanism_gives() -> None:
         assert sigma1 is not None
         assert threshold is not None
         expected = prospect(ConfidentGNMax(threshold, sigma1, sigma2, 1), PUBLIC)
-        assert seen.answer[c] == pytest.approx(expected.answer, rel=1e-12)
+        assert seen.paid[c, s] == seen.answer[c, s]
+        assert seen.answer[c, s] == pytest.approx(expected.answer, rel=1e-12)
         assert seen.accuracy[c, s] == pytest.approx(expected.accuracy, rel=1e-12)
 
 

@@ -1,0 +1,245 @@
+"""What all sides of a masked sum must agree on before anything is masked, and its one digest.
+
+Every signature, key and mask of an attempt is bound to :attr:`Context.digest`. A server that shows
+two parties different queries, rosters, thresholds or widths makes them talk past each other:
+signatures do not verify, boxes do not open and masks do not cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError, UsageError
+from pate.masking.encoding import digest, encode, whole
+from pate.masking.messages import HASH_BYTES, KEY_BYTES, check_bytes
+from pate.masking.ring import WIDTHS, ring_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = [
+    "VERSION",
+    "Context",
+    "Member",
+    "check_threshold",
+    "most_colluders",
+    "ring_bits",
+    "threshold_for",
+]
+
+#: Of the protocol. Another one has other labels or another order of steps.
+VERSION: Final = 1
+ID_BYTES: Final = 16
+MOST_MEMBERS: Final = 4_096
+#: Most values in one sum: 1 GiB at 32 bits.
+MOST_VALUES: Final = 2**28
+_LONGEST_NAME: Final = 64
+
+
+@dataclass(frozen=True)
+class Member:
+    """A party of the roster.
+
+    Attributes:
+        name: 1 to 64 printable characters.
+        identity: Ed25519 public key, 32 bytes.
+    """
+
+    name: str
+    identity: bytes
+
+    def __post_init__(self) -> None:
+        name = self.name
+        if (
+            not isinstance(name, str)
+            or not name.isprintable()
+            or not 0 < len(name) <= _LONGEST_NAME
+        ):
+            raise ProtocolError(
+                f"{name!r:.80} cannot be a party's name: 1 to {_LONGEST_NAME} printable characters"
+            )
+        check_bytes(self.identity, KEY_BYTES, f"the identity of {name}")
+
+
+@dataclass(frozen=True)
+class Context:
+    """One attempt at the sum of one batch.
+
+    Attributes:
+        version: of the protocol, :data:`VERSION`.
+        campaign: id, 16 bytes.
+        attempt: id, 16 bytes, new for each attempt.
+        batch: hash of the queries in their order, 32 bytes.
+        members: the roster, sorted by name; names and identities are unique. n of them.
+        rows: queries of the batch.
+        classes: columns of a vote matrix.
+        bits: width of the ring: 8, 16 or 32.
+        threshold: t, least number of parties in a sum.
+        colluders: c, most parties that may work together with the server.
+        terms: hash of all terms of the campaign, 32 bytes.
+
+    Raises:
+        ProtocolError: if a field is out of bounds, or they do not fit together.
+    """
+
+    version: int
+    campaign: bytes
+    attempt: bytes
+    batch: bytes
+    members: tuple[Member, ...]
+    rows: int
+    classes: int
+    bits: int
+    threshold: int
+    colluders: int
+    terms: bytes
+
+    def __post_init__(self) -> None:
+        if self.version != VERSION:
+            raise ProtocolError(
+                f"masked sums of version {self.version!r} are not known here, only {VERSION}: "
+                "install the same release everywhere"
+            )
+        check_bytes(self.campaign, ID_BYTES, "the campaign id of a masked sum")
+        check_bytes(self.attempt, ID_BYTES, "the attempt id of a masked sum")
+        check_bytes(self.batch, HASH_BYTES, "the batch hash of a masked sum")
+        check_bytes(self.terms, HASH_BYTES, "the terms hash of a masked sum")
+        names = [member.name for member in self.members]
+        if not isinstance(self.members, tuple) or len(names) > MOST_MEMBERS:
+            raise ProtocolError(f"a roster of {len(names)}: at most {MOST_MEMBERS} can mask a sum")
+        if names != sorted(set(names)):
+            raise ProtocolError("the roster of a masked sum is not sorted, or has a name twice")
+        if len({member.identity for member in self.members}) != len(names):
+            raise ProtocolError("two parties of the roster of a masked sum have one identity")
+        for value, what in ((self.rows, "queries"), (self.classes, "classes")):
+            if type(value) is not int or value < 1:
+                raise ProtocolError(f"a masked sum over {value!r} {what}")
+        if self.rows * self.classes > MOST_VALUES:
+            raise ProtocolError(
+                f"{self.rows} queries of {self.classes} classes are too many for one masked sum: "
+                f"at most {MOST_VALUES} counts"
+            )
+        if type(self.bits) is not int or self.bits not in WIDTHS:
+            raise ProtocolError(f"a masked sum is in 8, 16 or 32 bits, got {self.bits!r}")
+        try:
+            check_threshold(len(names), self.threshold, self.colluders)
+        except UsageError as error:
+            raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
+
+    @property
+    def count(self) -> int:
+        """Values of a vote matrix."""
+        return self.rows * self.classes
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the roster, sorted."""
+        return tuple(member.name for member in self.members)
+
+    @cached_property
+    def identities(self) -> dict[str, bytes]:
+        """Identity by name."""
+        return {member.name: member.identity for member in self.members}
+
+    @cached_property
+    def points(self) -> dict[str, int]:
+        """Where each party's shares are taken: its place in the roster, from 1. Never 0."""
+        return {name: place for place, name in enumerate(self.names, 1)}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over an injective encoding of every field, 32 bytes."""
+        roster = [part for each in self.members for part in (each.name.encode(), each.identity)]
+        return digest(
+            "context",
+            whole(self.version),
+            self.campaign,
+            self.attempt,
+            self.batch,
+            encode("roster", *roster),
+            whole(self.rows),
+            whole(self.classes),
+            whole(self.bits),
+            whole(self.threshold),
+            whole(self.colluders),
+            self.terms,
+        )
+
+    def check_members(self, names: Collection[str], what: str) -> None:
+        """Raise ProtocolError if a name is not one of the roster; ``what`` says where it stands."""
+        if len(names) > len(self.members):
+            raise ProtocolError(f"{len(names)} parties in {what}, the roster has {len(self.names)}")
+        for name in names:
+            if not isinstance(name, str) or name not in self.identities:
+                raise ProtocolError(f"{name!r:.80} in {what} is not in the roster")
+
+
+def check_threshold(parties: int, threshold: int, colluders: int) -> None:
+    """Check that a masked sum can be kept from a server that lies.
+
+    Two lists of survivors, each signed by t parties, have 2t - n signers in common. Above c, one
+    of them is honest, and no honest party signs two lists. And t - c parties of every sum are
+    honest: with one alone its votes would be the sum.
+
+    Args:
+        parties: n, of the roster.
+        threshold: t, least number of parties in a sum.
+        colluders: c, most parties that may work together with the server.
+
+    Raises:
+        UsageError: unless 2t > n + c, t <= n, t - c >= 2 and c >= 0.
+    """
+    for value, what in ((parties, "parties"), (threshold, "threshold"), (colluders, "colluders")):
+        if type(value) is not int:
+            raise UsageError(f"{what} must be a whole number, got {value!r}")
+    said = f"n = {parties} parties, at least t = {threshold} in a sum, c = {colluders} colluding"
+    if colluders < 0:
+        raise UsageError(f"{said}: c cannot be negative")
+    if threshold > parties:
+        raise UsageError(f"{said}: t cannot be more than n")
+    if threshold - colluders < 2:
+        raise UsageError(f"{said}: t - c must be at least 2, or a sum may be one party's votes")
+    if 2 * threshold <= parties + colluders:
+        raise UsageError(
+            f"{said}: 2t must be more than n + c, or a server could have two sums opened: "
+            f"take t = {(parties + colluders) // 2 + 1} or more"
+        )
+
+
+def threshold_for(parties: int, colluders: int | None = None) -> tuple[int, int]:
+    """Return t and c for a roster: what a campaign takes that names none.
+
+    Without ``colluders``, t is the least above 2n/3 and c the most below n/3 that it allows.
+
+    >>> threshold_for(5), threshold_for(25), threshold_for(25, colluders=2)
+    ((4, 1), (17, 8), (17, 2))
+
+    Args:
+        parties: n, of the roster.
+        colluders: c, most parties that may work together with the server.
+
+    Raises:
+        UsageError: if no t will do.
+    """
+    threshold = 2 * parties // 3 + 1
+    if colluders is None:
+        colluders = most_colluders(parties, threshold)
+    else:
+        threshold = max(threshold, (parties + colluders) // 2 + 1, colluders + 2)
+    check_threshold(parties, threshold, colluders)
+    return threshold, colluders
+
+
+def most_colluders(parties: int, threshold: int) -> int:
+    """Return the most colluders, below a third of the roster, that sums of ``threshold`` stand.
+
+    >>> most_colluders(25, 17), most_colluders(5, 3)
+    (8, 0)
+
+    Args:
+        parties: n, of the roster.
+        threshold: t, least number of parties in a sum.
+    """
+    return max(0, min((parties + 2) // 3 - 1, 2 * threshold - parties - 1, threshold - 2))

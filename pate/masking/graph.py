@@ -1,0 +1,75 @@
+"""Who masks with whom: everybody, or one's neighbours on a ring that the announced keys order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pate.masking.degree import Degree, degree_for
+from pate.masking.encoding import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from pate.masking.context import Context
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The neighbours of each party.
+
+    Attributes:
+        order: names around the ring.
+        degree: how many neighbours each has; k/2 on either side, or all.
+    """
+
+    order: tuple[str, ...]
+    degree: Degree
+
+    @property
+    def threshold(self) -> int:
+        """Shares that give a secret back: t_k."""
+        return self.degree.threshold
+
+    def neighbours(self, name: str) -> frozenset[str]:
+        """Return the parties that ``name`` masks with. A party is nobody's neighbour of itself."""
+        return self._neighbours[name]
+
+    def holders(self, name: str) -> frozenset[str]:
+        """Return the parties that hold shares of the secrets of ``name``; it is one of them."""
+        return self._neighbours[name] | {name}
+
+    def enough(self, left: Collection[str], parties: Iterable[str]) -> bool:
+        """Whether of the holders of each of ``parties`` a threshold is in ``left``."""
+        among = frozenset(left)
+        return all(len(self.holders(name) & among) >= self.threshold for name in parties)
+
+    @cached_property
+    def _neighbours(self) -> dict[str, frozenset[str]]:
+        order, n = self.order, len(self.order)
+        if self.degree.complete:
+            everybody = frozenset(order)
+            return {name: everybody - {name} for name in order}
+        side = self.degree.neighbours // 2
+        steps = [step for step in range(-side, side + 1) if step]
+        return {
+            name: frozenset(order[(place + step) % n] for step in steps)
+            for place, name in enumerate(order)
+        }
+
+
+def graph_of(context: Context, announced: bytes, names: Collection[str]) -> Graph:
+    """Return the graph of those that announced keys: the same wherever it is worked out.
+
+    The order is that of one hash per party. With SHA-256 as a random function it is uniform, and
+    another one for every other set of keys.
+
+    Args:
+        context: of the attempt.
+        announced: digest of their keys (:attr:`pate.masking.roster.Announced.digest`).
+        names: theirs.
+    """
+    degree = degree_for(len(names), context.threshold, context.colluders)
+    place = {name: digest("place", context.digest, announced, name.encode()) for name in names}
+    return Graph(tuple(sorted(names, key=place.__getitem__)), degree)

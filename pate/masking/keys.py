@@ -1,0 +1,158 @@
+"""Keys of one attempt: two X25519 pairs and a seed, and everything that is derived from them.
+
+A derived key is HKDF-SHA256 (RFC 5869) over one secret, with all that it is for in ``info``: the
+context, the announced keys of everybody, the names and the public keys of those who share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from pate.errors import ProtocolError
+from pate.masking.encoding import digest, draw, encode
+from pate.masking.shamir import SHARE_BYTES, from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pate.masking.roster import Announced
+
+SECRET_BYTES: Final = 32
+_TAG_BYTES: Final = 16
+#: Two shares, sealed.
+BOX_BYTES: Final = 2 * SHARE_BYTES + _TAG_BYTES
+
+
+@dataclass(frozen=True, repr=False)
+class KeyPair:
+    """An X25519 pair.
+
+    Attributes:
+        private: 32 bytes, as drawn; what is shared among the holders is this.
+    """
+
+    private: bytes
+
+    @classmethod
+    def make(cls, random: Callable[[int], bytes]) -> KeyPair:
+        """Draw a pair."""
+        return cls(draw(random, SECRET_BYTES))
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def agree(self, peer: bytes, whose: str) -> bytes:
+        """Return the secret that is shared with the owner of a public key, 32 bytes.
+
+        Raises:
+            ProtocolError: if the key is a point of low order, with which it would be no secret.
+        """
+        try:
+            return self._key.exchange(X25519PublicKey.from_public_bytes(peer))
+        except ValueError as error:  # the secret would be all zeros
+            raise ProtocolError(
+                f"the key of {whose} is a point of low order: nothing can be kept secret with it"
+            ) from error
+
+    @cached_property
+    def _key(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(self.private)
+
+
+def commitment(context: bytes, name: str, seed: bytes) -> bytes:
+    """Return what a party commits itself to its seed by, 32 bytes.
+
+    The seed is 32 uniform bytes, so the hash hides it as well as it binds.
+
+    Args:
+        context: digest of it.
+        name: of the party.
+        seed: 32 bytes.
+    """
+    return digest("seed", context, name.encode(), seed)
+
+
+def own_mask_key(announced: Announced, name: str, seed: bytes) -> bytes:
+    """Return the key of the mask that a party puts on by itself."""
+    return _derive(
+        seed, encode("own mask", announced.context.digest, announced.digest, name.encode())
+    )
+
+
+def pair_mask_key(announced: Announced, own: KeyPair, name: str, peer: str) -> bytes:
+    """Return the key of the mask of ``name``, whose mask pair is ``own``, and ``peer``.
+
+    It is the same from both sides.
+
+    Raises:
+        ProtocolError: if the peer's key is of low order.
+    """
+    secret = own.agree(announced.keys[peer].mask_key, peer)
+    both = [part for each in sorted((name, peer)) for part in announced.mask_name(each)]
+    return _derive(secret, encode("pair mask", announced.context.digest, announced.digest, *both))
+
+
+def seal(
+    announced: Announced, own: KeyPair, sender: str, recipient: str, shares: tuple[int, int]
+) -> bytes:
+    """Return a box (82 bytes) with shares of the sender's seed and mask key.
+
+    Raises:
+        ProtocolError: if the recipient's key is of low order.
+    """
+    secret = own.agree(announced.keys[recipient].share_key, recipient)
+    about = _box(announced, sender, recipient)
+    # The key seals this one box, so a fixed nonce is used once.
+    return ChaCha20Poly1305(_derive(secret, about)).encrypt(
+        bytes(12), b"".join(map(to_bytes, shares)), about
+    )
+
+
+def unseal(
+    announced: Announced, own: KeyPair, sender: str, recipient: str, box: bytes
+) -> tuple[int, int]:
+    """Return the shares of the sender's seed and mask key.
+
+    Raises:
+        ProtocolError: if the box does not open or holds no shares; names the sender.
+    """
+    secret = own.agree(announced.keys[sender].share_key, sender)
+    about = _box(announced, sender, recipient)
+    try:
+        opened = ChaCha20Poly1305(_derive(secret, about)).decrypt(bytes(12), box, about)
+    except InvalidTag as error:
+        raise ProtocolError(
+            f"the box from {sender} to {recipient} does not open: {sender} sealed it wrongly or "
+            "under other keys, or the server changed it"
+        ) from error
+    if len(opened) != 2 * SHARE_BYTES:
+        raise ProtocolError(f"the box from {sender} to {recipient} does not hold two shares")
+    said = f"a share from {sender} to {recipient}"
+    return from_bytes(opened[:SHARE_BYTES], said), from_bytes(opened[SHARE_BYTES:], said)
+
+
+def _box(announced: Announced, sender: str, recipient: str) -> bytes:
+    """Return what a box is bound to, as key and as associated data."""
+    return encode(
+        "box",
+        announced.context.digest,
+        announced.digest,
+        sender.encode(),
+        announced.keys[sender].share_key,
+        recipient.encode(),
+        announced.keys[recipient].share_key,
+    )
+
+
+def _derive(secret: bytes, info: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret)

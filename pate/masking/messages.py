@@ -1,0 +1,99 @@
+"""What parties send in a masked sum, besides byte strings: keys at first, shares at last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError
+from pate.masking.shamir import from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY_BYTES: Final = 32
+HASH_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+#: The prime of X25519's field (RFC 7748): a key at or above it is another key's second name.
+_X25519_PRIME: Final = 2**255 - 19
+#: The u-coordinates of all points of low order, on the curve and on its twist: what is agreed on
+#: with one of them is known to everybody.
+_LOW_ORDER: Final = frozenset(
+    {
+        0,
+        1,
+        _X25519_PRIME - 1,
+        0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+        0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+    }
+)
+
+
+def check_bytes(value: object, length: int, what: str) -> None:
+    """Raise ProtocolError unless ``value`` is a byte string of that length."""
+    if not isinstance(value, bytes):
+        raise ProtocolError(f"{what} is {type(value).__name__}, not bytes")
+    if len(value) != length:
+        raise ProtocolError(f"{what} has {len(value)} bytes, not {length}")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a party announces for one attempt.
+
+    Attributes:
+        mask_key: X25519 public key that pair masks come from, 32 bytes.
+        share_key: X25519 public key that shares are sealed for, 32 bytes.
+        seed_commitment: hash of the seed of its own mask, 32 bytes.
+        signature: Ed25519, by its identity, over the context and all of the above, 64 bytes.
+    """
+
+    mask_key: bytes
+    share_key: bytes
+    seed_commitment: bytes
+    signature: bytes
+
+    def check(self, name: str) -> None:
+        """Check sizes, and that the keys are of high order and written the one way there is.
+
+        Raises:
+            ProtocolError: otherwise; names the party.
+        """
+        for key, kind in ((self.mask_key, "mask key"), (self.share_key, "share key")):
+            check_bytes(key, KEY_BYTES, f"the {kind} of {name}")
+            point = int.from_bytes(key, "little")
+            if point >= _X25519_PRIME:
+                raise ProtocolError(f"the {kind} of {name} is not a key in its one written form")
+            if point in _LOW_ORDER:
+                raise ProtocolError(
+                    f"the {kind} of {name} is a point of low order: nothing can be kept secret "
+                    "with it"
+                )
+        check_bytes(self.seed_commitment, HASH_BYTES, f"the commitment of {name}")
+        check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of {name}")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The shares that one party reveals, by the party whose secret it is a share of.
+
+    Attributes:
+        seed_shares: of the seeds of the own masks of survivors, 33 bytes each.
+        key_shares: of the mask keys of those whose masked votes did not come, 33 bytes each.
+    """
+
+    seed_shares: Mapping[str, bytes]
+    key_shares: Mapping[str, bytes]
+
+    def check(self, name: str) -> None:
+        """Check that every share is an element of the field, and nobody is in both.
+
+        Raises:
+            ProtocolError: otherwise; names the party ``name`` that revealed it.
+        """
+        for shares, kind in ((self.seed_shares, "seed"), (self.key_shares, "key")):
+            for peer, share in shares.items():
+                from_bytes(share, f"the share of the {kind} of {peer} from {name}")
+        both = sorted(self.seed_shares.keys() & self.key_shares.keys())
+        if both:
+            raise ProtocolError(f"{name} revealed both the seed and the key of {both[0]}")

@@ -1,0 +1,343 @@
+"""A party in a masked sum: five answers, each given once, in one order.
+
+Why a server that lies learns at most one sum, over t - c honest parties or more (in full in
+docs/proofs/masked-sum.md):
+
+* Every key, box and mask is bound to the context and to the digest of all announced keys. A party
+  that was shown other keys can neither open the others' boxes nor sign their list of survivors.
+* A list of survivors counts when t parties have signed it. Two lists would have 2t - n > c signers
+  in common, an honest one among them, and an honest party signs one. So there is one list, and an
+  honest party reveals a share of the seed of who is on it, and of the mask key of who is not:
+  never both of one party, whatever it was shown of who sent boxes.
+* A server may show parties different senders of boxes. Who sealed no box for a party is not masked
+  with by it, and on no list that it signs. Two signers have each other's masks. An honest
+  survivor that signed nothing masks with t - 1 others or more, and t - c honest ones or more
+  opened its seed: since 2t > n + c, one of these is among those. With a mask that nobody else has,
+  its masked votes are random and the sum is lost. With masks that all have their other half, it
+  hangs together with the signers. On a graph with neighbours the same counting is made in each
+  neighbourhood, with its own threshold.
+* Masks are drawn for one answer: it is kept, and a repeated request gets the same bytes.
+
+A box that does not open stops the party before its votes are masked, and the error names the
+sender. Going on without that sender would be safe and useless: others have masked with it. The
+server sees the party drop out, and goes on while t are left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pate.errors import ProtocolError, QuorumError
+from pate.masking.answers import Answers, Phase
+from pate.masking.encoding import digest, draw
+from pate.masking.keys import (
+    BOX_BYTES,
+    SECRET_BYTES,
+    KeyPair,
+    commitment,
+    own_mask_key,
+    pair_mask_key,
+    seal,
+    unseal,
+)
+from pate.masking.messages import SIGNATURE_BYTES, Keys, Opening, check_bytes
+from pate.masking.ring import Ring
+from pate.masking.roster import Announced, check_survivors, sign_keys, survivors_to_sign
+from pate.masking.shamir import split, to_bytes
+from pate.masking.stream import ChaChaStream, MaskStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from numpy.typing import NDArray
+
+    from pate.masking.context import Context
+
+
+Value = TypeVar("Value")
+
+
+class PartyMasking:
+    """One party's side of one attempt.
+
+    A request that is refused changes nothing. The same request again gets the same answer again;
+    another one in its place is refused, and so is one before its turn.
+
+    Args:
+        context: of the attempt.
+        name: of this party.
+        identity: its signing key, the one of the roster.
+        random: gives that many uniform bytes, such as ``secrets.token_bytes``.
+        stream: where masks come from; left out, ChaCha20 in the ring of the context.
+
+    Raises:
+        ProtocolError: if the roster does not have this party with this identity.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        name: str,
+        identity: Ed25519PrivateKey,
+        random: Callable[[int], bytes],
+        stream: MaskStream | None = None,
+    ) -> None:
+        context.check_members([name], "this party's own place")
+        if identity.public_key().public_bytes_raw() != context.identities[name]:
+            raise ProtocolError(f"the roster has {name} with an identity that is not this party's")
+        self.context = context
+        self.name = name
+        self._identity = identity
+        self._random = random
+        self._stream = stream or ChaChaStream(Ring(context.bits))
+        self._answers = Answers()
+        self._own: Keys | None = None
+        self._mask_pair: KeyPair | None = None
+        self._share_pair: KeyPair | None = None
+        self._seed: bytes | None = None
+        self._announced: Announced | None = None
+        #: Shares that this party holds, (of the seed, of the mask key), by whose secrets they are.
+        self._held: dict[str, tuple[int, int]] = {}
+        self._survivors: tuple[str, ...] = ()
+
+    @property
+    def phase(self) -> Phase:
+        """What is asked for next."""
+        return self._answers.phase
+
+    def keys(self) -> Keys:
+        """Make the keys of this attempt, and sign them.
+
+        Raises:
+            RefusedError: after :meth:`forget`.
+        """
+        if (given := self._answers.given(Phase.KEYS, b"", Keys)) is not None:
+            return given
+        mask, share = KeyPair.make(self._random), KeyPair.make(self._random)
+        seed = draw(self._random, SECRET_BYTES)
+        bare = Keys(
+            mask.public, share.public, commitment(self.context.digest, self.name, seed), b""
+        )
+        signed = sign_keys(self.context, self.name, self._identity, bare)
+        self._mask_pair, self._share_pair, self._seed, self._own = mask, share, seed, signed
+        return self._answers.give(Phase.KEYS, b"", signed)
+
+    def shares(self, keys: Mapping[str, Keys]) -> dict[str, bytes]:
+        """Share the seed and the mask key among this party's neighbours.
+
+        Args:
+            keys: of all parties that announced some, this one among them.
+
+        Returns:
+            A sealed box of 82 bytes for each neighbour.
+
+        Raises:
+            ProtocolError: for a stranger, a bad signature, a key that is there twice or of low
+                order, or if this party's own keys are missing or changed.
+            QuorumError: for fewer than t parties.
+            RefusedError: if it was asked before with other keys.
+        """
+        self.context.check_members(keys, "a list of keys")
+        for name, each in keys.items():
+            if not isinstance(each, Keys):
+                raise ProtocolError(f"{name} announced something that is not its keys")
+            each.check(name)
+        request = digest(
+            "ask shares",
+            *(
+                part
+                for name in sorted(keys)
+                for part in (
+                    name.encode(),
+                    keys[name].mask_key,
+                    keys[name].share_key,
+                    keys[name].seed_commitment,
+                    keys[name].signature,
+                )
+            ),
+        )
+        if (sealed := self._answers.given(Phase.SHARES, request, dict)) is not None:
+            return dict(sealed)
+        if keys.get(self.name) != self._own:
+            raise ProtocolError(f"{self.name} is missing in a list of keys, or with other keys")
+        announced = Announced(self.context, keys)
+        graph, points = announced.graph, self.context.points
+        holders = sorted(graph.holders(self.name))
+        mask, share, seed = _kept(self._mask_pair), _kept(self._share_pair), _kept(self._seed)
+        at = [points[name] for name in holders]
+        of_seed = split(seed, graph.threshold, at, self._random)
+        of_key = split(mask.private, graph.threshold, at, self._random)
+        parts = {name: (of_seed[points[name]], of_key[points[name]]) for name in holders}
+        boxes = {
+            name: seal(announced, share, self.name, name, parts[name])
+            for name in holders
+            if name != self.name
+        }
+        self._announced = announced
+        self._held = {self.name: parts[self.name]}
+        return dict(self._answers.give(Phase.SHARES, request, boxes))
+
+    def mask(self, boxes: Mapping[str, bytes], values: NDArray[np.integer]) -> bytes:
+        """Mask this party's votes with all neighbours whose boxes came.
+
+        Args:
+            boxes: for this party, by who sealed them: neighbours that shared their secrets.
+            values: (rows, classes) integers of any sign: votes, with noise if there is any. When
+                a request is repeated they are not looked at: other values under the same masks
+                would show the difference.
+
+        Returns:
+            Masked votes, residues as little-endian unsigned integers.
+
+        Raises:
+            ProtocolError: for a box from who is no neighbour, that does not open or holds no
+                shares, and for values of another shape.
+            QuorumError: if too few boxes came.
+            RefusedError: if it was asked before with other boxes.
+        """
+        self.context.check_members(boxes, "a list of boxes")
+        for sender, box in boxes.items():
+            check_bytes(box, BOX_BYTES, f"the box from {sender}")
+        request = _request("ask masked", boxes)
+        if (given := self._answers.given(Phase.MASKED, request, bytes)) is not None:
+            return given
+        announced = _kept(self._announced)
+        graph = announced.graph
+        strangers = sorted(boxes.keys() - graph.neighbours(self.name))
+        if strangers:
+            raise ProtocolError(f"a box from {strangers[0]}, who does not mask with {self.name}")
+        if len(boxes) + 1 < graph.threshold:
+            raise QuorumError(
+                f"{len(boxes)} neighbours and {self.name} shared their secrets, "
+                f"{graph.threshold} are needed"
+            )
+        if values.shape != (self.context.rows, self.context.classes):
+            raise ProtocolError(
+                f"values to mask have shape {values.shape}, the sum is over "
+                f"({self.context.rows}, {self.context.classes})"
+            )
+        share = _kept(self._share_pair)
+        held = {
+            sender: unseal(announced, share, sender, self.name, boxes[sender])
+            for sender in sorted(boxes)
+        }
+        masked = self._masked(announced, sorted(boxes), values)
+        self._held.update(held)
+        # From here on no secret of this party is needed but the shares that it holds.
+        self._mask_pair = self._share_pair = self._seed = None
+        return self._answers.give(Phase.MASKED, request, masked)
+
+    def sign_survivors(self, survivors: Sequence[str]) -> bytes:
+        """Sign the list of those whose masked votes are in the sum.
+
+        Args:
+            survivors: their names, in any order.
+
+        Returns:
+            A signature of 64 bytes over the sorted list, the context and the announced keys.
+
+        Raises:
+            ProtocolError: if somebody is on it twice, is a stranger, or is a neighbour that this
+                party has not masked with, or if this party is not on it.
+            QuorumError: for fewer than t.
+            RefusedError: if it has signed another list.
+        """
+        self.context.check_members(survivors, "a list of survivors")
+        ordered = tuple(sorted(survivors))
+        request = digest("ask consistency", *(name.encode() for name in ordered))
+        if (given := self._answers.given(Phase.CONSISTENCY, request, bytes)) is not None:
+            return given
+        announced = _kept(self._announced)
+        listed = frozenset(ordered)
+        if len(listed) != len(ordered):
+            raise ProtocolError("a party stands in the list of survivors twice")
+        if len(listed) < self.context.threshold:
+            raise QuorumError(
+                f"{len(listed)} parties survive, {self.context.threshold} are needed for a sum"
+            )
+        if self.name not in listed:
+            raise ProtocolError(f"{self.name} is asked to sign a list of survivors without it")
+        unknown = sorted(listed - announced.keys.keys())
+        if unknown:
+            raise ProtocolError(f"{unknown[0]} is listed as a survivor and announced no keys")
+        unmasked = sorted((listed & announced.graph.neighbours(self.name)) - self._held.keys())
+        if unmasked:
+            raise ProtocolError(
+                f"{unmasked[0]} is listed as a survivor, and its box never came to {self.name}"
+            )
+        signature = self._identity.sign(survivors_to_sign(announced, ordered))
+        self._survivors = ordered
+        return self._answers.give(Phase.CONSISTENCY, request, signature)
+
+    def unmask(self, signatures: Mapping[str, bytes]) -> Opening:
+        """Reveal the shares that open the sum over the list that this party signed.
+
+        Args:
+            signatures: of survivors over that list, by name; at least t.
+
+        Returns:
+            A share of the seed of each survivor, and of the mask key of each party that sealed a
+            box and is no survivor; of those that this party holds shares of.
+
+        Raises:
+            ProtocolError: if one is not by a survivor, or not over this list.
+            QuorumError: for fewer than t.
+            RefusedError: if it was asked before with other signatures.
+        """
+        self.context.check_members(signatures, "a list of signatures")
+        for name, signature in signatures.items():
+            check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
+        request = _request("ask opening", signatures)
+        if (given := self._answers.given(Phase.UNMASK, request, Opening)) is not None:
+            return given
+        announced = _kept(self._announced)
+        if len(signatures) < self.context.threshold:
+            raise QuorumError(
+                f"{len(signatures)} parties signed the list of survivors, "
+                f"{self.context.threshold} are needed"
+            )
+        alive = frozenset(self._survivors)
+        signed = survivors_to_sign(announced, self._survivors)
+        for name in sorted(signatures):
+            if name not in alive:
+                raise ProtocolError(f"{name} signed a list of survivors that it is not on")
+            check_survivors(self.context, name, signed, signatures[name])
+        opening = Opening(
+            {name: to_bytes(seed) for name, (seed, _) in self._held.items() if name in alive},
+            {name: to_bytes(key) for name, (_, key) in self._held.items() if name not in alive},
+        )
+        self._held = {}
+        return self._answers.give(Phase.UNMASK, request, opening)
+
+    def forget(self) -> None:
+        """Drop all secrets and answers. Nothing more is answered."""
+        self._answers.forget()
+        self._mask_pair = self._share_pair = self._seed = self._announced = None
+        self._held = {}
+
+    def _masked(
+        self, announced: Announced, peers: Sequence[str], values: NDArray[np.integer]
+    ) -> bytes:
+        ring, count = self._stream.ring, self.context.count
+        total = ring.reduce(values).ravel()
+        ring.add(total, self._stream(own_mask_key(announced, self.name, _kept(self._seed)), count))
+        own = _kept(self._mask_pair)
+        for peer in peers:
+            mask = self._stream(pair_mask_key(announced, own, self.name, peer), count)
+            # The same mask is added by one of the two and subtracted by the other.
+            (ring.add if self.name < peer else ring.subtract)(total, mask)
+        return ring.pack(total)
+
+
+def _request(label: str, parts: Mapping[str, bytes]) -> bytes:
+    return digest(label, *(part for name in sorted(parts) for part in (name.encode(), parts[name])))
+
+
+def _kept(value: Value | None) -> Value:
+    """Return what an earlier phase has left: the order of phases says that it is there."""
+    if value is None:
+        raise ProtocolError("a step of a masked sum before those that it needs")
+    return value

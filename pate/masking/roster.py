@@ -1,0 +1,149 @@
+"""The keys that were announced for an attempt: who signed what, and one digest of them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from pate.errors import ProtocolError, QuorumError
+from pate.masking.encoding import digest, encode
+from pate.masking.graph import Graph, graph_of
+from pate.masking.messages import SIGNATURE_BYTES, Keys, check_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pate.masking.context import Context
+
+
+@dataclass(frozen=True, eq=False)
+class Announced:
+    """The keys of an attempt, each signed by its party: U1.
+
+    Attributes:
+        context: of the attempt.
+        keys: by name, sorted by it.
+
+    Raises:
+        QuorumError: for fewer than t parties.
+        ProtocolError: for a stranger, a signature that does not verify, or a key that is there
+            twice; names the party.
+    """
+
+    context: Context
+    keys: Mapping[str, Keys]
+
+    def __post_init__(self) -> None:
+        self.context.check_members(self.keys, "a list of keys")
+        if len(self.keys) < self.context.threshold:
+            raise QuorumError(
+                f"{len(self.keys)} parties announced keys, {self.context.threshold} are needed"
+            )
+        seen: dict[bytes, str] = {}
+        for name in sorted(self.keys):
+            keys = self.keys[name]
+            check_keys(self.context, name, keys)
+            for key in (keys.mask_key, keys.share_key):
+                if key in seen:
+                    raise ProtocolError(f"{seen[key]} and {name} announced the same key")
+                seen[key] = name
+        object.__setattr__(self, "keys", {name: self.keys[name] for name in sorted(self.keys)})
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over names and keys of all, 32 bytes. Signatures are left out of it."""
+        parts = [
+            part
+            for name, keys in self.keys.items()
+            for part in (name.encode(), keys.mask_key, keys.share_key, keys.seed_commitment)
+        ]
+        return digest("announced", self.context.digest, *parts)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Who masks with whom."""
+        return graph_of(self.context, self.digest, self.keys.keys())
+
+    def mask_name(self, name: str) -> tuple[bytes, bytes]:
+        """Return what a party is called in a pair mask: its name and public mask key."""
+        return name.encode(), self.keys[name].mask_key
+
+
+def sign_keys(context: Context, name: str, identity: Ed25519PrivateKey, keys: Keys) -> Keys:
+    """Return the keys of ``name`` with the signature over them that its identity makes."""
+    return Keys(
+        keys.mask_key,
+        keys.share_key,
+        keys.seed_commitment,
+        identity.sign(_signed_keys(context, name, keys)),
+    )
+
+
+def check_keys(context: Context, name: str, keys: Keys) -> None:
+    """Check what one party announced.
+
+    Raises:
+        ProtocolError: if a size is wrong, both keys are one, or the signature is not that of the
+            party's identity over these keys in this context.
+    """
+    if not isinstance(keys, Keys):
+        raise ProtocolError(f"{name} announced something that is not its keys")
+    keys.check(name)
+    if keys.mask_key == keys.share_key:
+        raise ProtocolError(f"{name} announced one key for two uses")
+    _verify(
+        context,
+        name,
+        keys.signature,
+        _signed_keys(context, name, keys),
+        f"the keys of {name} are not signed by its identity for this attempt",
+    )
+
+
+def survivors_to_sign(announced: Announced, survivors: Sequence[str]) -> bytes:
+    """Return what is signed about a sorted list of survivors.
+
+    The announced keys are in it: whoever opens shares knows that t parties saw the same keys, and
+    so the same graph.
+    """
+    names = encode("names", *(name.encode() for name in survivors))
+    return encode("signed survivors", announced.context.digest, announced.digest, names)
+
+
+def check_survivors(context: Context, name: str, signed: bytes, signature: bytes) -> None:
+    """Check a signature over a list of survivors.
+
+    Args:
+        context: of the attempt.
+        name: who should have signed.
+        signed: :func:`survivors_to_sign` of the list.
+        signature: 64 bytes.
+
+    Raises:
+        ProtocolError: if it is not one by the identity of ``name`` over this list.
+    """
+    check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
+    otherwise = f"the list of survivors is not signed by {name}: it saw another list, or other keys"
+    _verify(context, name, signature, signed, otherwise)
+
+
+def _verify(context: Context, name: str, signature: bytes, signed: bytes, otherwise: str) -> None:
+    try:
+        Ed25519PublicKey.from_public_bytes(context.identities[name]).verify(signature, signed)
+    except (InvalidSignature, ValueError) as error:  # ValueError: an identity that is no point
+        raise ProtocolError(otherwise) from error
+
+
+def _signed_keys(context: Context, name: str, keys: Keys) -> bytes:
+    return encode(
+        "signed keys",
+        context.digest,
+        name.encode(),
+        keys.mask_key,
+        keys.share_key,
+        keys.seed_commitment,
+    )

@@ -1,0 +1,297 @@
+"""The server in a masked sum: takes five answers of each party, and at last the sum.
+
+It learns nothing else if it is honest, and docs/proofs/masked-sum.md says what it learns if it is
+not. Parties are not: whatever they send is checked, and what they may still do is to spoil the sum
+of their own votes, or to make an attempt fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.errors import ProtocolError, QuorumError
+from pate.masking.keys import BOX_BYTES
+from pate.masking.messages import Keys, Opening, check_bytes
+from pate.masking.ring import Ring
+from pate.masking.roster import Announced, check_keys, check_survivors, survivors_to_sign
+from pate.masking.shamir import from_bytes
+from pate.masking.stream import ChaChaStream, MaskStream
+from pate.masking.unmasking import Unmasking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from pate.masking.context import Context
+
+
+class Phase(Enum):
+    """What is being waited for."""
+
+    KEYS = "keys"
+    SHARES = "shares"
+    MASKED = "masked votes"
+    CONSISTENCY = "signatures of the list of survivors"
+    UNMASK = "openings"
+    DONE = "nothing"
+
+
+_ORDER = list(Phase)
+
+
+class ServerMasking:
+    """The server's side of one attempt.
+
+    What is refused changes nothing. The same answer again is passed over; another one from the
+    same party in the same phase is refused.
+
+    Args:
+        context: of the attempt.
+        stream: where masks come from; left out, ChaCha20 in the ring of the context.
+
+    Attributes:
+        phase: what is being waited for.
+        survivors: names of the parties in the sum, sorted; empty before their masked votes are in.
+        signatures: over that list, by name; empty before they are in.
+        faults: pairs (whose secret, who gave the share) of shares that did not fit and were done
+            without. One of the two is at fault.
+    """
+
+    def __init__(self, context: Context, *, stream: MaskStream | None = None) -> None:
+        self.context = context
+        self.phase = Phase.KEYS
+        self.survivors: tuple[str, ...] = ()
+        self.signatures: Mapping[str, bytes] = {}
+        self.faults: tuple[tuple[str, str], ...] = ()
+        self._stream = stream or ChaChaStream(Ring(context.bits))
+        self._awaited = frozenset(context.names)
+        self._keys: dict[str, Keys] = {}
+        self._boxes: dict[str, dict[str, bytes]] = {}
+        self._masked: dict[str, bytes] = {}
+        self._signed: dict[str, bytes] = {}
+        self._openings: dict[str, Opening] = {}
+        self._announced: Announced | None = None
+        self._to_sign = b""
+        self._total = self._stream.ring.reduce(np.zeros(context.count, dtype=np.int64))
+        self._result: NDArray[np.int64] | None = None
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Who may answer in this phase, and has or has not: did all phases before it."""
+        return self._awaited
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """Who has answered in this phase."""
+        return frozenset(self._answers())
+
+    @property
+    def enough(self) -> bool:
+        """Whether those that answered are enough to go on."""
+        answered = self.answered
+        if self.phase is Phase.DONE or len(answered) < self.context.threshold:
+            return False
+        if self.phase is Phase.KEYS:
+            return True
+        graph = self._known.graph
+        # Whoever takes part needs a threshold of holders; at last also who dropped out needs them.
+        parties = answered
+        if self.phase is Phase.CONSISTENCY:
+            parties = frozenset(self.survivors)
+        elif self.phase is Phase.UNMASK:
+            parties = frozenset(self.survivors) | self._dropped()
+        return graph.enough(answered, parties)
+
+    def take_keys(self, name: str, keys: Keys) -> None:
+        """Take the keys that a party announces.
+
+        Raises:
+            ProtocolError: if they are not its keys, signed for this attempt.
+        """
+        self._expect(Phase.KEYS, name)
+        if self._repeated(self._keys, name, keys):
+            return
+        check_keys(self.context, name, keys)
+        for peer, other in self._keys.items():
+            if {keys.mask_key, keys.share_key} & {other.mask_key, other.share_key}:
+                raise ProtocolError(f"{name} announced a key that {peer} has announced")
+        self._keys[name] = keys
+
+    def take_boxes(self, name: str, boxes: Mapping[str, bytes]) -> None:
+        """Take the boxes that a party sealed, by recipient.
+
+        Raises:
+            ProtocolError: if they are not one box for each of its neighbours.
+        """
+        self._expect(Phase.SHARES, name)
+        if self._repeated(self._boxes, name, dict(boxes)):
+            return
+        if boxes.keys() != self._known.graph.neighbours(name):
+            raise ProtocolError(f"{name} did not seal one box for each of its neighbours")
+        for recipient, box in boxes.items():
+            check_bytes(box, BOX_BYTES, f"the box from {name} to {recipient}")
+        self._boxes[name] = dict(boxes)
+
+    def take_masked(self, name: str, packed: bytes) -> None:
+        """Take a party's masked votes into the sum.
+
+        Raises:
+            ProtocolError: if they are not so many residues.
+        """
+        self._expect(Phase.MASKED, name)
+        residues = self._stream.ring.unpack(packed, self.context.count)
+        # Only a hash is kept: the votes are in the sum.
+        held = hashlib.sha256(packed).digest()
+        if self._repeated(self._masked, name, held):
+            return
+        self._stream.ring.add(self._total, residues)
+        self._masked[name] = held
+
+    def take_signature(self, name: str, signature: bytes) -> None:
+        """Take a party's signature over the list of survivors.
+
+        Raises:
+            ProtocolError: if it does not verify.
+        """
+        self._expect(Phase.CONSISTENCY, name)
+        if self._repeated(self._signed, name, signature):
+            return
+        check_survivors(self.context, name, self._to_sign, signature)
+        self._signed[name] = signature
+
+    def take_opening(self, name: str, opening: Opening) -> None:
+        """Take the shares that a party reveals.
+
+        Raises:
+            ProtocolError: if they are not one share of every secret that it should reveal.
+        """
+        self._expect(Phase.UNMASK, name)
+        if not isinstance(opening, Opening):
+            raise ProtocolError(f"{name} sent something that is no opening")
+        if self._repeated(self._openings, name, opening):
+            return
+        holders = self._known.graph.holders(name)
+        alive = frozenset(self.survivors)
+        if opening.seed_shares.keys() != holders & alive:
+            raise ProtocolError(f"{name} did not reveal a seed share of each survivor it should")
+        if opening.key_shares.keys() != (holders & self._boxes.keys()) - alive:
+            raise ProtocolError(f"{name} did not reveal a key share of each dropout it should")
+        opening.check(name)
+        self._openings[name] = opening
+
+    def advance(self) -> None:
+        """Close the phase with those who answered.
+
+        Raises:
+            QuorumError: if they are too few; nothing is learned and more may still answer.
+            ProtocolError: if the shares do not give the secrets that they are of.
+        """
+        if self.phase is Phase.DONE:
+            raise ProtocolError("this attempt at a masked sum is done")
+        answered = self.answered
+        if not self.enough:
+            raise QuorumError(
+                f"{len(answered)} parties of {len(self._awaited)} answered with "
+                f"{self.phase.value}, {self.context.threshold} are needed"
+                + (
+                    ", and of the neighbours of some party too few are left"
+                    if len(answered) >= self.context.threshold
+                    else ""
+                )
+            )
+        if self.phase is Phase.KEYS:
+            self._announced = Announced(self.context, self._keys)
+        elif self.phase is Phase.MASKED:
+            self.survivors = tuple(sorted(answered))
+            self._to_sign = survivors_to_sign(self._known, self.survivors)
+        elif self.phase is Phase.CONSISTENCY:
+            self.signatures = {name: self._signed[name] for name in sorted(self._signed)}
+        elif self.phase is Phase.UNMASK:
+            self._result = self._unmasked()
+        self._awaited = frozenset() if self.phase is Phase.UNMASK else answered
+        self.phase = _ORDER[_ORDER.index(self.phase) + 1]
+
+    def keys_for(self, name: str) -> dict[str, Keys]:
+        """Return what to ask a party for shares with: everybody's keys."""
+        self._expect(Phase.SHARES, name)
+        return dict(self._known.keys)
+
+    def boxes_for(self, name: str) -> dict[str, bytes]:
+        """Return what to ask a party for masked votes with: the boxes for it, by sender."""
+        self._expect(Phase.MASKED, name)
+        return {
+            sender: self._boxes[sender][name]
+            for sender in sorted(self._known.graph.neighbours(name) & self._boxes.keys())
+        }
+
+    def result(self) -> NDArray[np.int64]:
+        """Return the sum over the survivors: (rows, classes) residues in [0, 2^bits).
+
+        Raises:
+            ProtocolError: before the last phase is closed.
+        """
+        if self._result is None:
+            raise ProtocolError(f"there is no sum yet: the server waits for {self.phase.value}")
+        return self._result.copy()
+
+    def _unmasked(self) -> NDArray[np.int64]:
+        known, alive = self._known, frozenset(self.survivors)
+        total, unmasking = self._total.copy(), Unmasking(known, self._stream)
+        seeds: dict[str, dict[str, int]] = {}
+        keys: dict[str, dict[str, int]] = {}
+        for holder, opening in self._openings.items():
+            for shares, of in ((opening.seed_shares, seeds), (opening.key_shares, keys)):
+                for name, share in shares.items():
+                    of.setdefault(name, {})[holder] = from_bytes(share, f"a share from {holder}")
+        for name in self.survivors:
+            unmasking.own_mask(total, name, seeds[name])
+        for name in sorted(self._dropped()):
+            masked = sorted(known.graph.neighbours(name) & alive)
+            unmasking.pair_masks(total, name, masked, keys[name])
+        self.faults = tuple(sorted(unmasking.faults))
+        return total.astype(np.int64).reshape(self.context.rows, self.context.classes)
+
+    def _dropped(self) -> frozenset[str]:
+        """Who shared its secrets and did not vote, and has survivors that mask with it."""
+        alive, graph = frozenset(self.survivors), self._known.graph
+        gone = self._boxes.keys() - alive
+        return frozenset(name for name in gone if graph.neighbours(name) & alive)
+
+    @property
+    def _known(self) -> Announced:
+        if self._announced is None:
+            raise ProtocolError("a step of a masked sum before the keys are announced")
+        return self._announced
+
+    def _answers(self) -> Mapping[str, object]:
+        taken: dict[Phase, Mapping[str, object]] = {
+            Phase.KEYS: self._keys,
+            Phase.SHARES: self._boxes,
+            Phase.MASKED: self._masked,
+            Phase.CONSISTENCY: self._signed,
+            Phase.UNMASK: self._openings,
+            Phase.DONE: {},
+        }
+        return taken[self.phase]
+
+    def _expect(self, phase: Phase, name: str) -> None:
+        if self.phase is not phase:
+            raise ProtocolError(
+                f"{phase.value} of {name!r:.80}, while the server waits for {self.phase.value}"
+            )
+        if name not in self._awaited:
+            raise ProtocolError(
+                f"{phase.value} of {name!r:.80}, which is not in the roster or missed a phase"
+            )
+
+    def _repeated(self, held: Mapping[str, object], name: str, answer: object) -> bool:
+        if name not in held:
+            return False
+        if held[name] != answer:
+            raise ProtocolError(f"{name} sent {self.phase.value} a second time, and other ones")
+        return True

@@ -1,0 +1,131 @@
+"""Shamir's secret sharing of 32-byte secrets over a prime field.
+
+A secret is the value at 0 of a uniformly random polynomial of degree threshold - 1, a share its
+value at a point. Any ``threshold`` shares give the secret; fewer are independent of it.
+
+Python's integers do not run in constant time. Whoever splits or combines here holds the secrets
+anyway; that nobody else measures the time of it is assumed (docs/proofs/masked-sum.md).
+
+Source: Shamir, "How to share a secret", CACM 22(11), 1979.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError, UsageError
+from pate.masking.encoding import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+#: The least prime above 2^256: every secret of 32 bytes is an element of its field.
+PRIME: Final = 2**256 + 297
+SECRET_BYTES: Final = 32
+SHARE_BYTES: Final = 33
+#: Bytes drawn for a coefficient and reduced: within 2^-127 of uniform.
+_DRAWN: Final = 48
+
+
+def split(
+    secret: bytes, threshold: int, points: Sequence[int], random: Callable[[int], bytes]
+) -> dict[int, int]:
+    """Share a secret.
+
+    Args:
+        secret: 32 bytes.
+        threshold: how many shares give it back.
+        points: of the recipients: distinct, from 1 to 2^32 - 1.
+        random: gives that many uniform bytes.
+
+    Returns:
+        The share, a field element, by point.
+
+    Raises:
+        UsageError: if there can be no such sharing.
+    """
+    if len(secret) != SECRET_BYTES:
+        raise UsageError(f"a secret to share has {SECRET_BYTES} bytes, got {len(secret)}")
+    if not 1 <= threshold <= len(points):
+        raise UsageError(f"{threshold} of {len(points)} shares cannot be what gives a secret back")
+    if len(set(points)) != len(points) or not all(0 < point < 2**32 for point in points):
+        raise UsageError("the points of shares are distinct and from 1 to 2^32 - 1")
+    raw = draw(random, _DRAWN * (threshold - 1))
+    rising = [int.from_bytes(secret, "little")] + [
+        int.from_bytes(raw[at : at + _DRAWN], "little") % PRIME for at in range(0, len(raw), _DRAWN)
+    ]
+    falling = rising[::-1]
+    shares = {}
+    for point in points:
+        value = 0
+        # Points are small, so reducing once at the end is faster than at every step.
+        for coefficient in falling:
+            value = value * point + coefficient
+        shares[point] = value % PRIME
+    return shares
+
+
+def weights(points: Sequence[int], at: int = 0) -> tuple[int, ...]:
+    """Return Lagrange's weights: f(at) = sum of weight * f(point), for the points in their order.
+
+    Raises:
+        UsageError: for a point that is there twice.
+    """
+    if len(set(points)) != len(points):
+        raise UsageError("two shares at the same point")
+    found = []
+    for own in points:
+        above, below = 1, 1
+        for other in points:
+            if other != own:
+                above *= at - other
+                below *= own - other
+        found.append(above * pow(below % PRIME, -1, PRIME) % PRIME)
+    return tuple(found)
+
+
+def combine(shares: Iterable[int], by: Sequence[int]) -> int:
+    """Return the value that :func:`weights` ``by`` give for shares in the same order."""
+    return sum(share * weight for share, weight in zip(shares, by, strict=True)) % PRIME
+
+
+def secret_of(value: int) -> bytes | None:
+    """Return a field element as a secret of 32 bytes, or None if it can be none."""
+    return value.to_bytes(SECRET_BYTES, "little") if value < 2 ** (8 * SECRET_BYTES) else None
+
+
+def reconstruct(shares: Mapping[int, int], threshold: int) -> bytes:
+    """Return the secret of exactly ``threshold`` shares by point, whatever it may be.
+
+    Wrong shares give a wrong secret: whoever calls this must have something to check it by.
+
+    Raises:
+        ProtocolError: if these shares are not those of any secret.
+    """
+    if len(shares) != threshold:
+        raise ProtocolError(f"{len(shares)} shares are given, {threshold} are needed")
+    points = sorted(shares)
+    secret = secret_of(combine((shares[point] for point in points), weights(points)))
+    if secret is None:
+        raise ProtocolError("the shares do not belong together")
+    return secret
+
+
+def to_bytes(share: int) -> bytes:
+    """Return a share as 33 bytes, little-endian."""
+    return share.to_bytes(SHARE_BYTES, "little")
+
+
+def from_bytes(raw: bytes, what: str) -> int:
+    """Return the share that :func:`to_bytes` wrote.
+
+    Raises:
+        ProtocolError: if it has another length, or is no element of the field; ``what`` says
+            whose it is.
+    """
+    if not isinstance(raw, bytes) or len(raw) != SHARE_BYTES:
+        raise ProtocolError(f"{what} does not have {SHARE_BYTES} bytes")
+    share = int.from_bytes(raw, "little")
+    if share >= PRIME:
+        raise ProtocolError(f"{what} is no element of the field")
+    return share

@@ -1,0 +1,136 @@
+"""Secrets from shares that may be wrong, and the masks that they take off a sum."""
+
+from __future__ import annotations
+
+import hmac
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError
+from pate.masking.keys import KeyPair, commitment, own_mask_key, pair_mask_key
+from pate.masking.shamir import combine, secret_of, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pate.masking.ring import Residues
+    from pate.masking.roster import Announced
+    from pate.masking.stream import MaskStream
+
+#: Most choices of shares that are tried for one secret. With shares to spare, one wrong share is
+#: done without at any threshold below this, and two at one of up to 40.
+MOST_TRIES: Final = 1_000
+
+
+class Unmasking:
+    """Takes masks off a sum of masked votes.
+
+    Attributes:
+        faults: pairs (whose secret, who gave the share) of shares that did not fit. Either the
+            first dealt a wrong share to the second, or the second revealed another one.
+    """
+
+    def __init__(self, announced: Announced, stream: MaskStream) -> None:
+        self._announced = announced
+        self._stream = stream
+        self._weights: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self.faults: set[tuple[str, str]] = set()
+
+    def own_mask(self, total: Residues, name: str, shares: Mapping[str, int]) -> None:
+        """Take off the mask that a survivor put on by itself.
+
+        Args:
+            total: changed in place.
+            name: of the survivor.
+            shares: of its seed, by who revealed them.
+
+        Raises:
+            ProtocolError: if the shares do not give the seed that it is committed to.
+        """
+        committed = self._announced.keys[name].seed_commitment
+        context = self._announced.context.digest
+        seed = self._recover(
+            name,
+            "seed",
+            shares,
+            lambda seed: hmac.compare_digest(commitment(context, name, seed), committed),
+        )
+        key = own_mask_key(self._announced, name, seed)
+        self._stream.ring.subtract(total, self._stream(key, total.size))
+
+    def pair_masks(
+        self, total: Residues, name: str, survivors: Sequence[str], shares: Mapping[str, int]
+    ) -> None:
+        """Take off the masks that survivors share with a party that dropped out.
+
+        Args:
+            total: changed in place.
+            name: of the party that dropped out.
+            survivors: those that mask with it.
+            shares: of its mask key, by who revealed them.
+
+        Raises:
+            ProtocolError: if the shares do not give the private key of its public one.
+        """
+        public = self._announced.keys[name].mask_key
+        private = self._recover(
+            name,
+            "mask key",
+            shares,
+            lambda secret: hmac.compare_digest(KeyPair(secret).public, public),
+        )
+        pair, ring = KeyPair(private), self._stream.ring
+        for peer in survivors:
+            mask = self._stream(pair_mask_key(self._announced, pair, name, peer), total.size)
+            (ring.subtract if peer < name else ring.add)(total, mask)
+
+    def _recover(
+        self, name: str, kind: str, shares: Mapping[str, int], right: Callable[[bytes], bool]
+    ) -> bytes:
+        threshold = self._announced.graph.threshold
+        points = self._announced.context.points
+        liars = {holder for _, holder in self.faults}
+        # Who gave a wrong share before is asked last.
+        holders = sorted(shares, key=lambda holder: (holder in liars, points[holder]))
+        for chosen in _choices(holders, threshold):
+            at = tuple(points[holder] for holder in chosen)
+            value = combine((shares[holder] for holder in chosen), self._weights_of(at))
+            secret = secret_of(value)
+            if secret is not None and right(secret):
+                if chosen != tuple(holders[:threshold]):
+                    self._blame(name, shares, chosen)
+                return secret
+        raise ProtocolError(
+            f"the {len(shares)} shares of the {kind} of {name} do not give it back: {name} dealt "
+            f"wrong shares, or some of {', '.join(sorted(shares)[:8])} revealed wrong ones"
+        )
+
+    def _blame(self, name: str, shares: Mapping[str, int], good: Sequence[str]) -> None:
+        """Note whose shares are not on the polynomial of ``good``."""
+        points = self._announced.context.points
+        at = [points[holder] for holder in good]
+        for holder in sorted(shares.keys() - set(good)):
+            by = weights(at, points[holder])
+            if combine((shares[each] for each in good), by) != shares[holder]:
+                self.faults.add((name, holder))
+
+    def _weights_of(self, at: tuple[int, ...]) -> tuple[int, ...]:
+        # On a complete graph all secrets have the same holders.
+        if at not in self._weights:
+            self._weights[at] = weights(at)
+        return self._weights[at]
+
+
+def _choices(holders: Sequence[str], threshold: int) -> Iterator[tuple[str, ...]]:
+    """Give different sets of ``threshold`` holders: without any one, any two, ... of them."""
+    tried: set[tuple[str, ...]] = set()
+    for without in range(len(holders) - threshold + 1):
+        for left_out in combinations(range(len(holders)), without):
+            kept = [each for place, each in enumerate(holders) if place not in left_out]
+            chosen = tuple(kept[:threshold])
+            if chosen in tried:
+                continue
+            if len(tried) >= MOST_TRIES:
+                return
+            tried.add(chosen)
+            yield chosen

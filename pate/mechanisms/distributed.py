@@ -1,0 +1,265 @@
+"""Mechanisms over noisy histograms: the noise is in the rows already, a share from each party.
+
+Whoever adds up the parties' masked, noisy votes sees the noisy histogram of every query, so that is
+what every query is charged for, with a label or without. Check and label both read this one
+histogram, and cost nothing on top.
+
+One view is always cheaper than two. A check on a noisy histogram of its own, with sigma1, would show
+the server that histogram too: k^2 (1/sigma1^2 + 1/sigma2^2). For the same price one view has noise
+1/sqrt(1/sigma1^2 + 1/sigma2^2), less than either, for the check and for the label; with (150, 40) it
+is 38.65. The price of a check by a single noisy number, k^2 / (2 sigma1^2), is for those who see its
+bit alone, which the server is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pate.accounting.events import Event, NoisyHistogram
+from pate.errors import UsageError
+from pate.mechanisms.confident import ConfidentGNMax
+from pate.mechanisms.contract import Outcome, Votes, check_rows, check_threshold
+from pate.mechanisms.gnmax import GNMax
+from pate.mechanisms.interactive import (
+    InteractiveGNMax,
+    check_confidence,
+    check_expected,
+    labelled,
+    reinforced_by,
+)
+from pate.noise_shares import share_sigma
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from pate.mechanisms.contract import Mechanism
+    from pate.noise import Noise
+
+
+class _OneView:
+    """What the three have in common: one histogram, with the parties' noise in it."""
+
+    share: Fraction
+    honest: int
+    votes_per_unit: int
+
+    name: ClassVar[str]
+    interactive: ClassVar[bool]
+    noise_inside: ClassVar[bool] = True
+
+    @property
+    def _event(self) -> NoisyHistogram:
+        return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The histogram: what every query reserves and uses, also one without an answer."""
+        return (self._event,)
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer one query of (classes,) noisy votes, given (classes,) expected votes or None."""
+        predictions = None if prediction is None else prediction[None]
+        return self.answer_all(row[None], noise, predictions)[0]
+
+    def answer_all(
+        self, rows: Votes, noise: Noise, predictions: Votes | None = None
+    ) -> tuple[Outcome, ...]:
+        """See the mechanisms."""
+        raise NotImplementedError
+
+    def _noise_fields(self) -> dict[str, str | int]:
+        return {
+            "share": str(self.share),
+            "honest": self.honest,
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+@dataclass(frozen=True)
+class DistributedGNMax(_OneView):
+    """Release the arg max of every noisy histogram.
+
+    Attributes:
+        share: parameter of each party's noise on every class, in votes.
+        honest: shares in every sum that nobody else knows.
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: Papernot et al. 2018, section 4.1, with the noise of several parties.
+    """
+
+    share: Fraction
+    honest: int
+    votes_per_unit: int
+
+    name: ClassVar[str] = "distributed-gnmax"
+    interactive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", self._event.share)
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,  # noqa: ARG002  (one signature for all mechanisms)
+        predictions: Votes | None = None,  # noqa: ARG002
+    ) -> tuple[Outcome, ...]:
+        """Answer noisy votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows, worst = check_rows(rows, noisy=True), self.worst
+        return tuple(Outcome(label, "teachers", worst) for label in rows.argmax(axis=1).tolist())
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {"mechanism": self.name, **self._noise_fields()}
+
+
+@dataclass(frozen=True)
+class DistributedConfidentGNMax(_OneView):
+    """If a noisy histogram reaches the threshold somewhere, release its arg max; else nothing.
+
+    The check looks at the same noisy counts as the label: a label is the class whose noisy count
+    passed it. The largest of several noisy counts is above the largest count, so more queries pass
+    than with a check of its own at the same threshold.
+
+    Attributes:
+        threshold: T, in votes.
+        share: parameter of each party's noise on every class, in votes.
+        honest: shares in every sum that nobody else knows.
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: after Papernot et al. 2018, Algorithm 1, with one view of the votes in place of two.
+    """
+
+    threshold: int
+    share: Fraction
+    honest: int
+    votes_per_unit: int
+
+    name: ClassVar[str] = "distributed-confident-gnmax"
+    interactive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        object.__setattr__(self, "share", self._event.share)
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,  # noqa: ARG002  (one signature for all mechanisms)
+        predictions: Votes | None = None,  # noqa: ARG002
+    ) -> tuple[Outcome, ...]:
+        """Answer noisy votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
+        rows, worst = check_rows(rows, noisy=True), self.worst
+        passed = (rows.max(axis=1) >= self.threshold).tolist()
+        return tuple(
+            Outcome(label, "teachers", worst) if yes else Outcome(None, None, worst)
+            for yes, label in zip(passed, rows.argmax(axis=1).tolist(), strict=True)
+        )
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {"mechanism": self.name, "threshold": self.threshold, **self._noise_fields()}
+
+
+@dataclass(frozen=True)
+class DistributedInteractiveGNMax(_OneView):
+    """Interactive-GNMax on noisy votes n: the same rule, margin and label from one histogram.
+
+    With r as in :class:`~pate.mechanisms.interactive.InteractiveGNMax`: if max_j (n_j - r_j) >=
+    threshold, release the arg max of n; else reinforce a confident prediction, or release nothing.
+
+    Attributes:
+        threshold: T, in votes of margin.
+        share: parameter of each party's noise on every class, in votes.
+        honest: shares in every sum that nobody else knows.
+        confidence: of a prediction that may be reinforced, in [0, 1).
+        votes_per_unit: votes that one unit of privacy can move.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+
+    Source: after Papernot et al. 2018, Algorithm 2, with one view of the votes in place of two.
+    """
+
+    threshold: int
+    share: Fraction
+    honest: int
+    confidence: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "distributed-interactive-gnmax"
+    interactive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        object.__setattr__(self, "share", self._event.share)
+        object.__setattr__(self, "confidence", check_confidence(self.confidence))
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,  # noqa: ARG002  (one signature for all mechanisms)
+        predictions: Votes | None = None,
+    ) -> tuple[Outcome, ...]:
+        """Answer noisy votes; see :class:`~pate.mechanisms.contract.Mechanism`.
+
+        That the predictions sum to the number of teachers is for the caller to see to: noisy rows
+        do not say how many there are.
+        """
+        rows, worst = check_rows(rows, noisy=True), self.worst
+        expected = check_expected(self.name, rows, predictions)
+        disagreed = (rows - expected).max(axis=1) >= self.threshold
+        labels = rows[disagreed].argmax(axis=1).tolist()
+        return labelled(disagreed, labels, expected, self, asked=worst, answered=worst)
+
+    def reinforced(self, expected: Votes) -> int | None:
+        """Return the class that the student is sure enough of, None if there is none."""
+        return reinforced_by(expected, self.confidence)
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "threshold": self.threshold,
+            "confidence": str(self.confidence),
+            **self._noise_fields(),
+        }
+
+
+#: Those whose rows have the parties' noise in them.
+DistributedMechanism = DistributedGNMax | DistributedConfidentGNMax | DistributedInteractiveGNMax
+
+
+def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
+    """Return the same rule on noisy histograms, with at least the noise sigma2 guaranteed.
+
+    sigma1 is left out: the check reads the same histogram.
+
+    Args:
+        mechanism: one that draws Gaussian noise of its own.
+        honest: shares in every sum that nobody else knows.
+
+    Raises:
+        UsageError: for any other mechanism.
+    """
+    k = mechanism.worst[0].votes_per_unit
+    if isinstance(mechanism, GNMax):
+        return DistributedGNMax(share_sigma(mechanism.sigma, honest), honest, k)
+    if isinstance(mechanism, ConfidentGNMax):
+        share = share_sigma(mechanism.sigma2, honest)
+        return DistributedConfidentGNMax(mechanism.threshold, share, honest, k)
+    if isinstance(mechanism, InteractiveGNMax):
+        share = share_sigma(mechanism.sigma2, honest)
+        return DistributedInteractiveGNMax(
+            mechanism.threshold, share, honest, mechanism.confidence, k
+        )
+    raise UsageError(
+        f"noise shares do not suit {mechanism.name}: only sums of Gaussian noise are Gaussian again; "
+        "use gnmax, confident-gnmax or interactive-gnmax"
+    )

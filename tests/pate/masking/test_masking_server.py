@@ -1,0 +1,222 @@
+"""The server's side: what parties send is checked, wrong shares are found, nothing is half taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from pate.errors import ProtocolError
+from pate.masking.messages import Opening
+from pate.masking.roster import sign_keys
+from pate.masking.shamir import PRIME, from_bytes, to_bytes
+from pate.masking.unmasking import MOST_TRIES, _choices
+from tests.pate.masking.attempts import Attempt, context_for, identity_of, name_of, party_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ME, PEER, OTHER = name_of(0), name_of(1), name_of(2)
+#: n = 6, t = 4, c = 1.
+CONTEXT = context_for(6, 4, 1)
+NAMES = CONTEXT.names
+
+
+def test_keys_that_are_not_a_party_s_own_are_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    server = attempt.server
+    mine, theirs = attempt.parties[ME].keys(), attempt.parties[PEER].keys()
+    server.take_keys(ME, mine)
+    copied = sign_keys(CONTEXT, PEER, identity_of(PEER), mine)
+    for name, keys, otherwise in (
+        ("mallory", theirs, "'mallory', which is not in the roster"),
+        (PEER, mine, f"keys of {PEER} are not signed"),
+        (PEER, replace(theirs, signature=bytes(64)), f"keys of {PEER} are not signed"),
+        (PEER, copied, f"{PEER} announced a key that {ME} has announced"),
+        (ME, party_of(CONTEXT, ME, instance=1).keys(), f"{ME} sent keys a second time"),
+    ):
+        with pytest.raises(ProtocolError, match=otherwise):
+            server.take_keys(name, keys)
+        assert server.answered == {ME}
+    server.take_keys(ME, mine)  # the same again is no harm
+    server.take_keys(PEER, theirs)
+    assert (attempt.run() == attempt.expected(NAMES)).all()
+
+
+def test_answers_of_another_phase_or_after_a_missed_one_are_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES[:5])
+    server = attempt.server
+    with pytest.raises(ProtocolError, match=r"keys of .*, while the server waits for shares"):
+        server.take_keys(NAMES[5], attempt.parties[NAMES[5]].keys())
+    with pytest.raises(ProtocolError, match="missed a phase"):
+        server.take_boxes(NAMES[5], {})
+    with pytest.raises(ProtocolError, match="missed a phase"):
+        server.keys_for(NAMES[5])
+    with pytest.raises(ProtocolError, match="waits for shares"):
+        server.boxes_for(ME)
+    assert server.awaited == set(NAMES[:5])
+
+
+def test_boxes_for_the_wrong_parties_or_of_a_wrong_size_are_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES[:5])
+    boxes = attempt.parties[ME].shares(attempt.server.keys_for(ME))
+    for wrong in (
+        {name: boxes[name] for name in NAMES[1:4]},
+        boxes | {NAMES[5]: boxes[PEER]},
+        boxes | {ME: boxes[PEER]},
+        boxes | {"mallory": boxes[PEER]},
+    ):
+        with pytest.raises(ProtocolError, match=f"{ME} did not seal one box for each"):
+            attempt.server.take_boxes(ME, wrong)
+    with pytest.raises(ProtocolError, match=f"box from {ME} to {PEER} has 83 bytes"):
+        attempt.server.take_boxes(ME, boxes | {PEER: boxes[PEER] + b"0"})
+    assert not attempt.server.answered
+    attempt.server.take_boxes(ME, boxes)
+    with pytest.raises(ProtocolError, match="a second time"):
+        attempt.server.take_boxes(ME, boxes | {PEER: boxes[OTHER]})
+
+
+def test_masked_votes_of_a_wrong_size_or_sent_twice_do_not_enter_the_sum() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES)
+    attempt.share(NAMES)
+    packed = attempt.parties[ME].mask(attempt.server.boxes_for(ME), attempt.values[ME])
+    assert len(packed) == 2 * 2 * 3
+    for wrong in (packed[:-1], packed + b"0", b""):
+        with pytest.raises(ProtocolError, match="12 are expected"):
+            attempt.server.take_masked(ME, wrong)
+    attempt.server.take_masked(ME, packed)
+    attempt.server.take_masked(ME, packed)
+    with pytest.raises(ProtocolError, match="masked votes a second time"):
+        attempt.server.take_masked(ME, packed[::-1])
+    attempt.vote(NAMES)
+    attempt.agree(NAMES)
+    attempt.open(NAMES)
+    assert (attempt.server.result() == attempt.expected(NAMES)).all()
+
+
+def opened(attempt: Attempt, voters: int) -> dict[str, Opening]:
+    """Go on to the openings, and return them untaken."""
+    attempt.announce(NAMES)
+    attempt.share(NAMES)
+    attempt.vote(NAMES[:voters])
+    attempt.agree(NAMES[:voters])
+    return {
+        name: attempt.parties[name].unmask(attempt.server.signatures) for name in NAMES[:voters]
+    }
+
+
+def test_openings_that_reveal_too_little_too_much_or_nonsense_are_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    opening = opened(attempt, 5)[ME]
+    seeds, keys = dict(opening.seed_shares), dict(opening.key_shares)
+    share = seeds[PEER]
+    for wrong, otherwise in (
+        (Opening({}, keys), "a seed share of each survivor"),
+        (Opening(seeds | {NAMES[5]: share}, keys), "a seed share of each survivor"),
+        (Opening(seeds, {}), "a key share of each dropout"),
+        (Opening(seeds, keys | {PEER: share}), "a key share of each dropout"),
+        (Opening(seeds | {PEER: share[:-1]}, keys), f"of {PEER} from {ME} does not have 33 bytes"),
+        (Opening(seeds | {PEER: PRIME.to_bytes(33, "little")}, keys), "no element of the field"),
+    ):
+        with pytest.raises(ProtocolError, match=otherwise):
+            attempt.server.take_opening(ME, wrong)
+        assert not attempt.server.answered
+    attempt.server.take_opening(ME, opening)
+
+
+def test_an_opening_with_both_shares_of_a_party_is_none() -> None:
+    with pytest.raises(ProtocolError, match=f"both the seed and the key of {PEER}"):
+        Opening({PEER: bytes(33)}, {PEER: bytes(33)}).check(ME)
+
+
+def off_by_one(shares: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {name: to_bytes((from_bytes(share, "it") + 1) % PRIME) for name, share in shares.items()}
+
+
+def lying(opening: Opening) -> Opening:
+    return Opening(off_by_one(opening.seed_shares), off_by_one(opening.key_shares))
+
+
+@pytest.mark.parametrize("liar", NAMES[:5])
+def test_one_wrong_opening_is_done_without_and_named(liar: str) -> None:
+    attempt = Attempt(CONTEXT)
+    openings = opened(attempt, 5)
+    for name, opening in openings.items():
+        attempt.server.take_opening(name, lying(opening) if name == liar else opening)
+    attempt.server.advance()
+    assert (attempt.server.result() == attempt.expected(NAMES[:5])).all()
+    assert {holder for _, holder in attempt.server.faults} <= {liar}
+    # The shares of who comes last are not needed, and not looked at.
+    assert bool(attempt.server.faults) == (liar != NAMES[4])
+
+
+def test_wrong_openings_without_shares_to_spare_leave_no_sum() -> None:
+    attempt = Attempt(CONTEXT)
+    openings = opened(attempt, 5)
+    for name in NAMES[:4]:
+        attempt.server.take_opening(name, lying(openings[name]) if name == PEER else openings[name])
+    with pytest.raises(ProtocolError, match=f"the 4 shares of the seed of {ME} do not give it"):
+        attempt.server.advance()
+    with pytest.raises(ProtocolError, match="no sum yet"):
+        attempt.server.result()
+    # One more share, and there is one.
+    attempt.server.take_opening(NAMES[4], openings[NAMES[4]])
+    attempt.server.advance()
+    assert (attempt.server.result() == attempt.expected(NAMES[:5])).all()
+
+
+def test_a_party_that_dealt_wrong_shares_is_named() -> None:
+    """It shares another seed than the one it is committed to."""
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES)
+    attempt.parties[PEER]._seed = bytes(32)
+    attempt.share(NAMES)
+    attempt.vote(NAMES)
+    attempt.agree(NAMES)
+    with pytest.raises(ProtocolError, match=f"seed of {PEER} do not give it back: {PEER} dealt"):
+        attempt.open(NAMES)
+
+
+def test_only_those_that_signed_are_asked_to_open() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES)
+    attempt.share(NAMES)
+    attempt.vote(NAMES)
+    attempt.agree(NAMES[:4])
+    assert attempt.server.awaited == set(NAMES[:4])
+    assert set(attempt.server.signatures) == set(NAMES[:4])
+
+
+def test_a_signature_over_another_list_is_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES)
+    attempt.share(NAMES)
+    attempt.vote(NAMES)
+    with pytest.raises(ProtocolError, match=f"not signed by {ME}: it saw another list"):
+        attempt.server.take_signature(ME, attempt.parties[ME].sign_survivors(NAMES[:5]))
+    assert not attempt.server.answered
+
+
+def test_a_result_cannot_be_changed_from_outside() -> None:
+    attempt = Attempt(CONTEXT)
+    found = attempt.run()
+    found += 1
+    np.testing.assert_array_equal(attempt.server.result(), attempt.expected(NAMES))
+
+
+def test_choices_of_shares_are_many_and_bounded() -> None:
+    holders = [name_of(number) for number in range(60)]
+    chosen = list(_choices(holders[:5], 3))
+    assert len(chosen) == len(set(chosen)) == 10  # all there are
+    assert len(list(_choices(holders, 30))) == MOST_TRIES
+    # Any two liars among 42 with 40 needed are left out by one of the choices.
+    left_out = [
+        set(range(42)) - set(map(holders.index, each)) for each in _choices(holders[:42], 40)
+    ]
+    for pair in ({0, 1}, {0, 41}, {20, 39}, {38, 39}, {40, 41}):
+        assert any(pair <= each for each in left_out)

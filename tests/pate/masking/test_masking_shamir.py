@@ -1,0 +1,134 @@
+"""Secret sharing: any threshold of shares gives the secret, fewer say nothing."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.errors import ProtocolError, UsageError
+from pate.masking import shamir
+from pate.masking.shamir import (
+    PRIME,
+    SHARE_BYTES,
+    combine,
+    from_bytes,
+    reconstruct,
+    split,
+    to_bytes,
+    weights,
+)
+from tests.pate.masking.attempts import bytes_from
+
+
+def test_the_field_is_the_one_of_the_least_prime_above_two_to_the_256() -> None:
+    def probably_prime(n: int) -> bool:
+        odd = n - 1
+        twos = (odd & -odd).bit_length() - 1
+        odd >>= twos
+        for base in range(2, 60):
+            x = pow(base, odd, n)
+            if x in (1, n - 1):
+                continue
+            if not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+                return False
+        return True
+
+    assert [n for n in range(2**256 + 1, PRIME + 1) if probably_prime(n)] == [PRIME]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(min_size=32, max_size=32), st.data())
+def test_any_threshold_of_shares_gives_the_secret(secret: bytes, data: st.DataObject) -> None:
+    points = data.draw(st.lists(st.integers(1, 4096), min_size=1, max_size=20, unique=True))
+    threshold = data.draw(st.integers(1, len(points)))
+    shares = split(secret, threshold, points, bytes_from(secret))
+    assert set(shares) == set(points)
+    chosen = data.draw(st.permutations(points))[:threshold]
+    assert reconstruct({point: shares[point] for point in chosen}, threshold) == secret
+    # Every other share lies on the same polynomial.
+    for point in points:
+        assert combine([shares[each] for each in chosen], weights(chosen, point)) == shares[point]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(min_size=32, max_size=32), st.integers(2, 8), st.integers(1, 2**255))
+def test_a_wrong_share_gives_another_secret(secret: bytes, threshold: int, by: int) -> None:
+    shares = split(secret, threshold, range(1, threshold + 1), os.urandom)
+    shares[threshold] = (shares[threshold] + by) % PRIME
+    found = combine(list(shares.values()), weights(list(shares)))
+    assert found != int.from_bytes(secret, "little")
+
+
+def test_shares_that_give_no_32_bytes_do_not_belong_together() -> None:
+    with pytest.raises(ProtocolError, match="do not belong together"):
+        reconstruct({1: PRIME - 1}, 1)
+
+
+class Tape:
+    """A random source that gives what it was told."""
+
+    def __init__(self, given: tuple[int, ...]) -> None:
+        self.given = bytes(given)
+
+    def __call__(self, count: int) -> bytes:
+        return self.given[:count]
+
+
+def test_fewer_shares_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the field of 7 elements, over all polynomials, two of three shares are uniform.
+
+    The secret is in the lowest byte; coefficients are drawn as one byte below 7 each.
+    """
+    monkeypatch.setattr(shamir, "PRIME", 7)
+    monkeypatch.setattr(shamir, "_DRAWN", 1)
+    seen: dict[int, Counter[tuple[int, int]]] = {}
+    for secret in range(7):
+        seen[secret] = Counter()
+        for coefficients in product(range(7), repeat=2):
+            shares = split(bytes([secret]) + bytes(31), 3, [1, 3, 6], Tape(coefficients))
+            seen[secret][shares[1], shares[6]] += 1
+    uniform = Counter(dict.fromkeys(product(range(7), repeat=2), 1))
+    assert all(each == uniform for each in seen.values())
+
+
+def test_shares_travel_as_33_bytes_and_others_are_refused() -> None:
+    for share in (0, 1, PRIME - 1):
+        assert len(to_bytes(share)) == SHARE_BYTES
+        assert from_bytes(to_bytes(share), "it") == share
+    for raw in (bytes(32), bytes(34), b"", PRIME.to_bytes(33, "little"), b"\xff" * 33):
+        with pytest.raises(ProtocolError, match="a share from x"):
+            from_bytes(raw, "a share from x")
+
+
+@pytest.mark.parametrize(
+    ("secret", "threshold", "points"),
+    [
+        (bytes(31), 1, [1]),
+        (bytes(33), 1, [1]),
+        (bytes(32), 0, [1]),
+        (bytes(32), 3, [1, 2]),
+        (bytes(32), 2, [0, 1]),
+        (bytes(32), 2, [1, 1]),
+        (bytes(32), 2, [-1, 1]),
+        (bytes(32), 2, [1, 2**32]),
+    ],
+)
+def test_sharings_that_cannot_be_are_refused(
+    secret: bytes, threshold: int, points: list[int]
+) -> None:
+    with pytest.raises(UsageError):
+        split(secret, threshold, points, os.urandom)
+
+
+def test_a_number_of_shares_that_is_not_the_threshold_is_refused() -> None:
+    shares = split(bytes(32), 2, [1, 2, 3], os.urandom)
+    for number in (1, 3):
+        with pytest.raises(ProtocolError, match=f"{number} shares are given, 2 are needed"):
+            reconstruct(dict(list(shares.items())[:number]), 2)
+    with pytest.raises(UsageError, match="same point"):
+        weights([1, 1])

@@ -1,0 +1,298 @@
+"""Plans with noise shares: chances of one view, two figures, and the search, against plain sums."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from pate.accounting.budget import PrivacyFilter
+from pate.accounting.composition import Gdp, tightest, total_cost
+from pate.errors import AccountingError, BudgetError, UsageError
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedGNMax,
+    DistributedInteractiveGNMax,
+    DistributedMechanism,
+    GNMax,
+    over_noisy_sums,
+)
+from pate.noise_shares import total_sigma
+from pate.planning import survey as survey_module
+from pate.planning.chances import (
+    NoiseLaw,
+    chance_of_label,
+    chances_of_one_view,
+    gaussian_law,
+)
+from pate.planning.plans import Plan, Survivors, make_plan, prospect
+from pate.planning.population import assumed_population
+from pate.planning.search import Goal, Search
+from pate.planning.survey import Scene, coarse_axes, survey
+from pate.simulated_noise import SimulatedNoise
+
+if TYPE_CHECKING:
+    from pate.planning.survey import Axes, Kind
+
+#: Of all statistical tests of this file together.
+FALSE_ALARM = 1e-6
+PUBLIC = assumed_population(
+    np.random.default_rng(1), teachers=100, classes=5, agreement=0.8, size=400
+)
+CROWD = Survivors(25, 17)
+HONEST = 9
+CONFIDENT = DistributedConfidentGNMax(60, Fraction(4), HONEST, 1)
+SURE = Goal(least_accuracy=0.9)
+
+
+def plan(mechanism: DistributedMechanism = CONFIDENT, **changes: Any) -> Plan:
+    asked: dict[str, Any] = {"queries": 500, "delta": 1e-5, "survivors": CROWD}
+    return make_plan(mechanism, PUBLIC, **asked | changes)
+
+
+class TestOneView:
+    @pytest.mark.parametrize("law", [gaussian_law(Fraction(3, 2)), gaussian_law(Fraction(3))])
+    def test_chances_are_those_of_all_draws_with_their_ties(self, law: NoiseLaw) -> None:
+        mass = np.diff(law.cdf, prepend=0.0)
+        near = np.arange(-12, 13)
+        each = mass[near + law.reach]
+        thresholds = np.array([-50, 3, 5, 6, 9, 60])
+        for row in np.array([[5, 3, 2], [4, 4, 2], [3, 3, 4]]):
+            exact = np.zeros((len(thresholds), 4))
+            for draws in itertools.product(range(len(near)), repeat=3):
+                noisy = row + near[list(draws)]
+                passed = noisy.max() >= thresholds
+                exact[passed, int(noisy.argmax())] += each[list(draws)].prod()
+            exact[:, 3] = exact[:, :3].sum(axis=1)
+            for label in range(3):
+                got = chances_of_one_view(row[None], np.array([label]), thresholds, law)
+                assert got[0][:, 0] == pytest.approx(exact[:, 3], abs=2e-4)
+                assert got[1][:, 0] == pytest.approx(exact[:, label], abs=2e-4)
+
+    @pytest.mark.parametrize("sigma", [16, 40, 151, 700])
+    def test_a_sparse_lattice_gives_what_all_integers_give(self, sigma: int) -> None:
+        sparse = gaussian_law(Fraction(sigma))
+        points = np.arange(-sparse.reach, sparse.reach + 1)
+        weights = np.exp(-((points / sigma) ** 2) / 2)
+        dense = replace(sparse, points=points, weights=weights / weights.sum())
+        rng = np.random.default_rng(3)
+        shares = rng.dirichlet(np.full(10, 0.3), size=40)
+        votes = np.array([rng.multinomial(250, share) for share in shares], np.int64)
+        labels = rng.integers(10, size=40)
+        labels[:30] = votes[:30].argmax(axis=1)
+        thresholds = np.arange(-400, 1200, 13)
+        got = chances_of_one_view(votes, labels, thresholds, sparse)
+        exact = chances_of_one_view(votes, labels, thresholds, dense)
+        assert np.abs(got[0] - exact[0]).max() == 0.0
+        assert np.abs(got[1] - exact[1]).max() < 1e-5
+        assert (np.diff(got[1], axis=0) < 1e-5).all(), "a higher threshold lets less through"
+
+    def test_without_a_threshold_it_is_the_label_alone(self) -> None:
+        law = gaussian_law(Fraction(30))
+        answered, right = chances_of_one_view(
+            PUBLIC.votes, PUBLIC.labels, np.array([-(10**6), 10**6]), law
+        )
+        assert (answered[0] == 1.0).all()
+        assert right[0] == pytest.approx(chance_of_label(PUBLIC.votes, PUBLIC.labels, law))
+        assert not answered[1].any()
+        assert not right[1].any()
+
+    def test_many_classes(self) -> None:
+        votes = np.zeros((3, 40), np.int64)
+        votes[:, 7], votes[:, 3] = 20, 5
+        law = gaussian_law(Fraction(4))
+        labels = np.array([7, 3, 12])
+        answered, right = chances_of_one_view(votes, labels, np.array([15, -99]), law)
+        full = [
+            chances_of_one_view(votes[:1], np.array([each]), np.array([15]), law)[1][0, 0]
+            for each in range(40)
+        ]
+        assert sum(full) == pytest.approx(answered[0, 0], abs=1e-9)
+        assert right[0] == pytest.approx([full[7], full[3], full[12]], rel=1e-12)
+
+    def test_labels_that_cannot_be_are_refused(self) -> None:
+        with pytest.raises(AccountingError, match="label"):
+            chances_of_one_view(
+                np.array([[3, 2]]), np.array([2]), np.array([1]), gaussian_law(Fraction(2))
+            )
+
+
+@pytest.mark.parametrize(
+    "mechanism", [DistributedGNMax(Fraction(3), HONEST, 1), CONFIDENT]
+)  # fmt: skip
+@pytest.mark.parametrize("shares", [HONEST, 25])
+def test_a_plan_expects_what_sums_of_shares_give(
+    mechanism: DistributedMechanism, shares: int
+) -> None:
+    """The shipped rules on votes and real sums: Bernstein's inequality over 20,000 queries."""
+    few, repeats = PUBLIC.thinned(40), 500
+    expected = prospect(mechanism, few, shares=shares)
+    rows = np.repeat(few.votes, repeats, axis=0)
+    noise = SimulatedNoise(5)
+    for _ in range(shares):
+        rows = rows + noise.gaussian(mechanism.share, rows.size).reshape(rows.shape)
+    outcomes = mechanism.answer_all(rows, noise)
+    given = np.array([-1 if each.label is None else each.label for each in outcomes])
+    level = math.log(2 * 8 / FALSE_ALARM)
+    for seen, chances in (
+        (given >= 0, expected.answered),
+        (given == np.repeat(few.labels, repeats), expected.right),
+    ):
+        variance = repeats * float((chances * (1 - chances)).sum())
+        allowed = level / 3 + math.sqrt(level**2 / 9 + 2 * variance * level)
+        assert abs(int(seen.sum()) - repeats * float(chances.sum())) <= allowed + 0.5
+        assert allowed < 0.04 * seen.sum(), "it could not fail otherwise"
+
+
+class TestTwoFigures:
+    def test_every_query_voted_on_is_charged_in_full(self) -> None:
+        cost = Gdp().cost(CONFIDENT.worst[0])
+        made = plan()
+        assert made.composition == "gdp"
+        assert made.cap == 500 * cost
+        assert made.asked == made.voted == made.worst_answered == 500
+        assert made.answered < 0.9 * 500, "answered or not"
+        assert made.epsilon == made.histogram_epsilon == Gdp().epsilon(500 * cost, 1e-5)
+        assert made.expected_epsilons == made.worst_epsilons
+        assert made.expected_epsilons["gdp"] == made.epsilon
+
+    @pytest.mark.parametrize("epsilon", [1.0, 3.0])
+    def test_within_a_budget_no_more_is_voted_on_than_can_be_asked(self, epsilon: float) -> None:
+        budget = Gdp().budget(epsilon, 1e-5)
+        cost = Gdp().cost(CONFIDENT.worst[0])
+        made = plan(cap=budget)
+        assert made.voted == made.asked == PrivacyFilter(budget).fits(cost, 500) < 500
+        assert made.histogram_epsilon == Gdp().epsilon(made.voted * cost, 1e-5)
+        assert made.histogram_epsilon is not None
+        assert made.histogram_epsilon <= made.epsilon <= epsilon
+        assert made.right == pytest.approx(made.answered * (made.accuracy or 0.0))
+
+    def test_the_first_of_two_rounds_asks_its_share_of_what_is_voted_on(self) -> None:
+        budget = Gdp().budget(2.0, 1e-5)
+        cost = Gdp().cost(CONFIDENT.worst[0])
+        first = plan(cap=budget, rounds=2, share=Fraction(1, 4))
+        assert first.asked == budget / 4 // cost
+        assert first.voted == budget // cost
+
+    def test_expectations_are_those_of_all_shares_and_fewer_are_better(self) -> None:
+        for mechanism in (CONFIDENT, DistributedGNMax(Fraction(8), HONEST, 1)):
+            made = plan(mechanism)
+            assert made.survivors == CROWD
+            assert made.accuracy == prospect(mechanism, PUBLIC, shares=25).accuracy
+            assert made.with_fewest == prospect(mechanism, PUBLIC, shares=17).accuracy
+            best = prospect(mechanism, PUBLIC).accuracy
+            assert made.accuracy is not None
+            assert made.with_fewest is not None
+            assert best is not None
+            assert made.accuracy < made.with_fewest < best
+        # Who pays for the noise of parties that might collude: all of the roster.
+        assert total_sigma(Fraction(4), 25) == 20
+        assert total_sigma(Fraction(4), HONEST) == 12
+
+    def test_more_colluders_need_wider_shares_at_the_same_price(self) -> None:
+        plain = GNMax(Fraction(20), 1)
+        plans = [plan(over_noisy_sums(plain, honest)) for honest in (17, 13, 9, 4)]
+        for made in plans:
+            assert made.epsilon <= plan(over_noisy_sums(plain, 1)).epsilon
+            assert made.epsilon == pytest.approx(plans[0].epsilon, rel=4e-3)
+        accuracies = [made.accuracy or 0.0 for made in plans]
+        assert accuracies == sorted(accuracies, reverse=True)
+
+    def test_what_does_not_fit_together_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="whose noise"):
+            plan(survivors=None)
+        with pytest.raises(UsageError, match="whose noise"):
+            make_plan(GNMax(Fraction(9), 1), PUBLIC, queries=5, delta=1e-5, survivors=CROWD)
+        with pytest.raises(UsageError, match="student"):
+            plan(DistributedInteractiveGNMax(5, Fraction(4), HONEST, Fraction(1, 2), 1))
+        with pytest.raises(BudgetError, match="more noise"):
+            plan(cap=Fraction(1, 10**6))
+        for most, fewest in ((3, 4), (3, 0), (0, 0)):
+            with pytest.raises(UsageError, match="fewest"):
+                Survivors(most, fewest)
+
+
+def scene(kind: Kind = "confident-gnmax", **changes: Any) -> Scene:
+    asked: dict[str, Any] = {
+        "kind": kind, "queries": 500, "delta": 1e-5, "honest": HONEST, "survivors": CROWD
+    }  # fmt: skip
+    return Scene(**asked | changes)
+
+
+class TestSearch:
+    def test_a_survey_says_what_each_mechanism_gives(self) -> None:
+        axes: Axes = {
+            "label": (Fraction(8), Fraction(21)),
+            "threshold": (Fraction(50), Fraction(80)),
+        }
+        seen = survey(PUBLIC, scene(), axes)
+        assert seen.checks == ((None, 50), (None, 80))
+        assert (seen.paid == 1.0).all()
+        for (c, (_, threshold)), (s, sigma) in itertools.product(
+            enumerate(seen.checks), enumerate(seen.labels)
+        ):
+            assert threshold is not None
+            mechanism = over_noisy_sums(ConfidentGNMax(threshold, sigma, sigma, 1), HONEST)
+            expected = prospect(mechanism, PUBLIC, shares=25)
+            assert seen.answer[c, s] == pytest.approx(expected.answer, rel=1e-12)
+            assert seen.accuracy[c, s] == pytest.approx(expected.accuracy, rel=1e-12)
+            assert seen.costs["gdp"][1][s] == Gdp().cost(mechanism.worst[0])
+
+    @pytest.mark.parametrize("kind", ["gnmax", "confident-gnmax"])
+    @pytest.mark.parametrize("goal", [SURE, Goal(at_least=20.0), Goal()])
+    def test_no_setting_of_the_grid_is_better(
+        self, monkeypatch: pytest.MonkeyPatch, kind: Kind, goal: Goal
+    ) -> None:
+        monkeypatch.setattr(survey_module, "_COARSE", {"label": 7, "sigma1": 3, "threshold": 5})
+        monkeypatch.setattr(survey_module, "FINE", 3)
+        epsilon = 4.0
+        search = Search(PUBLIC, scene(kind), epsilon, goal)
+        best = search.best(epsilon, goal)
+        worths = []
+        for seen in search._surveys:
+            for label, (_, threshold) in itertools.product(seen.labels, seen.checks):
+                mechanism = scene(kind).setting(label, None, threshold)
+                composition = tightest(mechanism.worst)
+                budget = composition.budget(epsilon, 1e-5)
+                if total_cost(composition, mechanism.worst) > budget:
+                    continue
+                made = make_plan(
+                    mechanism, PUBLIC, queries=500, delta=1e-5, cap=budget, survivors=CROWD
+                )
+                assert made.epsilon <= epsilon
+                if made.accuracy is not None and made.accuracy >= goal.least_accuracy:
+                    if goal.at_least is None:
+                        worths.append((made.right, mechanism))
+                    elif made.answered >= goal.at_least:
+                        worths.append((made.accuracy, mechanism))
+        if best is None:
+            assert not worths
+            return
+        worth = best.right if goal.at_least is None else best.accuracy
+        assert worth == pytest.approx(max(each for each, _ in worths), rel=1e-9)
+        assert any(best.mechanism == mechanism for _, mechanism in worths)
+        assert isinstance(best.mechanism, DistributedMechanism)
+        assert best.mechanism.honest == HONEST
+
+    def test_a_check_of_the_same_votes_has_no_noise_of_its_own(self) -> None:
+        assert set(coarse_axes(100, scene(), 0.1)) == {"label", "threshold"}
+        assert set(coarse_axes(100, scene("gnmax"), 0.1)) == {"label"}
+
+    def test_fewer_honest_parties_give_less(self) -> None:
+        rights = []
+        for honest in (17, 9, 4):
+            found = Search(PUBLIC, scene(honest=honest), 3.0, SURE).best(3.0, SURE)
+            assert found is not None
+            rights.append(found.right)
+        assert rights == sorted(rights, reverse=True)
+
+    def test_senseless_scenes_are_refused(self) -> None:
+        for changes in ({"kind": "lnmax"}, {"honest": None}, {"survivors": None}):
+            with pytest.raises(UsageError):
+                scene(**changes)
