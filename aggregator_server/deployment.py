@@ -3,11 +3,13 @@
 A :class:`Deployment` holds the SuperLink (a child process on loopback), the gateway (what the
 network sees of it) and the run that carries the campaign, and hands out one wire to the parties
 that survives the loss of any of them but the first process itself. If that one is killed, its
-child ends with it.
+child ends with it. With identities, only enrolled parties get through, and who is enrolled is
+looked at all the time: a party that is revoked in another terminal is shut out at once.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from typing import TYPE_CHECKING, Final, Self
@@ -16,14 +18,21 @@ import httpx
 
 from aggregator_server.flower_internals import LINK_ERRORS, Session
 from aggregator_server.gateway import Gateway
-from aggregator_server.superlink import SuperLink
+from aggregator_server.identities import require_identities
+from aggregator_server.identities.desk import Desk
+from aggregator_server.nodes import let_in
+from aggregator_server.parties import listed
+from aggregator_server.superlink import SuperLink, trust_in
 from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
 from pate.errors import PateError, ProcessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
+
+    from aggregator_server.identities import Identities
+    from aggregator_server.identities.registry import Stamp
 
 _WATCH_S: Final = 0.2
 #: Starts in a row that may fail before the deployment gives up.
@@ -45,8 +54,8 @@ class Deployment:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        tls_certificate: Path | None = None,
-        tls_key: Path | None = None,
+        identities: Identities | None = None,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
         ttl: float = DEFAULT_TTL_S,
         on_event: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -56,26 +65,44 @@ class Deployment:
             home: directory for the SuperLink's log and secret.
             host: address that parties connect to.
             port: its port; 0 takes any free one.
-            tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
-            tls_key: its key (PEM).
+            identities: the server's; with them it speaks TLS, and only to enrolled parties. None:
+                in clear, and to everybody on this machine; ``host`` must be loopback.
+            clock: tells the time, by which certificates and one-time codes expire.
             ttl: how long a message to a party and its answer are good for, in seconds.
             on_event: called with one line for the operator when something was started, ended or
                 went wrong, from any thread.
 
         Raises:
             PortInUseError: if somebody else listens there.
-            UsageError: if ``host`` is reached from outside and there is no certificate, or the
+            UsageError: if ``host`` is reached from outside and there are no identities, or their
                 certificate cannot be used.
+            StateError: if the certificate has expired.
         """
+        require_identities(host, identities)
+        self._identities = identities
+        desk = trust = None
+        if identities is not None:
+            identities.require_valid(clock())
+            desk, trust = Desk(identities, clock=clock, on_event=on_event), trust_in(identities)
         self._home = home / "superlink"
         self._ttl = ttl
         self._on_event = on_event
-        self._gateway = Gateway(host, port, tls_certificate=tls_certificate, tls_key=tls_key)
+        self._gateway = Gateway(
+            host,
+            port,
+            tls_certificate=None if identities is None else identities.certificate,
+            tls_key=None if identities is None else identities.certificate_key,
+            trust=trust,
+            desk=desk,
+        )
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._gateway.port}"
         self._wire = SwitchableWire(self._suspected)
         self._superlink: SuperLink | None = None
         self._session: Session | None = None
+        self._names: Mapping[int, str] = {}
+        self._seen: Stamp | None = None
+        self._trouble = ""
         self._closing = threading.Event()
         self._suspicion: str | None = None
         self._watcher = threading.Thread(target=self._watch, name="superlink-watch", daemon=True)
@@ -84,6 +111,15 @@ class Deployment:
     def wire(self) -> Wire:
         """The way to the parties; the same object before and after a SuperLink was lost."""
         return self._wire
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The enrolled party of each node of the wire; empty without identities.
+
+        A node has proved that it holds the node key of that party, so what it says in another
+        name is false.
+        """
+        return self._names
 
     @property
     def superlink_pid(self) -> int | None:
@@ -135,8 +171,13 @@ class Deployment:
 
     def _bring_up(self) -> None:
         """Start a SuperLink and a run on it, and join the wire and the gateway to them."""
-        self._superlink = SuperLink(self._home, cancelled=self._closing.is_set)
-        self._session = Session(self._superlink.address, self._superlink.secret)
+        self._superlink = SuperLink(
+            self._home, identities=self._identities, cancelled=self._closing.is_set
+        )
+        address, trust = self._superlink.address, self._superlink.trust
+        self._session = Session(address, self._superlink.secret, trust=trust)
+        # Before anybody can reach it: an enrolled party would be refused, and not know why.
+        self._let_in(self._superlink)
         self._wire.attach(GridWire(self._session.grid, ttl=self._ttl))
         self._gateway.point_at(self._superlink.address)
 
@@ -151,6 +192,33 @@ class Deployment:
         if superlink is not None:
             superlink.stop()
         return lost
+
+    def _let_in(self, superlink: SuperLink) -> None:
+        """Tell a SuperLink who is enrolled. One that was told before is told what has changed."""
+        if self._identities is None:
+            return
+        # First the stamp: what changes after it was taken is seen as a change again.
+        stamp = self._identities.registry.stamp()
+        changed = let_in(superlink.address, superlink.trust, self._identities.enrolled())
+        self._gateway.let_in(changed.keys)
+        self._names, self._seen = changed.names, stamp
+        if changed.went:
+            self._on_event(f"shut out: {listed(changed.went)}")
+
+    def _look_at_registry(self, superlink: SuperLink) -> None:
+        """Follow what was enrolled or revoked meanwhile, here or in another terminal."""
+        if self._identities is None or self._identities.registry.stamp() == self._seen:
+            return
+        try:
+            self._let_in(superlink)
+        except (PateError, *LINK_ERRORS) as error:
+            # Tried again at the next look; said once.
+            trouble = f"cannot follow the list of parties: {error}"
+            if trouble != self._trouble:
+                self._on_event(trouble)
+            self._trouble = trouble
+        else:
+            self._trouble = ""
 
     def _suspected(self, error: BaseException) -> None:
         """Note what the wire met; the watcher decides. Called while the wire is locked."""
@@ -169,6 +237,8 @@ class Deployment:
                 self._renew(f"the SuperLink ended (exit code {code})")
             elif self._suspicion is not None:
                 self._renew(self._suspicion)
+            else:
+                self._look_at_registry(superlink)
 
     def _renew(self, why: str) -> None:
         began = time.monotonic()

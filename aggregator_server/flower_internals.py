@@ -18,10 +18,17 @@ from flwr.app import Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
 from flwr.common.constant import SUPERLINK_NODE_ID
 from flwr.common.serde import fab_to_proto, run_from_proto
-from flwr.proto.control_pb2 import StartRunRequest
+from flwr.proto.control_pb2 import (
+    ListNodesRequest,
+    RegisterNodeRequest,
+    StartRunRequest,
+    UnregisterNodeRequest,
+)
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
 from flwr.supercore.inflatable.inflatable_utils import (
@@ -29,6 +36,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
     inflate_object_from_contents,
     pull_objects,
 )
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.run import Run
 from flwr.superlink.grid import HttpGrid
 
@@ -49,11 +57,18 @@ from protos.flower_runtime import (
 
 __all__ = [
     "FLOWER_NODE",
+    "KEY_HEADER",
+    "KEY_NEEDED",
+    "KEY_REFUSED",
     "LINK_ERRORS",
     "SUPERLINK_MAIN",
+    "ControlClient",
+    "ListNodesRequest",
+    "RegisterNodeRequest",
     "ResidentGrid",
     "Run",
     "Session",
+    "UnregisterNodeRequest",
     "codeless_fab",
     "empty_run",
     "error_reply",
@@ -63,6 +78,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterable, Mapping
 
     from flwr.proto.message_pb2 import Message as ProtoMessage
@@ -72,10 +88,16 @@ if TYPE_CHECKING:
 
 #: What of Flower runs as the child process.
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
+#: Where a node names its public key: PEM, in base64.
+KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
+#: How a node without a known key is told that it needs one, and that its key is not known.
+KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
+KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
 #: The node id that Flower itself answers from.
 FLOWER_NODE: Final = SUPERLINK_NODE_ID
 _PARALLEL_PULLS: Final = 16
 _TASK_DEADLINE_S: Final = 30.0
+_ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 #: What a grid raises when its link does not take a request; nothing that a party can cause.
 LINK_ERRORS: Final = (httpx.HTTPError, ObjectPushError)
@@ -96,6 +118,14 @@ clientapp = "party.resident:none"
 
 class ControlClient(DirectClient, ControlHttpClient):
     """The Control API, spoken directly."""
+
+    def __init__(self, address: str, trust: ssl.SSLContext | None) -> None:
+        """Speak to the SuperLink at ``address``, over TLS if there is somebody to ``trust``."""
+        super().__init__(_url(address, trust), verify=True if trust is None else trust)
+
+
+def _url(address: str, trust: ssl.SSLContext | None) -> str:
+    return f"{'http' if trust is None else 'https'}://{address}"
 
 
 def make_fab(files: Mapping[str, bytes]) -> bytes:
@@ -119,15 +149,20 @@ def codeless_fab() -> bytes:
     return make_fab({"pyproject.toml": _PYPROJECT})
 
 
-def start_run(address: str, fab: bytes) -> int:
+def start_run(address: str, fab: bytes, trust: ssl.SSLContext | None = None) -> int:
     """Start a run on the SuperLink at ``address`` and return its id.
+
+    Args:
+        address: ``host:port``.
+        fab: the bundle of the run.
+        trust: whom to trust as the SuperLink; None: speak to it in clear.
 
     Raises:
         httpx.HTTPError: if the SuperLink does not answer.
         ProcessError: if it does not accept the run.
     """
     bundle = Fab(fab_hash(fab), fab, {})
-    with ControlClient(f"http://{address}") as control:
+    with ControlClient(address, trust) as control:
         response = control.StartRun(StartRunRequest(fab=fab_to_proto(bundle)))
     if not response.HasField("run_id"):
         raise ProcessError(f"the SuperLink at {address} did not accept the run")
@@ -184,9 +219,9 @@ class ResidentGrid(HttpGrid):
     others already taken from the SuperLink.
     """
 
-    def __init__(self, address: str, token: str) -> None:
-        super().__init__(runtime_api_address=address, insecure=True, token=token)
-        self.client = RuntimeClient.of_task(address, token)
+    def __init__(self, address: str, token: str, trust: ssl.SSLContext | None = None) -> None:
+        super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
+        self.client = _client_of_task(address, token, trust)
         self._client = self.client
         self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
         self._arriving: dict[str, Future[Message]] = {}
@@ -290,21 +325,29 @@ class Session:
         grid: the way to the parties.
     """
 
-    def __init__(self, address: str, secret: bytes, fab: bytes | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        secret: bytes,
+        fab: bytes | None = None,
+        *,
+        trust: ssl.SSLContext | None = None,
+    ) -> None:
         """Start a run and take its task.
 
         Args:
             address: ``host:port`` of the SuperLink.
             secret: what allows tasks to be taken from it.
             fab: the bundle of the run; left out, :func:`codeless_fab`.
+            trust: whom to trust as the SuperLink; None: speak to it in clear.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer.
             ProcessError: if it does not accept the run, or gives its task to nobody.
         """
-        run_id = start_run(address, codeless_fab() if fab is None else fab)
-        token = _token_of(address, secret, run_id)
-        self.grid = ResidentGrid(address, token)
+        run_id = start_run(address, codeless_fab() if fab is None else fab, trust)
+        token = _token_of(address, secret, run_id, trust)
+        self.grid = ResidentGrid(address, token, trust)
         try:
             task = self.grid.client.PullTaskInput(PullTaskInputRequest())
             self.grid.set_run(run_from_proto(task.run))
@@ -320,10 +363,24 @@ class Session:
         self.grid.close()
 
 
-def _token_of(address: str, secret: bytes, run_id: int) -> str:
+def _client_of_task(address: str, token: str, trust: ssl.SSLContext | None) -> RuntimeClient:
+    if trust is None:
+        return RuntimeClient.of_task(address, token)
+    interceptors = [RuntimeTokenHttpInterceptor(token)]
+    return RuntimeClient(_url(address, trust), interceptors=interceptors, verify=trust)
+
+
+def _client_with_secret(address: str, secret: bytes, trust: ssl.SSLContext | None) -> RuntimeClient:
+    if trust is None:
+        return RuntimeClient.with_secret(address, secret)
+    door = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
+    return RuntimeClient(_url(address, trust), interceptors=[door], verify=trust)
+
+
+def _token_of(address: str, secret: bytes, run_id: int, trust: ssl.SSLContext | None) -> str:
     """Acquire the ServerApp task of the run ``run_id``; a task of any other run is refused."""
     deadline = time.monotonic() + _TASK_DEADLINE_S
-    with RuntimeClient.with_secret(address, secret) as door:
+    with _client_with_secret(address, secret, trust) as door:
         while time.monotonic() < deadline:
             taken = acquire(door, [TaskType.SERVER_APP])
             if taken is None:
@@ -332,6 +389,6 @@ def _token_of(address: str, secret: bytes, run_id: int) -> str:
             task, token = taken
             if task.run_id == run_id:
                 return token
-            with RuntimeClient.of_task(address, token) as stray:
+            with _client_of_task(address, token, trust) as stray:
                 finish(stray, SubStatus.FAILED, "not a run of this server")
     raise ProcessError(f"the SuperLink at {address} offers no task for its run {run_id}")

@@ -3,28 +3,38 @@
 A SuperLink serves three APIs on one port. Two of them, for operators and for the processes of a
 run, ask nobody who they are: whoever reaches them can start runs and read every reply. So the
 SuperLink listens on loopback, and this gateway is what the network sees: the twelve routes of the
-API for parties, and the health check. Anything else does not exist.
+API for parties, and the health check. Anything else does not exist, but for one route of our own:
+where parties that were invited send their keys, while a code is open for one.
+
+With identities, what does not even name the node key of an enrolled party ends here, unread.
+Whether the sender holds that key is for the SuperLink to check.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httpx
 
+from aggregator_server.flower_internals import KEY_HEADER, KEY_NEEDED, KEY_REFUSED
+from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import ProcessError, UsageError
 from pate.runtime.lifeline import LOOPBACK, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, MutableMapping
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping
     from pathlib import Path
 
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+    Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 #: What a party may call, all by POST.
 FLEET_ROUTES: Final = frozenset(
@@ -45,10 +55,25 @@ FLEET_ROUTES: Final = frozenset(
     )
 )
 HEALTH_ROUTE: Final = "/health"
+#: What a node that is not enrolled is told where it first asks, in the words that it understands.
+_STRANGER: Final = {
+    "/v1/fleet/register-node": (KEY_NEEDED, "only enrolled parties may connect"),
+    "/v1/fleet/activate-node": (KEY_REFUSED, "this key is not one of an enrolled party"),
+}
 #: Largest body of one request, in bytes; Flower cuts what is larger into pieces of 5 MiB.
 MAX_BODY: Final = 16 * 2**20
 _START_DEADLINE_S: Final = 20.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
+
+
+class Desk(Protocol):
+    """Who takes in the answers of parties that were invited. Its methods may block."""
+
+    def open(self) -> bool:
+        """Say whether an answer could come at all; if not, the route does not exist."""
+
+    def answer(self, body: bytes, source: str) -> bool:
+        """Take in an answer that came from an address, and say whether that was possible."""
 
 
 class Filter:
@@ -56,12 +81,29 @@ class Filter:
 
     Attributes:
         upstream: ``host:port`` of the SuperLink, or None while there is none.
+        keys: node keys that may pass, as they stand in a header; None: all.
     """
 
-    def __init__(self, upstream: str | None = None, *, max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        upstream: str | None = None,
+        *,
+        trust: ssl.SSLContext | None = None,
+        desk: Desk | None = None,
+    ) -> None:
+        """Filter what goes to ``upstream``.
+
+        Args:
+            upstream: ``host:port`` of the SuperLink, or None.
+            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            desk: who takes in answers of parties; None: nobody.
+        """
         self.upstream = upstream
-        self._max_body = max_body
+        self.keys: frozenset[bytes] | None = None
+        self._trust = trust
+        self._desk = desk
         self._client: httpx.AsyncClient | None = None
+        self._one_answer = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end of the server."""
@@ -80,6 +122,7 @@ class Filter:
                 self._client = httpx.AsyncClient(
                     timeout=_UPSTREAM_TIMEOUT_S,
                     trust_env=False,
+                    verify=True if self._trust is None else self._trust,
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
                 )
                 await send({"type": "lifespan.startup.complete"})
@@ -89,16 +132,18 @@ class Filter:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(
-        self, scope: Scope, receive: Receive
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         method, path = scope["method"], scope["path"]
+        if (method, path) == ("POST", ROUTE) and self._desk is not None:
+            return await self._enrol(self._desk, scope, receive)
         if not (
             (method == "POST" and path in FLEET_ROUTES)
             or (method == "GET" and path == HEALTH_ROUTE)
         ):
             return 404, [], b""
-        body = await self._body(scope, receive)
+        if method == "POST" and not self._is_known(scope):
+            return _refuse(path)
+        body = await _body(scope, receive, MAX_BODY)
         if body is None:
             # What is left of the body is not read: the connection cannot be used again.
             return 413, [(b"connection", b"close")], b""
@@ -108,7 +153,7 @@ class Filter:
             # The path is one of ours, the query is dropped, and only these headers pass.
             reply = await self._client.request(
                 method,
-                f"http://{self.upstream}{path}",
+                f"{'http' if self._trust is None else 'https'}://{self.upstream}{path}",
                 content=body,
                 headers=[(k, v) for k, v in scope["headers"] if _passes(k)],
             )
@@ -117,21 +162,49 @@ class Filter:
         headers = [(k.lower(), v) for k, v in reply.headers.raw if _passes(k.lower())]
         return reply.status_code, headers, reply.content
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Read a body, or return None if it is too large or breaks off."""
-        for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > self._max_body:
-                return None
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self._max_body:
-                return None
-            if not message.get("more_body", False):
-                return bytes(body)
+    def _is_known(self, scope: Scope) -> bool:
+        """Say whether a request names a key that may pass, and no other."""
+        named = [value for name, value in scope["headers"] if name == KEY_HEADER]
+        return self.keys is None or (len(named) == 1 and named[0] in self.keys)
+
+    async def _enrol(self, desk: Desk, scope: Scope, receive: Receive) -> Answer:
+        """Pass on the answer of a party. Whatever is wrong with it, the reply is the same."""
+        if not await asyncio.to_thread(desk.open):
+            return 404, [], b""
+        body = await _body(scope, receive, MAX_FILE)
+        if body is None:
+            return 403, [(b"connection", b"close")], b""
+        source = str((scope.get("client") or ("an unknown address",))[0])
+        async with self._one_answer:
+            taken = await asyncio.to_thread(desk.answer, body, source)
+        return 200 if taken else 403, [], b""
+
+
+def _refuse(path: str) -> Answer:
+    """Answer a stranger, whose body is not read: the connection cannot be used again."""
+    close = (b"connection", b"close")
+    if path not in _STRANGER:
+        return 401, [close], b""
+    code, detail = _STRANGER[path]
+    headers = [close, (b"content-type", b"application/json")]
+    return 412, headers, json.dumps({"code": code, "detail": detail}).encode()
+
+
+async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
+    """Read a body, or return None if it is larger than ``limit`` bytes or breaks off."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > limit:
+            return None
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > limit:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
 
 
 class Gateway:
@@ -148,6 +221,8 @@ class Gateway:
         *,
         tls_certificate: Path | None = None,
         tls_key: Path | None = None,
+        trust: ssl.SSLContext | None = None,
+        desk: Desk | None = None,
     ) -> None:
         """Take the port. Nothing is served before :meth:`start`.
 
@@ -156,6 +231,8 @@ class Gateway:
             port: port to listen on; 0 takes any free one.
             tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
             tls_key: its key (PEM).
+            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            desk: who takes in answers of parties that were invited; None: nobody.
 
         Raises:
             PortInUseError: if somebody else listens there.
@@ -167,11 +244,11 @@ class Gateway:
         if tls_certificate is None and host not in LOOPBACK:
             raise UsageError(
                 f"{host} is reached from outside this machine, and without TLS everybody on the "
-                "way reads the votes: give a certificate and its key, or listen on 127.0.0.1"
+                "way reads the votes: run `pate-server init`, or listen on 127.0.0.1"
             )
         self._certificate, self._key = tls_certificate, tls_key
         _check_certificate(tls_certificate, tls_key)
-        self._filter = Filter()
+        self._filter = Filter(trust=trust, desk=desk)
         self._listener = listen(host, port)
         self.port = int(self._listener.getsockname()[1])
         self._server: Any = None  # uvicorn, which is imported when it is needed
@@ -180,6 +257,10 @@ class Gateway:
     def point_at(self, upstream: str | None) -> None:
         """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
         self._filter.upstream = upstream
+
+    def let_in(self, keys: Iterable[bytes]) -> None:
+        """Let pass from now on what names one of these node keys (PEM), and nothing else."""
+        self._filter.keys = frozenset(map(b64encode, keys))
 
     def start(self) -> None:
         """Begin to serve, and return when it does.
@@ -196,10 +277,15 @@ class Gateway:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nobody may say for another where he comes from
             timeout_graceful_shutdown=2,
             ssl_certfile=None if self._certificate is None else str(self._certificate),
             ssl_keyfile=None if self._key is None else str(self._key),
         )
+        config.load()
+        if config.ssl is not None:
+            # Both ends are ours, and the version before lets an onlooker see certificates.
+            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._listener],), name="gateway", daemon=True

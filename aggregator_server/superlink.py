@@ -2,11 +2,12 @@
 
 Its state is in memory: with plain aggregation it holds votes in clear, and those may not touch a
 disk. So a SuperLink that dies has forgotten everything, and :mod:`aggregator_server.deployment`
-asks again.
+asks again, and tells the new one whose nodes may connect.
 """
 
 from __future__ import annotations
 
+import ssl
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from aggregator_server.identities import Identities
+
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.1
 #: How long a SuperLink may take to answer after its start, on a machine that is busy.
@@ -32,15 +35,24 @@ class SuperLink:
 
     Attributes:
         address: where it listens, ``host:port``.
+        trust: whom to trust as this SuperLink; None: it is spoken to in clear.
         secret: what allows this process, and no other, to take the tasks of its runs.
         child: its process.
     """
 
-    def __init__(self, home: Path, *, cancelled: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        identities: Identities | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Start one and wait until it answers.
 
         Args:
             home: its directory, for its log and its secret.
+            identities: the server's; with them it speaks TLS, and only to nodes whose keys it is
+                told. None: in clear, and to every node that can reach it.
             cancelled: asked while waiting; if it says yes, the start is given up.
 
         Raises:
@@ -51,11 +63,20 @@ class SuperLink:
         self.secret = new_secret(self._secret_file)
         port = free_port(_HOST)
         self.address = f"{_HOST}:{port}"
+        self.trust = None if identities is None else trust_in(identities)
+        doors = ["--insecure"]
+        if identities is not None:
+            doors = [
+                *("--ssl-ca-certfile", str(identities.ca)),
+                *("--ssl-certfile", str(identities.certificate)),
+                *("--ssl-keyfile", str(identities.certificate_key)),
+                "--enable-supernode-auth",
+            ]
         self.child = Child(
             "superlink",
             SUPERLINK_MAIN,
             [
-                "--insecure",
+                *doors,
                 *("--host", _HOST, "--port", str(port)),
                 *("--isolation", "process"),
                 *("--superexec-auth-secret-file", str(self._secret_file)),
@@ -71,8 +92,14 @@ class SuperLink:
 
     def answers(self) -> bool:
         """Say whether it answers its health check now."""
+        scheme = "http" if self.trust is None else "https"
         try:
-            return httpx.get(f"http://{self.address}/health", timeout=5, trust_env=False).is_success
+            return httpx.get(
+                f"{scheme}://{self.address}/health",
+                timeout=5,
+                trust_env=False,
+                verify=True if self.trust is None else self.trust,
+            ).is_success
         except httpx.HTTPError:
             return False
 
@@ -93,3 +120,8 @@ class SuperLink:
                     f"the SuperLink does not answer after {START_DEADLINE_S:.0f} s; "
                     f"its log is {self.child.log}:\n{self.child.last_words()}"
                 )
+
+
+def trust_in(identities: Identities) -> ssl.SSLContext:
+    """Return what trusts the server of these identities, and nobody else."""
+    return ssl.create_default_context(cafile=str(identities.ca))

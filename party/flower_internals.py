@@ -13,6 +13,7 @@ from flwr.app import Error, Message
 from flwr.common.serde import context_from_proto, message_from_proto
 from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_confirm_message_received_fn_protobuf,
     make_pull_object_fn_protobuf,
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
     from flwr.proto.task_pb2 import Task
 
 #: What of Flower runs as the child process.
-SUPERNODE_MAIN: Final = "flwr.supernode.cli.flower_supernode:flower_supernode"
+SUPERNODE_MAIN: Final = "party.supernode_process:main"
+#: How a SuperLink refuses a node that has no key of its own, though it lets in known keys alone.
+KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
+#: How it refuses a key that it does not know, or that is connected already.
+KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
 #: All that a server can make a SuperNode wait for. Each is taken, so that nothing blocks it.
 _KINDS: Final = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
 #: How long a message may take to follow its announcement, and its pieces to follow it, in seconds.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from party.flower_internals import PIECE_ERRORS, Errand, next_errand
+from party.flower_internals import KEY_NEEDED, KEY_REFUSED, PIECE_ERRORS, Errand, next_errand
 from party.supernode import Server, SuperNode, UntrustedServerError
-from pate.errors import RefusedError, UnreachableError
+from pate.errors import RefusedError, UnreachableError, UsageError
 from protos.flower_runtime import RuntimeClient
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 #: A SuperNode that lived this long was connected: its end starts the pauses anew.
 _SETTLED_S: Final = 15.0
+#: How long a server may refuse a party's key before that is final: it learns of a new party within
+#: a second, but takes a party that crashed for connected for about a minute.
+REFUSAL_PATIENCE_S: Final = 120.0
+_REFUSED_PAUSE_S: Final = 10.0
 
 
 class Connection:
@@ -52,6 +56,8 @@ class Connection:
         home: Path,
         *,
         root_certificates: Path | None = None,
+        node_key: Path | None = None,
+        refusal_patience: float = REFUSAL_PATIENCE_S,
         max_wait: float | None = None,
         on_event: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -64,14 +70,23 @@ class Connection:
             root_certificates: certificates (PEM) that the server's must be signed by. Without it,
                 a server on loopback is spoken to in clear, any other over TLS with the
                 certificates of this system.
+            node_key: file of the key by which an enrolled party is let in (OpenSSH format); it is
+                used over TLS alone.
+            refusal_patience: seconds after which a server that refuses this party is believed.
             max_wait: seconds after which a server that does not answer is given up; None: never.
             on_event: called with one line for the operator when something changes, from the
                 thread of :meth:`run`.
 
         Raises:
-            UsageError: if the address cannot be read or the certificates are not there.
+            UsageError: if the address cannot be read, the certificates are not there, or a node
+                key would be used in clear.
         """
         self._server = Server(server, root_certificates)
+        if node_key is not None and self._server.in_clear:
+            raise UsageError(f"{server} would be spoken to in clear: an enrolled party uses TLS")
+        self._node_key = node_key
+        self._refusal_patience = refusal_patience
+        self._refused_since: float | None = None
         self._app = app
         self._home = home / "supernode"
         self._max_wait = max_wait
@@ -94,13 +109,15 @@ class Connection:
         Raises:
             UnreachableError: if the server's certificate is not trusted, or it does not answer
                 for longer than ``max_wait``.
+            RefusedError: if the server lets enrolled parties in alone, and this is none, or is not
+                any more.
             DiskError: if ``home`` cannot be written.
         """
         pauses = _Pauses()
         while not stop():
             if not self._wait_for_server(stop):
                 return
-            self._node = SuperNode(self._home, self._server)
+            self._node = SuperNode(self._home, self._server, self._node_key)
             began = time.monotonic()
             try:
                 self._serve(self._node, stop)
@@ -111,12 +128,44 @@ class Connection:
                 return
             if time.monotonic() - began > _SETTLED_S:
                 pauses.reset()
+                self._refused_since = None
             pause = pauses.next()
-            self._on_event(
-                f"the connection to {self._server.address} ended "
-                f"(log: {node.child.log}); connecting again in {pause:.0f} s"
-            )
+            if self._is_refused(node, began):
+                pause = min(pause, _REFUSED_PAUSE_S)
+                self._on_event(
+                    f"{self._server.address} does not let this party in: not enrolled, revoked, or "
+                    f"connected a moment ago; trying again in {pause:.0f} s"
+                )
+            else:
+                self._on_event(
+                    f"the connection to {self._server.address} ended "
+                    f"(log: {node.child.log}); connecting again in {pause:.0f} s"
+                )
             _sleep(pause, stop)
+
+    def _is_refused(self, node: SuperNode, began: float) -> bool:
+        """Say whether the server refused ``node``, which was started at ``began``.
+
+        Raises:
+            RefusedError: if it is not worth asking again.
+        """
+        code = node.refusal()
+        if code == KEY_NEEDED:
+            raise RefusedError(
+                f"{self._server.address} lets in enrolled parties alone, and this is none: ask its "
+                "coordinator for a bundle, and `pate-party enroll` it"
+            )
+        if code != KEY_REFUSED:
+            return False
+        self._refused_since = self._refused_since or began
+        waited = time.monotonic() - self._refused_since
+        if waited >= self._refusal_patience:
+            raise RefusedError(
+                f"{self._server.address} has refused this party's key for {waited:.0f} s: it is "
+                "not enrolled there any more, or another pate-party uses its key. The coordinator "
+                "sees it with `pate-server parties`; a new bundle enrols it again"
+            )
+        return True
 
     def _wait_for_server(self, stop: Callable[[], bool]) -> bool:
         """Wait until the server answers its health check. False: ``stop()`` came first."""

@@ -6,6 +6,8 @@ of loopback and to nobody without its secret.
 
 from __future__ import annotations
 
+import re
+import socket
 import ssl
 from typing import TYPE_CHECKING, Final
 
@@ -21,10 +23,20 @@ if TYPE_CHECKING:
 
 _HOST: Final = "127.0.0.1"
 _PROBE_TIMEOUT_S: Final = 5.0
+#: How a SuperNode says in its log why it could not connect.
+_REFUSAL: Final = re.compile(rb"\[code: (\d{1,6})\]")
+#: How much of its log is looked through for that, from its start on, in bytes.
+_FIRST_WORDS: Final = 65_536
+#: What a certificate that is not accepted may have against it, and what to do.
+_FAULTS: Final = {
+    "certificate has expired": "has expired: its coordinator renews it with `pate-server rotate`",
+    "not yet valid": "is not valid yet: is the clock of this machine right?",
+    "mismatch": "is for another host: connect to the address that the coordinator's bundle names",
+}
 
 
 class UntrustedServerError(UnreachableError):
-    """A server that answers with a certificate that is not trusted: waiting will not help."""
+    """A server that cannot prove who it is: waiting will not help."""
 
 
 class Server:
@@ -32,6 +44,8 @@ class Server:
 
     Attributes:
         address: ``host:port``.
+        url: the same with the protocol that is spoken.
+        verify: whose certificates it may show; True: those of this system.
     """
 
     def __init__(self, address: str, root_certificates: Path | None = None) -> None:
@@ -53,7 +67,9 @@ class Server:
         self.address = address
         self.in_clear = root_certificates is None and self.host in LOOPBACK
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
-        self._verify = _trust(self.root_certificates)
+        self.port = int(port)
+        self.verify = _trust(self.root_certificates)
+        self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
     def probe(self) -> None:
         """Ask the server's health, once.
@@ -62,22 +78,54 @@ class Server:
             UntrustedServerError: if its certificate is not signed by one that is trusted.
             UnreachableError: if it does not answer, or answers that it is not ready.
         """
-        scheme = "http" if self.in_clear else "https"
         try:
             reply = httpx.get(
-                f"{scheme}://{self.address}/health",
+                f"{self.url}/health",
                 timeout=_PROBE_TIMEOUT_S,
-                verify=self._verify,
+                verify=self.verify,
                 trust_env=self.host not in LOOPBACK,
             )
         except httpx.HTTPError as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise UntrustedServerError(
-                    f"the certificate of {self.address} is not one that this party trusts: {error}"
-                ) from error
-            raise UnreachableError(f"{self.address} does not answer: {error}") from error
+            raise self.failure(error) from error
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
+
+    def failure(self, error: httpx.HTTPError) -> UnreachableError:
+        """Return what a request to this server that failed means, in one line."""
+        text = str(error)
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            for fault, words in _FAULTS.items():
+                if fault in text:
+                    return UntrustedServerError(f"the certificate of {self.address} {words}")
+            return UntrustedServerError(
+                f"the certificate of {self.address} is not one that this party trusts: enrol with "
+                "a bundle of its coordinator (`pate-party enroll`), or check the address"
+            )
+        if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+            return UntrustedServerError(
+                f"{self.address} does not speak TLS, so it is not the server that this party "
+                "enrolled with: check the address"
+            )
+        if self.in_clear and not isinstance(error, httpx.ConnectError) and self._speaks_tls():
+            return UntrustedServerError(
+                f"{self.address} speaks TLS, and this party is not enrolled there: ask its "
+                "coordinator for a bundle, and `pate-party enroll` it"
+            )
+        return UnreachableError(f"{self.address} does not answer: {error}")
+
+    def _speaks_tls(self) -> bool:
+        """Say whether a handshake gets an answer; whose it is does not matter here."""
+        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        anybody.check_hostname = False
+        anybody.verify_mode = ssl.CERT_NONE
+        try:
+            with (
+                socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as plain,
+                anybody.wrap_socket(plain),
+            ):
+                return True
+        except OSError:
+            return False
 
 
 def probe(server: str, root_certificates: Path | None = None) -> None:
@@ -99,12 +147,13 @@ class SuperNode:
         child: its process.
     """
 
-    def __init__(self, home: Path, server: Server) -> None:
+    def __init__(self, home: Path, server: Server, node_key: Path | None = None) -> None:
         """Start one.
 
         Args:
             home: its directory, for its log and its secret.
             server: whom it connects to.
+            node_key: file of the key by which an enrolled party is let in (OpenSSH format).
 
         Raises:
             DiskError: if ``home`` cannot be written.
@@ -118,6 +167,10 @@ class SuperNode:
             trust = ["--insecure"]
         elif server.root_certificates is not None:
             trust = ["--root-certificates", str(server.root_certificates)]
+        if node_key is not None:
+            trust += ["--auth-supernode-private-key", str(node_key.resolve())]
+        log = home / "supernode.log"
+        self._log_began = log.stat().st_size if log.exists() else 0
         self.child = Child(
             "supernode",
             SUPERNODE_MAIN,
@@ -130,6 +183,16 @@ class SuperNode:
             ],
             home=home,
         )
+
+    def refusal(self) -> int | None:
+        """Return the code with which the server refused the connection, if it did."""
+        try:
+            with self.child.log.open("rb") as log:
+                log.seek(self._log_began)
+                codes = _REFUSAL.findall(log.read(_FIRST_WORDS))
+        except OSError:
+            return None
+        return int(codes[-1]) if codes else None
 
     def stop(self) -> None:
         """End it, so that the server knows that this party has left, and remove its secret."""

@@ -1,7 +1,7 @@
 """What we need of Flower, by name: a new version that moves one of these fails here, and says so.
 
 Flower promises to keep what ``flwr.app``, ``flwr.clientapp`` and ``flwr.serverapp`` export. All
-else that we use of it is listed below and imported by three modules only.
+else that we use of it is listed below and imported by four modules only.
 """
 
 from __future__ import annotations
@@ -42,16 +42,27 @@ BEHIND_THE_DOOR = {
         "flwr.app.message": {"make_message"},
         "flwr.common.constant": {"SUPERLINK_NODE_ID"},
         "flwr.common.serde": {"fab_to_proto", "run_from_proto"},
-        "flwr.proto.control_pb2": {"StartRunRequest"},
+        "flwr.proto.control_pb2": {
+            "ListNodesRequest",
+            "RegisterNodeRequest",
+            "StartRunRequest",
+            "UnregisterNodeRequest",
+        },
         "flwr.proto.message_pb2": {"ConfirmMessageReceivedRequest", "Message", "ObjectTree"},
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
+        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
         "flwr.supercore.control": {"ControlHttpClient"},
+        "flwr.supercore.error": {"ApiErrorCode"},
         "flwr.supercore.fab": {"Fab"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {"make_pull_object_fn_protobuf"},
         "flwr.supercore.inflatable.inflatable_utils": {
             "ObjectPushError",
             "inflate_object_from_contents",
             "pull_objects",
+        },
+        "flwr.supercore.interceptors": {
+            "RuntimeTokenHttpInterceptor",
+            "SuperExecAuthHttpInterceptor",
         },
         "flwr.supercore.run": {"Run"},
         "flwr.superlink.grid": {"HttpGrid"},
@@ -62,6 +73,7 @@ BEHIND_THE_DOOR = {
         "flwr.proto.node_pb2": {"Node"},
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
         "flwr.proto.task_pb2": {"Task"},
+        "flwr.supercore.error": {"ApiErrorCode"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {
             "make_confirm_message_received_fn_protobuf",
             "make_pull_object_fn_protobuf",
@@ -72,6 +84,10 @@ BEHIND_THE_DOOR = {
             "pull_and_inflate_object_from_tree",
         },
         "flwr.supernode.runtime.run_clientapp": {"push_message"},
+    },
+    "party/supernode_process.py": {
+        "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
+        "flwr.supernode.start_client_internal": {"start_client_internal"},
     },
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.client
 import http.server
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from fastapi.routing import iter_route_contexts
+from flwr.supercore.error import FlowerError
 from flwr.superlink.main import create_app
 
 from aggregator_server.gateway import FLEET_ROUTES, MAX_BODY, Gateway
+from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.lifeline import free_port, listen
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+#: Flower's, and not the one of our own that exists while a party is invited.
 ALLOWED = {("POST", route) for route in FLEET_ROUTES} | {("GET", "/health")}
 
 
@@ -227,3 +231,129 @@ def test_a_certificate_that_cannot_be_used_is_a_usage_error(tmp_path: Path) -> N
         Gateway("127.0.0.1", 0, tls_certificate=broken, tls_key=broken)
     with pytest.raises(UsageError, match="go together"):
         Gateway("127.0.0.1", 0, tls_certificate=broken)
+
+
+@pytest.fixture
+def guarded(upstream: Upstream) -> Iterator[httpx.Client]:
+    """A gateway that lets in whoever names one of two keys."""
+    gateway = Gateway("127.0.0.1", 0)
+    gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
+    gateway.let_in([b"first key", b"second key"])
+    gateway.start()
+    upstream.seen.clear()
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
+        yield client
+    gateway.stop()
+
+
+def named(*keys: bytes) -> list[tuple[str, str]]:
+    return [("flwr-public-key", base64.b64encode(key).decode()) for key in keys]
+
+
+def test_who_names_a_known_key_passes(guarded: httpx.Client, upstream: Upstream) -> None:
+    for key in (b"first key", b"second key"):
+        for route in FLEET_ROUTES:
+            assert guarded.post(route, headers=named(key)).status_code == 200
+    assert len(upstream.seen) == 24
+
+
+@pytest.mark.parametrize(
+    "keys", [(), (b"third key",), (b"first key", b"third key"), (b"first key", b"second key")]
+)
+def test_a_stranger_ends_at_the_gateway(
+    guarded: httpx.Client, upstream: Upstream, keys: tuple[bytes, ...]
+) -> None:
+    for route in FLEET_ROUTES:
+        answer = guarded.post(route, content=b"body", headers=named(*keys))
+        first = route.rpartition("/")[2] in ("register-node", "activate-node")
+        assert answer.status_code == (412 if first else 401), route
+    assert upstream.seen == []
+    assert guarded.get("/health").status_code == 200
+
+
+def test_a_stranger_is_told_so_in_flowers_words(guarded: httpx.Client) -> None:
+    for call, code in (("register-node", 2001), ("activate-node", 2004)):
+        error = FlowerError.from_json(guarded.post(f"/v1/fleet/{call}").text)
+        assert error is not None
+        assert error.code == code
+
+
+class Counter:
+    """Takes what says yes, and notes what it was shown."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.seen: list[tuple[bytes, str]] = []
+
+    def open(self) -> bool:
+        return self.is_open
+
+    def answer(self, body: bytes, source: str) -> bool:
+        self.seen.append((body, source))
+        return body == b"yes"
+
+
+@pytest.fixture(scope="module")
+def desk() -> Counter:
+    return Counter()
+
+
+@pytest.fixture(scope="module")
+def inviting(desk: Counter) -> Iterator[httpx.Client]:
+    """A gateway that parties may enrol at, with no SuperLink yet."""
+    gateway = Gateway("127.0.0.1", 0, desk=desk)
+    gateway.start()
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
+        yield client
+    gateway.stop()
+
+
+@pytest.fixture
+def seen(desk: Counter) -> list[tuple[bytes, str]]:
+    desk.is_open = True
+    desk.seen.clear()
+    return desk.seen
+
+
+def test_an_answer_reaches_the_desk_and_only_its_verdict_comes_back(
+    inviting: httpx.Client, seen: list[tuple[bytes, str]]
+) -> None:
+    good = inviting.post(ROUTE, content=b"yes", headers={"x-forwarded-for": "192.0.2.1"})
+    bad = inviting.post(ROUTE, content=b"no")
+    assert (good.status_code, good.content) == (200, b"")
+    assert (bad.status_code, bad.content) == (403, b"")
+    # Where it came from is not for the sender to say.
+    assert seen == [(b"yes", "127.0.0.1"), (b"no", "127.0.0.1")]
+
+
+def test_while_nobody_is_invited_the_route_does_not_exist(
+    inviting: httpx.Client, desk: Counter, seen: list[tuple[bytes, str]], client: httpx.Client
+) -> None:
+    desk.is_open = False
+    assert inviting.post(ROUTE, content=b"yes").status_code == 404
+    assert client.post(ROUTE, content=b"yes").status_code == 404, "a gateway without a desk"
+    assert seen == []
+
+
+def test_the_route_is_that_one_and_no_other(
+    inviting: httpx.Client, seen: list[tuple[bytes, str]]
+) -> None:
+    for method, path in (("GET", ROUTE), ("PUT", ROUTE), ("POST", ROUTE + "/"), ("POST", "/pate")):
+        assert inviting.request(method, path).status_code == 404
+    assert seen == []
+
+
+def test_an_answer_that_is_too_large_is_not_read(
+    inviting: httpx.Client, seen: list[tuple[bytes, str]]
+) -> None:
+    assert inviting.post(ROUTE, content=bytes(MAX_FILE)).status_code == 403
+
+    def unannounced() -> Iterator[bytes]:
+        for _ in range(3):
+            yield bytes(MAX_FILE)
+
+    for body in (bytes(MAX_FILE + 1), unannounced()):
+        with contextlib.suppress(httpx.TransportError):
+            assert inviting.post(ROUTE, content=body).status_code == 403
+    assert [len(body) for body, _ in seen] == [MAX_FILE]
+    assert inviting.post(ROUTE, content=b"yes").status_code == 200

@@ -5,8 +5,6 @@ A SuperNode looks for messages every three seconds, so each round takes about th
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import os
 import signal
 import subprocess
@@ -20,10 +18,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from fastapi.routing import iter_route_contexts
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -36,8 +30,8 @@ from aggregator_server.gateway import FLEET_ROUTES
 from aggregator_server.wire import LOST, UNREADABLE, Arrival, GridWire, Wire
 from party.client_app import make_client_app
 from party.resident import Connection
-from party.supernode import UntrustedServerError, probe
-from pate.errors import PateError, PortInUseError, UnreachableError
+from party.supernode import probe
+from pate.errors import PortInUseError, UnreachableError
 from pate.runtime.lifeline import free_port
 
 if TYPE_CHECKING:
@@ -95,14 +89,10 @@ class Party:
         assert not self.thread.is_alive()
 
 
-def party(
-    server: str, home: Path, root_certificates: Path | None = None, app: ClientApp | None = None
-) -> Party:
+def party(server: str, home: Path, app: ClientApp | None = None) -> Party:
     events: list[str] = []
     app = make_client_app(answer) if app is None else app
-    connection = Connection(
-        server, app, home, root_certificates=root_certificates, on_event=events.append
-    )
+    connection = Connection(server, app, home, on_event=events.append)
     return Party(home, connection, events)
 
 
@@ -361,68 +351,3 @@ def test_a_server_that_is_not_there_is_waited_for_and_then_given_up(tmp_path: Pa
     assert len(events) >= 2
     assert all("trying again in" in event for event in events)
     assert connection.supernode_pid is None
-
-
-@dataclass(frozen=True)
-class Certificates:
-    root: Path
-    certificate: Path
-    key: Path
-
-
-def certificates(folder: Path) -> Certificates:
-    """Make an authority and a certificate of it for 127.0.0.1."""
-    folder.mkdir(parents=True)
-    now = dt.datetime.now(dt.UTC)
-
-    def build(
-        name: str, issuer: str, key: ec.EllipticCurvePrivateKey, *, authority: bool
-    ) -> x509.CertificateBuilder:
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - dt.timedelta(minutes=5))
-            .not_valid_after(now + dt.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        )
-
-    root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    root = build("test root", "test root", root_key, authority=True)
-    leaf = build("test server", "test root", key, authority=False)
-    made = Certificates(folder / "root.crt", folder / "server.crt", folder / "server.key")
-    pem = serialization.Encoding.PEM
-    made.root.write_bytes(root.sign(root_key, hashes.SHA256()).public_bytes(pem))
-    made.certificate.write_bytes(leaf.sign(root_key, hashes.SHA256()).public_bytes(pem))
-    made.key.write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return made
-
-
-def test_over_tls_a_party_speaks_only_to_a_server_that_it_trusts(tmp_path: Path) -> None:
-    ours, others = certificates(tmp_path / "ours"), certificates(tmp_path / "others")
-    with Deployment(
-        tmp_path / "server", tls_certificate=ours.certificate, tls_key=ours.key
-    ) as deployment:
-        stranger = Connection(
-            deployment.address,
-            make_client_app(answer),
-            tmp_path / "stranger",
-            root_certificates=others.root,
-        )
-        with pytest.raises(UntrustedServerError, match="trusts"):
-            stranger.run(lambda: False)
-        with pytest.raises(PateError):
-            probe(deployment.address)  # in clear
-        member = party(deployment.address, tmp_path / "member", ours.root)
-        try:
-            link = Link(deployment, tmp_path, [], [member])
-            link.connected(1)
-            assert [a.body for a in link.ask(b"hello")] == [b"echo hello"]
-        finally:
-            member.stop()

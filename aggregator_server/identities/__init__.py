@@ -1,0 +1,5 @@
+"""Who the server is, and who its parties are: authority, keys, and the enrolled parties."""
+
+from aggregator_server.identities.store import Identities, Member, require_identities
+
+__all__ = ["Identities", "Member", "require_identities"]

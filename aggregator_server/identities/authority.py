@@ -1,0 +1,200 @@
+"""The server's own certificate authority, and the certificates that it signs.
+
+Parties pin this authority and no other, so no public authority can vouch for a false server. It is
+constrained to the server's own names (RFC 5280, section 4.2.1.10): should a data holder ever trust
+it for more than this, it can still vouch for nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pate.errors import StateError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AUTHORITY_LIFE: Final = dt.timedelta(days=3653)
+CERTIFICATE_LIFE: Final = dt.timedelta(days=365)
+#: Clocks of parties may be this far behind.
+_BACKDATED: Final = dt.timedelta(hours=24)
+#: Always in a server's certificate: for trials on one machine, and for the SuperLink.
+_OWN: Final = ("localhost", "127.0.0.1", "::1")
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority.
+
+    Attributes:
+        certificate: PEM.
+        key: PEM, unencrypted.
+    """
+
+    certificate: bytes
+    key: bytes
+
+
+def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that a certificate is made for, the machine's own included, each once.
+
+    Raises:
+        UsageError: if one is neither an address nor a host name, or is the address of no machine.
+    """
+    for host in hosts:
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            if not _HOST_NAME.fullmatch(host):
+                raise UsageError(
+                    f"{host!r} is no host name and no address: name what parties connect to"
+                ) from None
+            continue
+        if address.is_unspecified or address.is_multicast:
+            raise UsageError(f"{host} is the address of no machine: name what parties connect to")
+    return tuple(dict.fromkeys((*hosts, *_OWN)))
+
+
+def make_authority(hosts: Sequence[str], now: dt.datetime) -> Authority:
+    """Make an authority that can vouch for ``hosts`` and nothing else, valid for ten years.
+
+    Raises:
+        UsageError: as :func:`check_hosts`.
+    """
+    names = [_general_name(host, network=True) for host in check_hosts(hosts)]
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pate-server authority")])
+    certificate = (
+        _builder(name, name, key.public_key(), now, now + AUTHORITY_LIFE)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(
+            x509.NameConstraints(permitted_subtrees=names, excluded_subtrees=None), critical=True
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(_pem(certificate), _pem_of_key(key))
+
+
+def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes:
+    """Return a new key and the server certificate for it, one after the other in one PEM text.
+
+    It is one text so that it can be replaced in one step: a certificate without its key, or with
+    the one before, would stop the server.
+
+    Args:
+        authority: who signs.
+        hosts: what the certificate is for, besides the machine's own names.
+        now: when it begins; it is valid for a year, or until the authority ends.
+
+    Raises:
+        StateError: if the authority has expired, or its key is another's.
+        UsageError: as :func:`check_hosts`.
+    """
+    names = [_general_name(host, network=False) for host in check_hosts(hosts)]
+    signer = serialization.load_pem_private_key(authority.key, None)
+    parent = x509.load_pem_x509_certificate(authority.certificate)
+    if not isinstance(signer, ec.EllipticCurvePrivateKey) or (
+        signer.public_key() != parent.public_key()
+    ):
+        raise StateError("the authority's key is not that of its certificate; restore a backup")
+    if now >= parent.not_valid_after_utc:
+        raise StateError(
+            f"the authority expired on {parent.not_valid_after_utc:%Y-%m-%d}: make a new one with "
+            "`pate-server init --home` in a new directory, and enrol the parties there"
+        )
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "pate-server")])
+    until = min(now + CERTIFICATE_LIFE, parent.not_valid_after_utc)
+    certificate = (
+        _builder(subject, parent.subject, key.public_key(), now, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
+        .sign(signer, hashes.SHA256())
+    )
+    return _pem_of_key(key) + _pem(certificate)
+
+
+def ends(certificate: bytes) -> dt.datetime:
+    """Return when the first certificate in a PEM text expires.
+
+    Raises:
+        StateError: if there is none.
+    """
+    try:
+        return x509.load_pem_x509_certificates(certificate)[0].not_valid_after_utc
+    except ValueError as error:
+        raise StateError(f"no certificate can be read: {error}; restore a backup") from error
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: dt.datetime,
+    until: dt.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str, *, network: bool) -> x509.GeneralName:
+    """Return a host as certificates write it: addresses of constraints are networks of one."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return x509.DNSName(host)
+    return x509.IPAddress(ipaddress.ip_network(address) if network else address)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _pem_of_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

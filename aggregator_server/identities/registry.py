@@ -1,0 +1,293 @@
+"""Who is enrolled: a small file that several processes change, each in one step.
+
+A running ``pate-server`` reads it; ``enroll``, ``admit`` and ``revoke`` in other terminals change
+it. Every change is made under a lock and replaces the whole file, so a reader sees the state before
+or after it, and knows from the file's number and time that there is something to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pate.enrolment import Answer, check_name, node_key
+from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
+from pate.runtime.home import write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_FORMAT: Final = "pate-parties/1"
+INVITED: Final = "invited"
+ENROLLED: Final = "enrolled"
+REVOKED: Final = "revoked"
+_STATES: Final = (INVITED, ENROLLED, REVOKED)
+#: What tells one state of the file from another: its number, time of change and size.
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """A one-time code that was given out and not used.
+
+    Attributes:
+        verifier: what is kept of it, 32 bytes; see :func:`pate.enrolment.verifier_of`.
+        expires: when it ends, in seconds since 1970.
+    """
+
+    verifier: bytes
+    expires: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the server knows of one party. Times are in seconds since 1970.
+
+    Attributes:
+        name: of the party.
+        state: :data:`INVITED` (it has never answered), :data:`ENROLLED` or :data:`REVOKED`.
+        identity: its Ed25519 public key (32 bytes), or empty.
+        node: the public key of its SuperNode (DER), or empty.
+        changed: when it came into this state.
+        invitation: a code that is open for it, or None.
+        retired: hashes of keys that it may not use again.
+    """
+
+    name: str
+    state: str
+    identity: bytes
+    node: bytes
+    changed: int
+    invitation: Invitation | None = None
+    retired: frozenset[bytes] = frozenset()
+
+
+class Registry:
+    """The parties in one file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the registry at ``path``; nothing is read yet."""
+        self._path = path
+        self._lock = path.with_suffix(".lock")
+
+    @staticmethod
+    def empty() -> bytes:
+        """Return the content of a registry without parties."""
+        return _write({})
+
+    def stamp(self) -> Stamp | None:
+        """Return what changes whenever the registry does; None if it cannot be read now."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def parties(self) -> Mapping[str, Entry]:
+        """Return all parties, by name, in the order of their names.
+
+        Raises:
+            StateError: if the file is damaged or gone.
+        """
+        try:
+            return _read(self._path.read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
+            raise StateError(
+                f"{self._path} is damaged or cannot be read ({error}); restore it from a backup"
+            ) from error
+
+    def invite(self, name: str, verifier: bytes, *, now: int, expires: int, again: bool) -> None:
+        """Open a code for a party; one that was open for it before is void.
+
+        Args:
+            name: of the party.
+            verifier: of the code.
+            now: the time.
+            expires: when the code ends.
+            again: whether a party that is enrolled or revoked may enrol anew.
+
+        Raises:
+            ProtocolError: if the name cannot be one.
+            UsageError: if it is enrolled or revoked, and not ``again``.
+            StateError, DiskError: if the registry cannot be read or written.
+        """
+        check_name(name)
+        with self._changing() as table:
+            entry = table.get(name) or Entry(name, INVITED, b"", b"", now)
+            if entry.state != INVITED and not again:
+                raise UsageError(
+                    f"{name} is {entry.state} already; --again lets it enrol with new keys"
+                    + (", and keeps the old ones until it has" if entry.state == ENROLLED else "")
+                )
+            table[name] = replace(entry, invitation=Invitation(verifier, expires))
+
+    def take(self, answer: Answer, *, authority: bytes, now: int) -> bool:
+        """Take in the keys of a party; its code is used up.
+
+        Args:
+            answer: what it sent.
+            authority: fingerprint of the server's authority.
+            now: the time.
+
+        Returns:
+            False if exactly these keys were taken in before: nothing changes then.
+
+        Raises:
+            ProtocolError: if the answer is not signed by its keys for this server.
+            RefusedError: if no code is open for it, it was made with another, or a key of it is
+                known already.
+            StateError, DiskError: if the registry cannot be read or written.
+        """
+        answer.check_keys(authority)
+        with self._changing() as table:
+            entry = table.get(answer.name)
+            code = None if entry is None else entry.invitation
+            # The same work whether the name is known or not.
+            fits = answer.made_with(bytes(32) if code is None else code.verifier, authority)
+            if entry is None or code is None:
+                if entry is not None and (entry.state, entry.identity, entry.node) == (
+                    ENROLLED,
+                    answer.identity,
+                    answer.node,
+                ):
+                    return False
+                raise RefusedError(
+                    f"no code is open for {answer.name}: it was used, or never given"
+                )
+            if code.expires <= now:
+                raise RefusedError(f"the code of {answer.name} has expired")
+            if not fits:
+                raise RefusedError(f"an answer in the name of {answer.name} has not the right code")
+            _check_keys_are_new(table, answer)
+            kept = {answer.identity, answer.node}
+            gone = {_mark(k) for k in (entry.identity, entry.node) if k and k not in kept}
+            table[answer.name] = Entry(
+                answer.name,
+                ENROLLED,
+                answer.identity,
+                answer.node,
+                now,
+                retired=entry.retired | gone,
+            )
+        return True
+
+    def revoke(self, name: str, *, now: int) -> str:
+        """Shut a party out for good, with its keys and any open code. Returns what it was before.
+
+        Raises:
+            UsageError: if there is no such party.
+            StateError, DiskError: if the registry cannot be read or written.
+        """
+        with self._changing() as table:
+            entry = table.get(name)
+            if entry is None:
+                raise UsageError(f"no party is called {name!r}; `pate-server parties` lists them")
+            if entry.state == INVITED:
+                del table[name]
+            else:
+                table[name] = replace(
+                    entry,
+                    state=REVOKED,
+                    changed=entry.changed if entry.state == REVOKED else now,
+                    invitation=None,
+                )
+            return entry.state
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Entry]]:
+        """Hold the lock, hand out the parties, and write them if the block changed them."""
+        try:
+            handle = self._lock.open("ab")
+        except OSError as error:
+            raise DiskError(f"cannot write {self._lock}: {error.strerror}") from error
+        with handle as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self.parties()
+            table = dict(before)
+            yield table
+            if table != before:
+                write_file(self._path, _write(table))
+
+
+def _check_keys_are_new(table: Mapping[str, Entry], answer: Answer) -> None:
+    """Check that no key of an answer is another party's, or one that was given up."""
+    for entry in table.values():
+        same = entry.name == answer.name and entry.state == ENROLLED
+        for key, held in ((answer.identity, entry.identity), (answer.node, entry.node)):
+            if _mark(key) in entry.retired or (key == held and not same):
+                raise RefusedError(
+                    f"a key in the answer of {answer.name} is, or was, a key of {entry.name}: "
+                    "each party makes its own, and a revoked one makes a new identity "
+                    "(`pate-party enroll --new-identity`)"
+                )
+
+
+def _mark(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+def _write(table: Mapping[str, Entry]) -> bytes:
+    parties = {
+        name: {
+            "state": entry.state,
+            "identity": entry.identity.hex(),
+            "node": entry.node.hex(),
+            "changed": entry.changed,
+            "retired": sorted(mark.hex() for mark in entry.retired),
+            "code": None
+            if entry.invitation is None
+            else {
+                "verifier": entry.invitation.verifier.hex(),
+                "expires": entry.invitation.expires,
+            },
+        }
+        for name, entry in sorted(table.items())
+    }
+    return json.dumps({"format": _FORMAT, "parties": parties}, indent=1).encode() + b"\n"
+
+
+def _read(content: bytes) -> dict[str, Entry]:
+    """Read the file; whatever is wrong with it raises one of the errors of :meth:`parties`."""
+    found = json.loads(content)
+    if found["format"] != _FORMAT or not isinstance(found["parties"], dict):
+        raise ValueError(f"its format is not {_FORMAT}")
+    table = {name: _entry(name, fields) for name, fields in found["parties"].items()}
+    for key in ("identity", "node"):
+        held = [getattr(e, key) for e in table.values() if e.state == ENROLLED]
+        if len(held) != len(set(held)):
+            raise ValueError(f"two parties with one {key} key")
+    return table
+
+
+def _entry(name: str, fields: Mapping[str, object]) -> Entry:
+    state, changed, code, retired = (fields[k] for k in ("state", "changed", "code", "retired"))
+    if not isinstance(state, str) or state not in _STATES or type(changed) is not int:
+        raise ValueError(f"{name} is {state!r} since {changed!r}")
+    identity, node = _hex(fields["identity"]), _hex(fields["node"])
+    if state != INVITED:
+        node_key(node)
+        if len(identity) != 32:
+            raise ValueError(f"the identity key of {name} has {len(identity)} bytes")
+    invitation = None
+    if code is not None:
+        if not isinstance(code, dict) or type(code["expires"]) is not int:
+            raise ValueError(f"the code of {name}")
+        invitation = Invitation(_hex(code["verifier"]), code["expires"])
+        if len(invitation.verifier) != 32:
+            raise ValueError(f"the code of {name}")
+    if not isinstance(retired, list):
+        raise TypeError(f"the retired keys of {name}")
+    return Entry(
+        check_name(name), state, identity, node, changed, invitation, frozenset(map(_hex, retired))
+    )
+
+
+def _hex(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return bytes.fromhex(value)

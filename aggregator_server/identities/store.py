@@ -1,0 +1,291 @@
+"""The directory that makes a server itself: its authority, certificate, signing key and parties."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import json
+import secrets
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.identities.authority import (
+    Authority,
+    check_hosts,
+    ends,
+    issue,
+    make_authority,
+)
+from aggregator_server.identities.registry import ENROLLED, Registry
+from pate.enrolment import CODE_BYTES, Answer, Bundle, fingerprint, verifier_of
+from pate.errors import DiskError, PateError, StateError, UsageError
+from pate.runtime.home import private_directory, sync_directory, write_file
+from pate.runtime.lifeline import LOOPBACK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+#: Name of the directory in a server's home.
+FOLDER: Final = "identity"
+_FORMAT: Final = "pate-server-identity/1"
+#: How long before an end the screen says so.
+WARN_BEFORE: Final = dt.timedelta(days=30)
+#: How long a one-time code is good for, unless told otherwise.
+CODE_LIFE: Final = dt.timedelta(days=14)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A party that is enrolled and not revoked.
+
+    Attributes:
+        name: as the coordinator calls it.
+        identity: its Ed25519 public key, 32 bytes.
+        node: the P-384 public key of its SuperNode, DER.
+    """
+
+    name: str
+    identity: bytes
+    node: bytes
+
+
+class Identities:
+    """A server's identity, as it lies on disk.
+
+    Attributes:
+        directory: where it lies.
+        ca: the authority's certificate (PEM).
+        certificate: the server's certificate (PEM).
+        certificate_key: its key; the same file, so that both are replaced in one step.
+        signing_key: signs what this server asks of parties.
+        address: ``host:port``, where parties are told to connect.
+        hosts: whom the certificate is for.
+        registry: the parties.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Read the identity in ``directory``.
+
+        Raises:
+            StateError: if it is damaged.
+        """
+        self.directory = directory
+        self.ca = directory / "ca.pem"
+        self.certificate = self.certificate_key = directory / "server.pem"
+        self._ca_key = directory / "ca.key"
+        self.registry = Registry(directory / "parties.json")
+        try:
+            self.fingerprint = fingerprint(self.ca.read_bytes())
+            self.signing_key = Ed25519PrivateKey.from_private_bytes(
+                (directory / "campaign.key").read_bytes()
+            )
+            settings = json.loads((directory / "settings.json").read_bytes())
+            if settings["format"] != _FORMAT:
+                raise ValueError(f"its format is not {_FORMAT}")
+            self.address = str(settings["address"])
+            self.hosts = check_hosts([str(host) for host in settings["hosts"]])
+            self._ends()
+        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
+            raise StateError(
+                f"the identity in {directory} is damaged ({error}); restore it from a backup"
+            ) from error
+
+    @classmethod
+    def create(cls, home: Path, hosts: Sequence[str], port: int, now: dt.datetime) -> Self:
+        """Make authority, server certificate and signing key, all of them or nothing.
+
+        Args:
+            home: the server's directory; the identity becomes a directory in it.
+            hosts: names and addresses that parties connect to; the first is the one they are
+                told. None: this machine only.
+            port: the port that parties connect to.
+            now: the time.
+
+        Raises:
+            StateError: if there is an identity already.
+            UsageError: if a host is no host, or the port no port.
+            DiskError: if it cannot be written.
+        """
+        names = check_hosts(hosts)
+        if not 0 < port < 2**16:
+            raise UsageError(f"{port} is no port; ports go from 1 to 65535")
+        place = private_directory(home) / FOLDER
+        if place.exists():
+            raise StateError(
+                f"{place} is an identity already, and parties may rely on it; name another --home, "
+                "or `pate-server rotate` for a new certificate"
+            )
+        authority = make_authority(names, now)
+        settings = {
+            "format": _FORMAT,
+            "address": joined(hosts[0] if hosts else "127.0.0.1", port),
+            "hosts": names,
+        }
+        building = None
+        try:
+            building = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))  # its owner's alone
+            for name, content in {
+                "ca.pem": authority.certificate,
+                "ca.key": authority.key,
+                "server.pem": issue(authority, names, now),
+                "campaign.key": Ed25519PrivateKey.generate().private_bytes_raw(),
+                "settings.json": json.dumps(settings, indent=1).encode() + b"\n",
+                "parties.json": Registry.empty(),
+            }.items():
+                write_file(building / name, content)
+            building.rename(place)
+            sync_directory(home)
+        except OSError as error:
+            raise DiskError(f"cannot make {place}: {error.strerror}") from error
+        finally:
+            if building is not None:
+                shutil.rmtree(building, ignore_errors=True)
+        return cls(place)
+
+    @classmethod
+    def open(cls, home: Path) -> Self | None:
+        """Return the identity in a server's home, or None if there is none.
+
+        Raises:
+            StateError: if it is damaged.
+        """
+        place = home / FOLDER
+        return cls(place.resolve()) if place.exists() else None
+
+    def enrolled(self) -> Mapping[str, Member]:
+        """Return who is enrolled and not revoked now, by name.
+
+        Raises:
+            StateError: if the registry is damaged.
+        """
+        return {
+            entry.name: Member(entry.name, entry.identity, entry.node)
+            for entry in self.registry.parties().values()
+            if entry.state == ENROLLED
+        }
+
+    def invite(
+        self,
+        name: str,
+        *,
+        now: dt.datetime,
+        life: dt.timedelta = CODE_LIFE,
+        again: bool = False,
+        server: str | None = None,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> Bundle:
+        """Return the bundle of a party, with a new one-time code that is open from now on.
+
+        Args:
+            name: of the party.
+            now: the time.
+            life: how long the code is good for.
+            again: whether a party that is enrolled or revoked may enrol anew.
+            server: where it is told to connect; left out, :attr:`address`.
+            random: makes the code.
+
+        Raises:
+            UsageError: if the party is enrolled or revoked, and not ``again``.
+            ProtocolError: if the name cannot be one.
+            StateError, DiskError: if the registry cannot be read or written.
+        """
+        expires = int((now + life).timestamp())
+        bundle = Bundle(
+            name=name,
+            server=server or self.address,
+            ca=self.ca.read_bytes(),
+            code=random(CODE_BYTES),
+            campaign_key=self.signing_key.public_key().public_bytes_raw(),
+            expires=expires,
+        )
+        self.registry.invite(
+            name, verifier_of(bundle.code), now=int(now.timestamp()), expires=expires, again=again
+        )
+        return bundle
+
+    def admit(self, answer: Answer, now: dt.datetime) -> bool:
+        """Take in the answer of a party; see :meth:`Registry.take`."""
+        return self.registry.take(answer, authority=self.fingerprint, now=int(now.timestamp()))
+
+    def revoke(self, name: str, now: dt.datetime) -> str:
+        """Shut a party out; see :meth:`Registry.revoke`."""
+        return self.registry.revoke(name, now=int(now.timestamp()))
+
+    def rotate(self, now: dt.datetime) -> dt.datetime:
+        """Make a new server key and certificate of the same authority. Returns when it expires.
+
+        A running server keeps the old one until it is started again.
+
+        Raises:
+            StateError: if the authority has expired, or its key is not here.
+            DiskError: if it cannot be written.
+        """
+        try:
+            key = self._ca_key.read_bytes()
+        except OSError as error:
+            raise StateError(
+                f"the authority's key {self._ca_key} cannot be read; put it back to sign with it"
+            ) from error
+        made = issue(Authority(self.ca.read_bytes(), key), self.hosts, now)
+        write_file(self.certificate, made)
+        return ends(made)
+
+    def warnings(self, now: dt.datetime) -> list[str]:
+        """Return a line for each certificate that expires within 30 days, or has expired."""
+        return [
+            f"{what} {'expired' if now >= until else 'expires'} on {until:%Y-%m-%d}: {mend}"
+            for what, until, mend in self._ends()
+            if until - now < WARN_BEFORE
+        ]
+
+    def require_valid(self, now: dt.datetime) -> None:
+        """Check that parties can trust this server now.
+
+        Raises:
+            StateError: if its certificate or its authority has expired.
+        """
+        for what, until, mend in self._ends():
+            if now >= until:
+                raise StateError(f"{what} expired on {until:%Y-%m-%d %H:%M} UTC: {mend}")
+
+    def _ends(self) -> list[tuple[str, dt.datetime, str]]:
+        return [
+            (
+                "the authority that parties pin",
+                ends(self.ca.read_bytes()),
+                "`pate-server init` makes another in a new --home, where all parties enrol again",
+            ),
+            (
+                "the server's certificate",
+                ends(self.certificate.read_bytes()),
+                "`pate-server rotate` makes a new one, and parties need do nothing",
+            ),
+        ]
+
+
+def joined(host: str, port: int) -> str:
+    """Return ``host:port``, or ``[host]:port`` for an address of IPv6."""
+    try:
+        wide = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        wide = False
+    return f"[{host}]:{port}" if wide else f"{host}:{port}"
+
+
+def require_identities(host: str, identities: Identities | None) -> None:
+    """Refuse to be reached from outside without certificate and enrolled parties.
+
+    Raises:
+        UsageError: if ``host`` is not loopback and there are no identities.
+    """
+    if identities is None and host not in LOOPBACK:
+        raise UsageError(
+            f"{host} is reached from outside this machine, where everybody could join and read "
+            f"the votes: run `pate-server init --host NAME` and enrol the parties, or listen on "
+            "127.0.0.1"
+        )

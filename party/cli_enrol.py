@@ -1,0 +1,86 @@
+"""``pate-party enroll``: become known to a server."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pate.runtime.command import JsonOption, print_json
+from pate.runtime.home import default_home, locked, private_directory
+from pate.runtime.screen import Screen
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``pate-party``."""
+    app.command()(enroll)
+
+
+def enroll(
+    bundle: Annotated[
+        Path, typer.Argument(help="The bundle that the coordinator gave you.", metavar="BUNDLE")
+    ],
+    answer: Annotated[
+        Path | None,
+        typer.Option(
+            help="Do not send the answer, but write it to this file for the coordinator.",
+            metavar="FILE",
+        ),
+    ] = None,
+    new_identity: Annotated[
+        bool,
+        typer.Option(
+            "--new-identity",
+            help="Make a new identity key, as a party must that was revoked. Campaigns that know "
+            "the old one will not know you.",
+        ),
+    ] = False,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where teachers, votes and keys are kept. Default: your state directory.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make this party's keys and enrol with a server, once.
+
+    The private keys stay here. If the server cannot be reached, the answer is written to a file
+    for the coordinator; it holds no secret.
+    """
+    from party.enrolment import enrol, read_bundle
+    from pate.enrolment import fingerprint, readable
+
+    screen = Screen("pate-party")
+    invitation = read_bundle(bundle, dt.datetime.now(dt.UTC))
+    place = private_directory(home or default_home("party") / invitation.name)
+    screen.say(
+        f"enrolling as {invitation.name} with {invitation.server}; its authority is "
+        f"{readable(fingerprint(invitation.ca))}: compare it with the coordinator's"
+    )
+    with locked(place / "lock", "another pate-party"):
+        done = enrol(
+            invitation,
+            place,
+            file=answer or Path(f"{invitation.name}.answer.json"),
+            send=answer is None,
+            new_identity=new_identity,
+        )
+    screen.say(f"your identity key is {readable(done.identity)}; keys are kept in {place}")
+    if done.answer is not None:
+        screen.say(
+            f"{done.why}: give {done.answer} to the coordinator, for `pate-server admit "
+            f"{done.answer.name}`"
+        )
+    if as_json:
+        print_json(
+            {
+                "party": invitation.name,
+                "server": invitation.server,
+                "identity": done.identity.hex(),
+                "answer": None if done.answer is None else str(done.answer),
+            }
+        )

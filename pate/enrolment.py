@@ -1,0 +1,349 @@
+"""What a coordinator and a data holder hand each other so that a party is enrolled: two small files.
+
+A *bundle* goes from the server to one party, by a way that nobody else reads: it pins the server's
+certificate authority and holds a one-time code. An *answer* goes back: the public keys that the
+party made, signed by each of them and by the code. An answer holds no secret.
+
+The code is the seed of a one-time Ed25519 key, and the server keeps only the public half of it. So
+a server's records, read by somebody else, do not let him answer in a party's place, and a code
+cannot be found by trying: it has 256 bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from pate.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BUNDLE_FORMAT: Final = "pate-enrolment-bundle/1"
+ANSWER_FORMAT: Final = "pate-enrolment-answer/1"
+#: Where a server takes answers, by POST.
+ROUTE: Final = "/pate/v1/enroll"
+#: Largest file of either kind, in bytes; real ones stay below 2 KiB.
+MAX_FILE: Final = 8192
+CODE_BYTES: Final = 32
+_KEY_BYTES: Final = 32
+_ED25519_SIGNATURE: Final = 64
+#: ASN.1 of two numbers of 384 bits, at most.
+_ECDSA_SIGNATURE: Final = 104
+_NODE_BYTES: Final = 256
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DOMAIN: Final = b"pate/v1/enrolment/"
+_NODE_SIGNATURE: Final = ec.ECDSA(hashes.SHA256())
+
+
+def check_name(name: str) -> str:
+    """Return the name of a party if it can stand in a file name and on a screen.
+
+    Raises:
+        ProtocolError: otherwise.
+    """
+    if not _NAME.fullmatch(name):
+        raise ProtocolError(
+            f"{name!r:.80} cannot be a party's name: up to 64 letters, digits, '-', '_' and '.', "
+            "the first a letter or digit"
+        )
+    return name
+
+
+def fingerprint(ca: bytes) -> bytes:
+    """Return the SHA-256 hash (32 bytes) by which a certificate authority is known.
+
+    Args:
+        ca: its certificate, PEM.
+
+    Raises:
+        ProtocolError: if this is not the certificate of one authority.
+    """
+    return _authority(ca).fingerprint(hashes.SHA256())
+
+
+def readable(digest: bytes) -> str:
+    """Return the first 128 bits of a hash as people compare it.
+
+    >>> readable(bytes(range(32)))
+    '0001 0203 0405 0607 0809 0a0b 0c0d 0e0f'
+    """
+    text = digest[:16].hex()
+    return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+def verifier_of(code: bytes) -> bytes:
+    """Return what a server keeps of a one-time code: 32 bytes that check answers and make none."""
+    return _code_key(code).public_key().public_bytes_raw()
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What one party needs to enrol. Its code is a secret until it has been used.
+
+    Attributes:
+        name: of the party, as the coordinator calls it.
+        server: ``host:port``.
+        ca: certificate (PEM) of the authority that signed the server's.
+        code: one-time code, 32 bytes.
+        campaign_key: Ed25519 public key (32 bytes) that signs what the server asks.
+        expires: when the code ends, in seconds since 1970.
+    """
+
+    name: str
+    server: str
+    ca: bytes
+    code: bytes
+    campaign_key: bytes
+    expires: int
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        _check(
+            0 < len(self.server) <= 300 and self.server.isprintable() and " " not in self.server,
+            "a bundle without the address of a server",
+        )
+        _length(self.code, CODE_BYTES, "the code")
+        _length(self.campaign_key, _KEY_BYTES, "the campaign's key")
+        _check(0 < self.expires < 2**40, "a bundle whose code ends at no time")
+        fingerprint(self.ca)
+
+    def to_json(self) -> bytes:
+        """Return the file."""
+        return _write(
+            BUNDLE_FORMAT,
+            {
+                "name": self.name,
+                "server": self.server,
+                "ca": self.ca.decode(),
+                "code": self.code.hex(),
+                "campaign_key": self.campaign_key.hex(),
+                "expires": self.expires,
+            },
+        )
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Self:
+        """Read the file.
+
+        Raises:
+            ProtocolError: if it is no bundle of this version.
+        """
+        fields = _read(body, BUNDLE_FORMAT, "name server ca code campaign_key expires")
+        expires = fields["expires"]
+        if type(expires) is not int:
+            raise ProtocolError("expires of a bundle is no whole number")
+        return cls(
+            name=_text(fields, "name"),
+            server=_text(fields, "server"),
+            ca=_text(fields, "ca").encode(),
+            code=_bytes(fields, "code"),
+            campaign_key=_bytes(fields, "campaign_key"),
+            expires=expires,
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The public keys of a party, and proof that it holds their private halves and the code.
+
+    Attributes:
+        name: of the party.
+        identity: its Ed25519 public key, 32 bytes.
+        node: the P-384 public key of its SuperNode, DER.
+        by_identity: signature of the identity key, 64 bytes.
+        by_node: signature of the node key, ECDSA with SHA-256, DER.
+        by_code: signature of the one-time code's key, 64 bytes.
+
+    All three sign name and keys and the hash of the authority, so that an answer is good for one
+    server and for these keys alone.
+    """
+
+    name: str
+    identity: bytes
+    node: bytes
+    by_identity: bytes
+    by_node: bytes
+    by_code: bytes
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        _length(self.identity, _KEY_BYTES, "an identity key")
+        _length(self.by_identity, _ED25519_SIGNATURE, "the identity key's signature")
+        _length(self.by_code, _ED25519_SIGNATURE, "the code's signature")
+        _check(
+            0 < len(self.by_node) <= _ECDSA_SIGNATURE, "a signature of the node key that is none"
+        )
+        node_key(self.node)
+
+    @classmethod
+    def make(
+        cls, bundle: Bundle, identity: Ed25519PrivateKey, node: ec.EllipticCurvePrivateKey
+    ) -> Self:
+        """Answer ``bundle`` with the public halves of these keys."""
+        public = identity.public_key().public_bytes_raw()
+        spki = node.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        signed = _transcript(fingerprint(bundle.ca), bundle.name, public, spki)
+        return cls(
+            name=bundle.name,
+            identity=public,
+            node=spki,
+            by_identity=identity.sign(_DOMAIN + b"identity\0" + signed),
+            by_node=node.sign(_DOMAIN + b"node\0" + signed, _NODE_SIGNATURE),
+            by_code=_code_key(bundle.code).sign(_DOMAIN + b"code\0" + signed),
+        )
+
+    def check_keys(self, authority: bytes) -> None:
+        """Check that whoever made this holds both keys, and made it for this server.
+
+        Args:
+            authority: the :func:`fingerprint` of the server's authority.
+
+        Raises:
+            ProtocolError: otherwise.
+        """
+        signed = _transcript(authority, self.name, self.identity, self.node)
+        identity = Ed25519PublicKey.from_public_bytes(self.identity)
+        try:
+            identity.verify(self.by_identity, _DOMAIN + b"identity\0" + signed)
+            node_key(self.node).verify(self.by_node, _DOMAIN + b"node\0" + signed, _NODE_SIGNATURE)
+        except InvalidSignature as error:
+            raise ProtocolError(
+                f"the answer of {self.name} is not signed by its keys for this server: it was "
+                "altered, or made from another server's bundle"
+            ) from error
+
+    def made_with(self, verifier: bytes, authority: bytes) -> bool:
+        """Say whether this was made with the code of :func:`verifier_of`.
+
+        Nothing secret is compared: the verifier is a public key.
+        """
+        signed = _transcript(authority, self.name, self.identity, self.node)
+        key = Ed25519PublicKey.from_public_bytes(verifier)
+        try:
+            key.verify(self.by_code, _DOMAIN + b"code\0" + signed)
+        except InvalidSignature:
+            return False
+        return True
+
+    def to_json(self) -> bytes:
+        """Return the file, which is also what is sent."""
+        keys = ("identity", "node", "by_identity", "by_node", "by_code")
+        return _write(
+            ANSWER_FORMAT, {"name": self.name, **{key: getattr(self, key).hex() for key in keys}}
+        )
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Self:
+        """Read the file, or what was sent.
+
+        Raises:
+            ProtocolError: if it is no answer of this version.
+        """
+        fields = _read(body, ANSWER_FORMAT, "name identity node by_identity by_node by_code")
+        return cls(
+            name=_text(fields, "name"),
+            identity=_bytes(fields, "identity"),
+            node=_bytes(fields, "node"),
+            by_identity=_bytes(fields, "by_identity"),
+            by_node=_bytes(fields, "by_node"),
+            by_code=_bytes(fields, "by_code"),
+        )
+
+
+def node_key(spki: bytes) -> ec.EllipticCurvePublicKey:
+    """Return the node key in ``spki`` (DER).
+
+    Raises:
+        ProtocolError: if it is no P-384 key, or not in its one encoding.
+    """
+    _check(0 < len(spki) <= _NODE_BYTES, "a node key that is empty or too long")
+    try:
+        key = serialization.load_der_public_key(spki)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ProtocolError(f"a node key that cannot be read: {error}") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise ProtocolError("a node key that is not of the curve P-384")
+    again = key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    _check(again == spki, "a node key in an encoding that is not its own")
+    return key
+
+
+def _code_key(code: bytes) -> Ed25519PrivateKey:
+    _length(code, CODE_BYTES, "the code")
+    seed = HKDF(hashes.SHA256(), length=32, salt=None, info=_DOMAIN + b"code").derive(code)
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def _transcript(authority: bytes, name: str, identity: bytes, node: bytes) -> bytes:
+    """Hash all that is signed; each part with its length, so that no two answers share one."""
+    digest = hashlib.sha256()
+    for part in (authority, name.encode(), identity, node):
+        digest.update(len(part).to_bytes(4, "big") + part)
+    return digest.digest()
+
+
+def _authority(ca: bytes) -> x509.Certificate:
+    try:
+        found = x509.load_pem_x509_certificates(ca)
+        constraints = found[0].extensions.get_extension_for_class(x509.BasicConstraints)
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension) as error:
+        raise ProtocolError(f"no certificate of an authority: {error}") from error
+    _check(len(found) == 1 and constraints.value.ca, "not the certificate of one authority")
+    return found[0]
+
+
+def _write(format_: str, fields: Mapping[str, str | int]) -> bytes:
+    return json.dumps({"format": format_, **fields}, indent=1).encode() + b"\n"
+
+
+def _read(body: bytes, format_: str, names: str) -> dict[str, object]:
+    _check(len(body) <= MAX_FILE, f"{len(body)} bytes: a file of enrolment has at most {MAX_FILE}")
+    try:
+        found = json.loads(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"no file of enrolment: {error!s:.200}") from error
+    if not isinstance(found, dict) or found.get("format") != format_:
+        raise ProtocolError(f"no file of the kind {format_}; was it made by another version?")
+    _check(
+        set(found) == {"format", *names.split()},
+        f"a file of the kind {format_} holds exactly these fields: {names}",
+    )
+    return found
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields[name]
+    if not isinstance(value, str):
+        raise ProtocolError(f"{name} is no text")
+    return value
+
+
+def _bytes(fields: Mapping[str, object], name: str) -> bytes:
+    text = _text(fields, name)
+    if not re.fullmatch("(?:[0-9a-f]{2})*", text):
+        raise ProtocolError(f"{name} is not written in lower-case hexadecimal")
+    return bytes.fromhex(text)
+
+
+def _length(value: bytes, wanted: int, what: str) -> None:
+    _check(len(value) == wanted, f"{what} has {len(value)} bytes, not {wanted}")
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ProtocolError(otherwise)

@@ -1,0 +1,134 @@
+"""The authority vouches for the server's own names, to a client that checks everything."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from aggregator_server.identities.authority import (
+    AUTHORITY_LIFE,
+    CERTIFICATE_LIFE,
+    Authority,
+    ends,
+    issue,
+    make_authority,
+)
+from pate.errors import StateError, UsageError
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+DAY = dt.timedelta(days=1)
+HOSTS = ("pate.example.org", "192.0.2.7", "2001:db8::7")
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return make_authority(HOSTS, NOW)
+
+
+def leaf(pem: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(pem)[0]
+
+
+def verify(authority: Authority, pem: bytes, host: str, now: dt.datetime) -> None:
+    """As a strict client does (RFC 5280 and the rules of the web), other than OpenSSL's code."""
+    subject: x509.DNSName | x509.IPAddress
+    try:
+        subject = x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        subject = x509.DNSName(host)
+    store = Store([x509.load_pem_x509_certificate(authority.certificate)])
+    PolicyBuilder().store(store).time(now).build_server_verifier(subject).verify(leaf(pem), [])
+
+
+@pytest.mark.parametrize("host", [*HOSTS, "localhost", "127.0.0.1", "::1"])
+def test_the_certificate_is_good_for_each_host(authority: Authority, host: str) -> None:
+    pem = issue(authority, HOSTS, NOW)
+    verify(authority, pem, host, NOW)
+    verify(authority, pem, host, NOW - DAY / 2)  # a party whose clock is behind
+
+
+@pytest.mark.parametrize("host", ["example.org", "192.0.2.8", "::2"])
+def test_it_is_good_for_no_other(authority: Authority, host: str) -> None:
+    with pytest.raises(VerificationError):
+        verify(authority, issue(authority, HOSTS, NOW), host, NOW)
+
+
+@pytest.mark.parametrize("host", ["evil.example.com", "203.0.113.1", "2001:db8::8"])
+def test_the_authority_cannot_vouch_for_another_host(authority: Authority, host: str) -> None:
+    """Even whoever steals its key: it is constrained to the server's names."""
+    with pytest.raises(VerificationError):
+        verify(authority, issue(authority, (host,), NOW), host, NOW)
+    # It is the constraint that says no: the same certificate of a free authority is good.
+    free = make_authority((host,), NOW)
+    verify(free, issue(free, (host,), NOW), host, NOW)
+
+
+def test_another_authority_is_not_trusted(authority: Authority) -> None:
+    with pytest.raises(VerificationError):
+        verify(make_authority(HOSTS, NOW), issue(authority, HOSTS, NOW), "localhost", NOW)
+
+
+def test_lives_and_ends(authority: Authority) -> None:
+    pem = issue(authority, HOSTS, NOW)
+    assert ends(pem) == NOW + CERTIFICATE_LIFE
+    assert ends(authority.certificate) == NOW + AUTHORITY_LIFE
+    for time in (NOW + CERTIFICATE_LIFE + DAY, NOW - 2 * DAY):
+        with pytest.raises(VerificationError):
+            verify(authority, pem, "localhost", time)
+    # The last certificate does not outlive its authority.
+    late = NOW + AUTHORITY_LIFE - DAY
+    assert ends(issue(authority, HOSTS, late)) == NOW + AUTHORITY_LIFE
+    with pytest.raises(StateError, match="authority expired on 2036-01-02"):
+        issue(authority, HOSTS, NOW + AUTHORITY_LIFE)
+
+
+def test_what_each_may_be_used_for(authority: Authority) -> None:
+    root = x509.load_pem_x509_certificate(authority.certificate)
+    certificate = leaf(issue(authority, HOSTS, NOW))
+    for each, is_authority in ((root, True), (certificate, False)):
+        constraints = each.extensions.get_extension_for_class(x509.BasicConstraints)
+        usage = each.extensions.get_extension_for_class(x509.KeyUsage)
+        assert constraints.critical
+        assert usage.critical
+        assert constraints.value.ca is is_authority
+        assert usage.value.key_cert_sign is is_authority
+        assert usage.value.digital_signature is not is_authority
+    names = root.extensions.get_extension_for_class(x509.NameConstraints)
+    assert names.critical
+    assert len(names.value.permitted_subtrees or ()) == len(HOSTS) + 3
+    purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
+
+
+def test_every_certificate_has_its_own_key(authority: Authority) -> None:
+    first, second = (leaf(issue(authority, HOSTS, NOW)) for _ in range(2))
+    assert first.public_key() != second.public_key()
+    assert first.serial_number != second.serial_number
+
+
+def test_a_key_of_another_authority_signs_nothing(authority: Authority) -> None:
+    mixed = Authority(authority.certificate, make_authority(HOSTS, NOW).key)
+    with pytest.raises(StateError, match="not that of its certificate"):
+        issue(mixed, HOSTS, NOW)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "-a", "a..b", "*.example.org", "x" * 64, "http://a"])
+def test_what_is_no_host(host: str) -> None:
+    with pytest.raises(UsageError, match="no host name"):
+        make_authority((host,), NOW)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "224.0.0.1"])  # noqa: S104 - refused
+def test_an_address_of_no_machine(host: str) -> None:
+    with pytest.raises(UsageError, match="no machine"):
+        make_authority((host,), NOW)
+
+
+def test_ends_of_nothing() -> None:
+    with pytest.raises(StateError, match="no certificate"):
+        ends(b"nothing")

@@ -1,0 +1,111 @@
+"""Answers over the network: one answer for every fault, and the reason for the operator alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.identities import Identities
+from aggregator_server.identities import desk as desk_module
+from aggregator_server.identities.desk import ATTEMPTS, Desk
+from tests.aggregator_server.identities.makers import DAY, NOW, Clock, answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def identities(tmp_path: Path) -> Identities:
+    return Identities.create(tmp_path, (), 9092, NOW)
+
+
+@pytest.fixture
+def events() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def desk(identities: Identities, clock: Clock, events: list[str]) -> Desk:
+    return Desk(identities, clock=clock, on_event=events.append)
+
+
+def test_it_is_open_while_a_code_is(identities: Identities, desk: Desk, clock: Clock) -> None:
+    assert not desk.open()
+    bundle = identities.invite("a", now=NOW)
+    assert desk.open()
+    clock.now = NOW + 14 * DAY
+    assert not desk.open()
+    clock.now = NOW
+    assert desk.answer(answer(bundle).to_json(), "192.0.2.1")
+    assert not desk.open()
+    (identities.directory / "parties.json").write_bytes(b"")
+    assert not desk.open(), "a registry that cannot be read lets nobody in"
+
+
+def test_who_was_taken_in_is_said(identities: Identities, desk: Desk, events: list[str]) -> None:
+    assert desk.answer(answer(identities.invite("a", now=NOW)).to_json(), "192.0.2.1")
+    [line] = events
+    assert line.startswith("a is enrolled; its identity key is ")
+    assert set(identities.enrolled()) == {"a"}
+
+
+def test_every_fault_is_refused_alike_and_told_to_the_operator(
+    identities: Identities, desk: Desk, clock: Clock, events: list[str]
+) -> None:
+    bundle = identities.invite("a", now=NOW)
+    mine = answer(bundle)
+    faults = {
+        b"": "no file of enrolment",
+        b"\xff" * 8192: "no file of enrolment",
+        mine.to_json().replace(b'"a"', b'"b"'): "altered",
+        answer(replace(bundle, code=bytes(32))).to_json(): "right code",
+        answer(replace(bundle, name="c")).to_json(): "no code is open for c",
+    }
+    for number, (body, reason) in enumerate(faults.items()):
+        assert desk.answer(body, f"192.0.2.{number}") is False
+        assert reason in events[-1]
+        assert f"192.0.2.{number}" in events[-1]
+    clock.now = NOW + 14 * DAY
+    assert desk.answer(mine.to_json(), "192.0.2.1") is False
+    assert "has expired" in events[-1]
+    assert identities.enrolled() == {}
+
+
+def test_an_answer_sent_again_is_refused(identities: Identities, desk: Desk) -> None:
+    body = answer(identities.invite("a", now=NOW)).to_json()
+    assert desk.answer(body, "192.0.2.1")
+    before = identities.registry.stamp()
+    assert not desk.answer(body, "192.0.2.1")
+    assert identities.registry.stamp() == before
+
+
+def test_an_address_may_be_wrong_a_few_times_only(
+    identities: Identities, desk: Desk, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = answer(identities.invite("a", now=NOW)).to_json()
+    for _ in range(ATTEMPTS):
+        assert not desk.answer(b"wrong", "192.0.2.1")
+    assert len(events) == ATTEMPTS
+    assert not desk.answer(body, "192.0.2.1"), "not even read any more"
+    assert len(events) == ATTEMPTS
+    assert desk.answer(body, "192.0.2.2"), "others are not punished for it"
+    # After a while it may try again.
+    monkeypatch.setattr(desk_module, "WITHIN_S", 0.0)
+    assert not desk.answer(b"wrong", "192.0.2.1")
+    assert len(events) == ATTEMPTS + 2
+
+
+def test_addresses_are_not_remembered_without_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "_ADDRESSES", 3)
+    for number in range(10):
+        desk.answer(b"wrong", str(number))
+    assert list(desk._refused) == ["7", "8", "9"]

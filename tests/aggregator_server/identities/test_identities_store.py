@@ -1,0 +1,178 @@
+"""A server's identity on disk: made whole, read by its owner, said to expire, renewed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.deployment import Deployment
+from aggregator_server.identities import Identities, require_identities
+from aggregator_server.identities import store as store_module
+from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
+from aggregator_server.identities.store import joined
+from pate.enrolment import fingerprint
+from pate.errors import DiskError, StateError, UsageError
+from pate.runtime.lifeline import listen
+from tests.aggregator_server.identities.makers import DAY, NOW, answer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {"ca.pem", "ca.key", "server.pem", "campaign.key", "settings.json", "parties.json"}
+
+
+@pytest.fixture
+def identities(tmp_path: Path) -> Identities:
+    return Identities.create(tmp_path / "home", ("pate.example.org", "192.0.2.7"), 9092, NOW)
+
+
+def test_it_is_made_for_its_owner_alone(identities: Identities) -> None:
+    assert {file.name for file in identities.directory.iterdir()} == FILES
+    assert identities.directory.stat().st_mode & 0o777 == 0o700
+    for file in identities.directory.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600, file
+    assert identities.address == "pate.example.org:9092"
+    assert identities.fingerprint == fingerprint(identities.ca.read_bytes())
+
+
+def test_what_was_made_is_what_is_opened(identities: Identities) -> None:
+    again = Identities.open(identities.directory.parent)
+    assert again is not None
+    assert again.signing_key.private_bytes_raw() == identities.signing_key.private_bytes_raw()
+    assert again.hosts == ("pate.example.org", "192.0.2.7", "localhost", "127.0.0.1", "::1")
+    assert again.address == identities.address
+
+
+def test_there_is_none_before_it_is_made(tmp_path: Path) -> None:
+    assert Identities.open(tmp_path) is None
+
+
+def test_it_is_never_made_twice(identities: Identities) -> None:
+    before = {file.name: file.read_bytes() for file in identities.directory.iterdir()}
+    with pytest.raises(StateError, match="identity already"):
+        Identities.create(identities.directory.parent, (), 9092, NOW)
+    assert {file.name: file.read_bytes() for file in identities.directory.iterdir()} == before
+    assert [p.name for p in identities.directory.parent.iterdir()] == ["identity"]
+
+
+def test_nothing_is_left_of_one_that_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def full(path: Path, content: bytes) -> None:
+        written.append(path)
+        if len(written) == 4:
+            raise OSError(28, "No space left on device")
+        path.write_bytes(content)
+
+    monkeypatch.setattr(store_module, "write_file", full)
+    with pytest.raises(DiskError, match="No space left"):
+        Identities.create(tmp_path, (), 9092, NOW)
+    assert len(written) == 4
+    assert list(tmp_path.iterdir()) == []
+    assert Identities.open(tmp_path) is None
+
+
+@pytest.mark.parametrize("file", sorted(FILES - {"ca.key", "parties.json"}))
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_damaged_one_is_said_to_be_damaged(
+    identities: Identities, file: str, content: bytes | None
+) -> None:
+    path = identities.directory / file
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(StateError, match="is damaged"):
+        Identities.open(identities.directory.parent)
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_what_is_no_port(tmp_path: Path, port: int) -> None:
+    with pytest.raises(UsageError, match="no port"):
+        Identities.create(tmp_path, (), port, NOW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_addresses_of_both_kinds_are_written_with_their_port() -> None:
+    assert joined("::1", 5) == "[::1]:5"
+    assert joined("127.0.0.1", 5) == "127.0.0.1:5"
+    assert joined("localhost", 5) == "localhost:5"
+
+
+def test_the_screen_says_what_expires_a_month_before(identities: Identities) -> None:
+    until = NOW + CERTIFICATE_LIFE
+    assert identities.warnings(until - 31 * DAY) == []
+    [line] = identities.warnings(until - 29 * DAY)
+    assert "server's certificate expires on 2027-01-01" in line
+    assert "pate-server rotate" in line
+    identities.require_valid(until - DAY)
+    with pytest.raises(StateError, match="server's certificate expired on 2027-01-01 12:00 UTC"):
+        identities.require_valid(until)
+    assert "expired on" in identities.warnings(until)[0]
+    late = NOW + AUTHORITY_LIFE
+    assert "authority that parties pin expires" in identities.warnings(late - 29 * DAY)[0]
+    with pytest.raises(StateError, match="authority that parties pin expired"):
+        identities.require_valid(late)
+
+
+def test_a_new_certificate_is_of_the_same_authority(identities: Identities) -> None:
+    later = NOW + CERTIFICATE_LIFE - DAY
+    before = identities.certificate.read_bytes()
+    assert identities.rotate(later) == later + CERTIFICATE_LIFE
+    assert identities.certificate.read_bytes() != before
+    assert identities.warnings(later) == []
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(identities.certificate, identities.certificate_key)
+    assert fingerprint(identities.ca.read_bytes()) == identities.fingerprint
+
+
+def test_the_authoritys_key_may_be_kept_elsewhere(identities: Identities) -> None:
+    (identities.directory / "ca.key").unlink()
+    again = Identities.open(identities.directory.parent)
+    assert again is not None
+    with pytest.raises(StateError, match="put it back"):
+        again.rotate(NOW)
+
+
+def test_a_bundle_has_what_a_party_needs(identities: Identities) -> None:
+    bundle = identities.invite("a", now=NOW)
+    assert bundle.server == "pate.example.org:9092"
+    assert bundle.ca == identities.ca.read_bytes()
+    assert bundle.campaign_key == identities.signing_key.public_key().public_bytes_raw()
+    assert dt.datetime.fromtimestamp(bundle.expires, dt.UTC) == NOW + 14 * DAY
+    assert bundle.code != identities.invite("b", now=NOW, server="10.0.0.1:1").code
+    identities.admit(answer(identities.invite("c", now=NOW, life=DAY)), NOW)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "pate.example.org", "::"])  # noqa: S104
+def test_without_it_nobody_outside_is_served(
+    host: str, identities: Identities, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="pate-server init") as refused:
+        require_identities(host, None)
+    assert "\n" not in str(refused.value)
+    require_identities(host, identities)
+    with pytest.raises(UsageError, match="pate-server init"):
+        Deployment(tmp_path / "campaign", host=host)
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_on_loopback_a_trial_needs_none() -> None:
+    for host in ("127.0.0.1", "::1", "localhost"):
+        require_identities(host, None)
+
+
+def test_an_expired_one_starts_nothing(identities: Identities, tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as taken, pytest.raises(StateError, match="rotate"):
+        # Said before the port is looked at.
+        Deployment(
+            tmp_path / "campaign",
+            port=taken.getsockname()[1],
+            identities=identities,
+            clock=lambda: NOW + CERTIFICATE_LIFE,
+        )
+    assert not (tmp_path / "campaign").exists()

@@ -1,0 +1,310 @@
+"""Real SuperLink, gateway and SuperNodes with identities: who is enrolled takes part, nobody else.
+
+One server serves all tests, in the order of this file: the last ones revoke a party and kill the
+SuperLink.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    PullMessagesRequest,
+    RegisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import PullObjectRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+from aggregator_server.deployment import Deployment
+from aggregator_server.identities import Identities
+from aggregator_server.superlink import trust_in
+from aggregator_server.wire import GONE, Arrival
+from party.client_app import make_client_app
+from party.enrolment import Enrolment, enrol
+from party.resident import Connection
+from party.supernode import UntrustedServerError
+from pate.enrolment import node_key
+from pate.errors import PateError, RefusedError
+from tests.end_to_end.processes import until
+from tests.end_to_end.test_flower_link import collect, every_other_route
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass
+class Party:
+    """A party that a thread runs, with what it heard and how it ended."""
+
+    connection: Connection
+    heard: list[bytes]
+    events: list[str]
+    error: PateError | None = None
+    leave: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.connection.run(self.leave.is_set)
+        except PateError as error:
+            self.error = error
+
+    def ends(self) -> PateError:
+        """Wait until it gives up by itself, and return why."""
+        until(lambda: not self.thread.is_alive(), f"it gives up; so far: {self.events}", 60)
+        assert self.error is not None
+        return self.error
+
+    def stop(self) -> None:
+        self.leave.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def party(
+    server: str, home: Path, ca: Path | None, node_key: Path | None, patience: float = 0.1
+) -> Party:
+    """Start a party; it takes no for an answer after ``patience`` seconds."""
+    heard: list[bytes] = []
+    events: list[str] = []
+
+    def answer(body: bytes) -> bytes:
+        heard.append(body)
+        return b"echo " + body
+
+    connection = Connection(
+        server,
+        make_client_app(answer),
+        home,
+        root_certificates=ca,
+        node_key=node_key,
+        refusal_patience=patience,
+        on_event=events.append,
+    )
+    return Party(connection, heard, events)
+
+
+@dataclass
+class Link:
+    """A server with identities, and two parties that enrolled with it."""
+
+    identities: Identities
+    deployment: Deployment
+    home: Path
+    events: list[str]
+    parties: dict[str, Party] = field(default_factory=dict)
+
+    def enrolled(self, name: str) -> Enrolment:
+        """Enrol a party over the network, as a data holder does."""
+        bundle = self.identities.invite(name, now=now(), server=self.deployment.address)
+        done = enrol(bundle, self.home / name, file=self.home / "unused")
+        assert done.answer is None
+        kept = Enrolment.load(self.home / name)
+        assert kept is not None
+        return kept
+
+    def start(self, name: str, kept: Enrolment, patience: float = 0.1) -> Party:
+        return party(kept.server, self.home / name, kept.ca, kept.node_key, patience)
+
+    def names(self) -> list[str]:
+        """The parties that are connected."""
+        names = self.deployment.names
+        return sorted(names[node] for node in self.deployment.wire.nodes() if node in names)
+
+    def node(self, name: str) -> int:
+        [node] = [n for n, known in self.deployment.names.items() if known == name]
+        return node
+
+    def ask(self, body: bytes) -> list[Arrival]:
+        for node in self.deployment.wire.nodes():
+            self.deployment.wire.send(node, body)
+        return collect(self.deployment.wire, len(self.deployment.wire.nodes()))
+
+
+@pytest.fixture(scope="module")
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
+    home = tmp_path_factory.mktemp("enrolment")
+    identities = Identities.create(home / "server", (), 9092, now())
+    events: list[str] = []
+    with Deployment(
+        home / "server" / "campaign", identities=identities, on_event=events.append
+    ) as deployment:
+        link = Link(identities, deployment, home, events)
+        try:
+            for name in ("a", "b"):
+                # Patient: one of them outlives a SuperLink.
+                link.parties[name] = link.start(name, link.enrolled(name), patience=60)
+            until(lambda: link.names() == ["a", "b"], "both are connected")
+            yield link
+        finally:
+            for each in link.parties.values():
+                each.stop()
+    assert not list(home.rglob("*.secret"))
+
+
+def test_enrolled_parties_are_asked_and_answer(link: Link) -> None:
+    arrivals = link.ask(b"hello")
+    assert [a.body for a in arrivals] == [b"echo hello"] * 2
+    assert sum("is enrolled" in event for event in link.events) == 2
+
+
+def new_key(path: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP384R1())
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+    )
+    return path
+
+
+def test_outsiders_are_refused_and_hear_nothing(link: Link, tmp_path: Path) -> None:
+    """With the right authority: without a key, with a key of its own, and with a revoked one."""
+    revoked = link.enrolled("c")
+    until(lambda: "c" in link.deployment.names.values(), "c may connect", 20)
+    link.identities.revoke("c", now())
+    until(lambda: "c" not in link.deployment.names.values(), "c may not connect", 20)
+    ca, server = link.identities.ca, link.deployment.address
+    outsiders = {
+        "lets in enrolled parties alone": party(server, tmp_path / "none", ca, None),
+        "has refused this party's key": party(
+            server, tmp_path / "own", ca, new_key(tmp_path / "own.key")
+        ),
+        "not enrolled there any more": link.start("c", revoked),
+    }
+    link.ask(b"the public set")
+    for words, outsider in outsiders.items():
+        error = outsider.ends()
+        assert isinstance(error, RefusedError)
+        assert words in str(error)
+        assert "\n" not in str(error)
+        assert outsider.heard == []
+    assert link.names() == ["a", "b"]
+    assert len(link.deployment.wire.nodes()) == 2
+    assert not [event for event in link.events if "cannot follow" in event]
+
+
+def test_who_does_not_check_the_server_rightly_never_meets_it(link: Link, tmp_path: Path) -> None:
+    others = Identities.create(tmp_path / "others", (), 9092, now())
+    kept = Enrolment.load(link.home / "a")
+    assert kept is not None
+    in_clear = party(kept.server, tmp_path / "clear", None, None)
+    wrong = party(kept.server, tmp_path / "wrong", others.ca, kept.node_key)
+    for each, words in ((in_clear, "speaks TLS"), (wrong, "not one that this party trusts")):
+        error = each.ends()
+        assert isinstance(error, UntrustedServerError)
+        assert words in str(error)
+        assert each.heard == []
+
+
+@pytest.mark.parametrize("where", ["gateway", "superlink", "with the public key of a"])
+def test_a_stranger_cannot_speak_for_a_party(link: Link, where: str) -> None:
+    """It knows addresses, node id and public key of a party; each of two doors refuses it alone."""
+    superlink = link.deployment._superlink
+    assert superlink is not None
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key()
+    if where == "with the public key of a":
+        public = node_key(link.identities.enrolled()["a"].node)
+    node = Node(node_id=link.node("a"))
+    pem = public.public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    unknown = 401 if where == "with the public key of a" else 412
+    calls = [
+        ("PullMessages", PullMessagesRequest(node=node), 401),
+        ("PullObject", PullObjectRequest(node=node, run_id=1, object_id="0" * 64), 401),
+        ("SendNodeHeartbeat", SendNodeHeartbeatRequest(node=node, heartbeat_interval=30), 401),
+        ("RegisterNode", RegisterNodeFleetRequest(public_key=pem), unknown),
+        ("ActivateNode", ActivateNodeRequest(public_key=pem, heartbeat_interval=30), unknown),
+    ]
+    with FleetHttpClient.from_server_address(
+        superlink.address if where == "superlink" else link.deployment.address,
+        False,
+        link.identities.ca.read_bytes(),
+        interceptors=[NodeAuthHttpInterceptor(key, public)],
+    ) as client:
+        for name, request, status in calls:
+            with pytest.raises(httpx.HTTPStatusError) as refused:
+                getattr(client, name)(request)
+            assert refused.value.response.status_code == status, name
+            # Who names no known key does not get as far as the SuperLink.
+            ours = where == "gateway" and status == 412
+            assert ("enrolled part" in refused.value.response.text) is ours
+    assert link.names() == ["a", "b"]
+
+
+def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> None:
+    with httpx.Client(verify=trust_in(link.identities), trust_env=False, timeout=30) as client:
+        public = f"https://{link.deployment.address}"
+        assert client.get(f"{public}/health").status_code == 200
+        others = every_other_route()
+        assert ("POST", "/v1/control/register-node") in others
+        for method, path in [*others, ("POST", "/pate/v1/enroll")]:
+            assert client.request(method, public + path).status_code == 404, (method, path)
+
+
+def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) -> None:
+    before = list(link.parties["b"].heard)
+    node = link.node("b")
+    script = (
+        "import typer\n"
+        "from aggregator_server.identities.cli import register\n"
+        "register(app := typer.Typer())\n"
+        "app()"
+    )
+    home = str(link.identities.directory.parent)
+    subprocess.run([sys.executable, "-c", script, "revoke", "b", "--home", home], check=True)
+    began = time.monotonic()
+    until(lambda: link.names() == ["a"], "b is shut out", 20)
+    assert time.monotonic() - began < 5
+    assert link.deployment.wire.nodes() == {link.node("a")}
+    handle = link.deployment.wire.send(node, b"for b")
+    [arrival] = collect(link.deployment.wire, 1)
+    assert (arrival.handle, arrival.failure) == (handle, GONE)
+    # Its SuperNode is told so at its next look, and ends.
+    until(lambda: any("connection" in event for event in link.parties["b"].events), "b ends", 30)
+    assert link.parties["b"].heard == before
+    assert any("shut out: b" in event for event in link.events)
+    link.parties["b"].stop()
+
+
+def test_a_new_superlink_knows_who_is_enrolled(link: Link) -> None:
+    """It has forgotten everything; the party comes back with its key, the revoked one does not."""
+    first = link.deployment.superlink_pid
+    assert first is not None
+    before = link.node("a")
+    os.kill(first, signal.SIGKILL)
+    until(lambda: link.names() == ["a"] and link.node("a") != before, "a is back")
+    assert [a.body for a in link.ask(b"again")] == [b"echo again"]
+    assert "b" not in link.deployment.names.values()
+    assert not [event for event in link.parties["a"].events if "does not let" in event]
