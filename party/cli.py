@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from party import cli_enrol, cli_ledger
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.screen import Screen
@@ -22,9 +23,8 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _party() -> None:
-    """Group of commands; without a callback typer would drop the name of a single one."""
+cli_enrol.register(app)
+cli_ledger.register(app)
 
 
 @app.command()
@@ -38,8 +38,13 @@ def start(
         ),
     ],
     server: Annotated[
-        str, typer.Option(help="Where the campaign's server is.", metavar="HOST:PORT")
-    ] = "127.0.0.1:9092",
+        str | None,
+        typer.Option(
+            help="Where the campaign's server is. Default: the one that you are enrolled with, "
+            "else 127.0.0.1:9092.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Your name on the roster. Default: the data's file name.")
     ] = None,
@@ -91,6 +96,13 @@ def start(
             metavar="DIR",
         ),
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="What this site agrees to. Default: policy.toml in your state directory.",
+            metavar="FILE",
+        ),
+    ] = None,
     max_wait: Annotated[
         float | None,
         typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
@@ -122,6 +134,7 @@ def start(
         public=public,
         drop=tuple(drop or ()),
         home=place,
+        policy=policy,
         max_wait=max_wait,
     )
     with contextlib.ExitStack() as held:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.errors import StateError
-from pate.runtime.home import SECRET_BYTES, new_secret
+from pate.runtime.home import kept_secret
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +22,7 @@ def identity_key(home: Path) -> Ed25519PrivateKey:
         StateError: if the stored key is damaged.
         DiskError: if it cannot be stored.
     """
-    return Ed25519PrivateKey.from_private_bytes(_secret(home / "identity.key"))
+    return Ed25519PrivateKey.from_private_bytes(kept_secret(home / "identity.key"))
 
 
 def shard_key(home: Path) -> bytes:
@@ -33,16 +32,4 @@ def shard_key(home: Path) -> bytes:
         StateError: if the stored key is damaged.
         DiskError: if it cannot be stored.
     """
-    return _secret(home / "shard.key")
-
-
-def _secret(path: Path) -> bytes:
-    try:
-        held = path.read_bytes()
-    except FileNotFoundError:
-        held = new_secret(path)
-    if len(held) != SECRET_BYTES:
-        raise StateError(
-            f"{path} is damaged; restore it from a backup, or remove it to make a new one"
-        )
-    return held
+    return kept_secret(home / "shard.key")

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import typer
+
 from party.client_app import make_client_app
+from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.policy_file import policy_of, read_policy
 from party.resident import Connection
+from party.site import Site
+from party.supernode import Server
 from party.training import train_ensemble
 from party.voter import Ending, Voter
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import UnreachableError
+from pate.noise import SystemNoise
+from pate.runtime.lifeline import LOOPBACK
 from pate.statement import in_words
 
 if TYPE_CHECKING:
@@ -20,6 +31,8 @@ if TYPE_CHECKING:
 
     from pate.runtime.screen import Screen
 
+#: Where a trial's server is, on the same machine.
+LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: After its last answer a party stays connected for so long: a SuperNode sends what it was given
 #: within about 3.5 seconds, and what it has not sent when it is stopped is lost.
 _LAST_WORDS_S: Final = 5.0
@@ -31,7 +44,7 @@ class Settings:
 
     name: str
     data: Path
-    server: str
+    server: str | None
     teachers: int
     model: str
     device: str
@@ -41,6 +54,7 @@ class Settings:
     public: Path | None
     drop: tuple[str, ...]
     home: Path
+    policy: Path | None
     max_wait: float | None
 
 
@@ -50,6 +64,10 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
+    enrolment = Enrolment.load(settings.home)
+    server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
+    site = _site(settings, server, enrolment)
+    name = settings.name if enrolment is None else enrolment.name
     dataset = read_dataset(
         settings.data,
         label=settings.label,
@@ -58,7 +76,9 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         drop=settings.drop,
     )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
-    screen.say(f"{settings.name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
+    for line in (*site.in_words(), *_warnings(enrolment)):
+        screen.say(line)
+    screen.say(f"{name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
     with screen.bar("teachers ready") as progress:
         ensemble = train_ensemble(
             dataset,
@@ -69,20 +89,24 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
             key=shard_key(settings.home),
             progress=progress,
         )
-    screen.say(f"{ensemble.teachers} teachers are ready; connecting to {settings.server}")
+    screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
     voter = Voter(
-        name=settings.name,
+        name=name,
         identity=identity_key(settings.home),
         ensemble=ensemble,
         home=settings.home,
+        site=site,
+        noise=SystemNoise(),
         public=public,
         say=screen.say,
     )
     over = _Over(voter)
     connection = Connection(
-        settings.server,
+        server,
         make_client_app(voter.handle),
         home=settings.home / "flower",
+        root_certificates=None if enrolment is None else enrolment.ca,
+        node_key=None if enrolment is None else enrolment.node_key,
         on_event=lambda line: None if over.decided else screen.say(line),
         max_wait=settings.max_wait,
     )
@@ -102,6 +126,45 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         f"labels released, at most {in_words(ending.epsilon, ending.delta, ending.unit)}"
     )
     return ending
+
+
+def _site(settings: Settings, server: str, enrolment: Enrolment | None) -> Site:
+    """Return what this site agrees to.
+
+    Raises:
+        UsageError: if the policy cannot be understood.
+        LedgerError: if the party's own ledger does not hold.
+    """
+    # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
+    loopback = enrolment is None and Server(server).host in LOOPBACK
+    policy = (
+        policy_of(settings.home, loopback=loopback)
+        if settings.policy is None
+        else read_policy(settings.policy, loopback=loopback)
+    )
+    return Site(
+        policy,
+        PartyLedger(settings.home / LEDGER_FILE),
+        pinned=None if enrolment is None else enrolment.campaign_key,
+        ask=_ask if sys.stdin.isatty() else None,
+    )
+
+
+def _warnings(enrolment: Enrolment | None) -> list[str]:
+    """Return lines about what expires soon.
+
+    Raises:
+        StateError: if the server can be trusted no more.
+    """
+    if enrolment is None:
+        return []
+    now = datetime.now(UTC)
+    enrolment.require_valid(now)
+    return enrolment.warnings(now)
+
+
+def _ask(question: str) -> bool:
+    return typer.confirm(question, default=False, err=True)
 
 
 class _Over:

@@ -8,14 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from party.masked_votes import MaskedVotes
+from party.noise_shares import NoiseShares
+from party.offer import Offer
 from party.vote_cache import VoteCache
 from pate.data.values import Inputs, Table, batch_hash, content_hash
-from pate.errors import PateError, ProtocolError, SchemaError
+from pate.errors import PateError, ProtocolError, RefusedError, SchemaError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
 from pate.statement import NEIGHBOURS, in_words
 from protos import wire
+from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
+from protos.public_set import read_public_set
+from protos.terms import cap_of, mechanisms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +29,17 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from party.site import Site
+    from pate.noise import Noise
     from pate.votes import Counts
+
+
+#: How votes leave, for the party's screen.
+_AGGREGATION = {
+    "plain": "plain aggregation: the server sees our vote vectors",
+    "masked": "masked sums: nobody sees our votes alone",
+}
+_NOISE = {"central": "noise by the server", "distributed": "noise by the parties"}
 
 
 class Ensemble(Protocol):
@@ -88,6 +104,8 @@ class Voter:
         identity: its signing key.
         ensemble: its trained teachers.
         home: where public sets and given votes are kept.
+        site: what this site agrees to, and its record of what left.
+        noise: where its noise shares are drawn from.
         public: its own copy of the public set, or None to be sent one.
         say: one line for the party's own screen.
     """
@@ -99,15 +117,25 @@ class Voter:
         identity: Ed25519PrivateKey,
         ensemble: Ensemble,
         home: Path,
+        site: Site,
+        noise: Noise,
         public: Inputs | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        wire.check_name(name)
+        check_name(name)
         self._name = name
         self._identity = identity
         self._ensemble = ensemble
         self._home = home
+        self._site = site
         self._say = say
+        self._masked = MaskedVotes(
+            name=name,
+            identity=identity,
+            ledger=site.ledger,
+            shares=NoiseShares(home / "noise.db"),
+            noise=noise,
+        )
         self._public: dict[bytes, Inputs] = {}
         self._own_copy: bytes | None = None
         if public is not None:
@@ -126,7 +154,7 @@ class Voter:
         Raises:
             ProtocolError: if the bytes are not a request; nobody can be answered then.
         """
-        request = wire.read_request(body)
+        key, request = wire.read_request(body)
         reply = vote_pb2.Reply(
             version=wire.VERSION,
             nonce=request.nonce,
@@ -134,31 +162,68 @@ class Voter:
             party=self._name,
         )
         try:
-            self._answer(request, reply)
+            self._answer(key, request, reply)
         except PateError as error:
             # The other side learns the kind alone: a message may hold values of ours.
             self._say(f"refused the server's request: {error}")
-            if isinstance(error, SchemaError):
+            joining = request.WhichOneof("body") == "describe"
+            if isinstance(error, SchemaError) or (joining and isinstance(error, RefusedError)):
                 self.refusal = error
             reply.refusal.kind = type(error).__name__
         return wire.sign_reply(reply, self._identity)
 
-    def _answer(self, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+    def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+        campaign, masked = request.campaign, self._masked
         match request.WhichOneof("body"):
             case "describe":
-                self._describe(request.campaign, reply.description)
+                self._describe(key, campaign, reply.description)
             case "public_piece":
-                self._take_piece(request.campaign, request.public_piece, reply.receipt)
+                self._site.known(key, campaign.id)
+                self._take_piece(campaign, request.public_piece, reply.receipt)
             case "ask":
-                reply.votes.CopyFrom(self._vote(request.campaign, request.ask))
+                hashes, votes = self._asked(key, campaign, request.ask.batch)
+                digest = request.ask.batch.digest
+                self._site.answer(self._offer(key, campaign, len(hashes)), digest, hashes)
+                reply.votes.CopyFrom(
+                    wire.pack_votes(votes(), teachers=self._ensemble.teachers, batch=digest)
+                )
+            case "ask_keys":
+                hashes, _ = self._asked(key, campaign, request.ask_keys.batch)
+                reply.keys.CopyFrom(
+                    masked.keys(campaign, request.ask_keys.attempt, request.ask_keys.batch, hashes)
+                )
+            case "ask_shares":
+                self._site.known(key, campaign.id)
+                reply.boxes.CopyFrom(masked.boxes(campaign.id, request.ask_shares))
+            case "ask_masked":
+                reach("shares-sent")
+                batch = masked.batch(campaign.id, request.ask_masked.attempt)
+                hashes, votes = self._asked(key, campaign, batch)
+                self._site.answer(self._offer(key, campaign, len(hashes)), batch.digest, hashes)
+                reply.masked.CopyFrom(masked.masked(campaign, request.ask_masked, votes))
+            case "ask_consent":
+                reach("masked-sent")
+                self._site.known(key, campaign.id)
+                reply.consent.CopyFrom(masked.consent(campaign.id, request.ask_consent))
+            case "ask_opening":
+                self._site.known(key, campaign.id)
+                reply.opening.CopyFrom(
+                    masked.opening(
+                        campaign.id, request.ask_opening, allow_other=self._site.allows_again
+                    )
+                )
             case "finish":
+                self._site.known(key, campaign.id)
                 reply.farewell.SetInParent()
-                self._finish(request.campaign, request.finish)
+                self._finish(campaign, request.finish)
             case _:
                 raise ProtocolError("a request of no known kind")
 
-    def _describe(self, campaign: vote_pb2.Campaign, said: vote_pb2.Description) -> None:
+    def _describe(
+        self, key: bytes, campaign: vote_pb2.Campaign, said: vote_pb2.Description
+    ) -> None:
         self._check_campaign(campaign)
+        self._site.join(self._offer(key, campaign, 0))
         said.teachers = self._ensemble.teachers
         said.classes.extend(self._ensemble.classes)
         said.unit = self._ensemble.unit
@@ -167,7 +232,33 @@ class Voter:
             f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
             f"{campaign.queries} queries, at most "
             f"{in_words(campaign.epsilon, campaign.delta, campaign.unit)}, "
-            f"{campaign.aggregation} aggregation"
+            f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
+        )
+
+    def _offer(self, key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
+        """Return what a request asks of us, for the policy and the ledger."""
+        known = campaign.HasField("terms")
+        terms = campaign.terms
+        return Offer(
+            key=key,
+            campaign=campaign.id.hex(),
+            aggregator=campaign.mechanism,
+            aggregation=campaign.aggregation,
+            noise=campaign.noise,
+            unit=campaign.unit,
+            epsilon=campaign.epsilon,
+            delta=campaign.delta,
+            public_queries=campaign.queries,
+            rounds=campaign.rounds,
+            queries=queries,
+            threshold=campaign.threshold,
+            colluders=campaign.colluders,
+            roster=tuple(member.name for member in terms.roster) if known else None,
+            identities=tuple(member.identity.hex() for member in terms.roster) if known else None,
+            teachers=sum(member.teachers for member in terms.roster) if known else None,
+            mechanisms=mechanisms_of(terms) if known else None,
+            composition=terms.composition if known else None,
+            cap=cap_of(terms) if known else None,
         )
 
     def _check_campaign(self, campaign: vote_pb2.Campaign) -> None:
@@ -202,7 +293,7 @@ class Voter:
         if campaign.public_set not in self._public:
             try:
                 body = self._stored(campaign.public_set).read_bytes()
-                inputs = wire.read_public_set(
+                inputs = read_public_set(
                     body, public_set=campaign.public_set, queries=campaign.queries
                 )
             except (FileNotFoundError, ProtocolError):
@@ -236,9 +327,7 @@ class Voter:
                 return
             body = b"".join(held[at] for at in sorted(held))
             self._pieces.clear()
-            inputs = wire.read_public_set(
-                body, public_set=campaign.public_set, queries=campaign.queries
-            )
+            inputs = read_public_set(body, public_set=campaign.public_set, queries=campaign.queries)
             path = self._stored(campaign.public_set)
             private_directory(path.parent)
             write_file(path, body)
@@ -248,27 +337,56 @@ class Voter:
 
     # --- votes ---------------------------------------------------------------------------
 
-    def _vote(self, campaign: vote_pb2.Campaign, ask: vote_pb2.Ask) -> vote_pb2.VoteMatrix:
+    def _asked(
+        self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch
+    ) -> tuple[list[bytes], Callable[[], Counts]]:
+        """Check that votes on a batch may be given; return its query hashes and how to vote.
+
+        Nothing is computed yet.
+
+        Raises:
+            PateError: if they may not.
+        """
         self._check_campaign(campaign)
+        self._check_roster(campaign)
         public = self._find(campaign)
         if public is None:
             raise ProtocolError("votes are asked for on a public set that never came")
-        queries = public.take(range(ask.first, ask.first + ask.count))
+        queries = public.take(list(batch.rows))
         hashes = queries.row_hashes()
-        if batch_hash(hashes) != ask.batch:
+        if batch_hash(hashes) != batch.digest:
             raise ProtocolError("the queries asked for have another hash than the server says")
+        self._site.admit(self._offer(key, campaign, len(hashes)), batch.digest, hashes)
+        return hashes, lambda: self._vote(campaign, queries, hashes)
+
+    def _check_roster(self, campaign: vote_pb2.Campaign) -> None:
+        """Check that we are on the roster as what we are."""
+        own = self._identity.public_key().public_bytes_raw()
+        for member in campaign.terms.roster:
+            if (member.name, member.identity) == (self._name, own):
+                if member.teachers == self._ensemble.teachers:
+                    return
+                raise ProtocolError(
+                    f"the roster has us with {member.teachers} teachers, we have "
+                    f"{self._ensemble.teachers}"
+                )
+        raise ProtocolError("we are not on the roster of the campaign that asks for our votes")
+
+    def _vote(
+        self, campaign: vote_pb2.Campaign, queries: Inputs, hashes: Sequence[bytes]
+    ) -> Counts:
         classes = tuple(campaign.classes)
         cache = VoteCache(
             self._home / "votes.db", ensemble=self._ensemble.fingerprint, classes=classes
         )
-        self._say(f"voting on {ask.count} queries")
+        self._say(f"voting on {len(hashes)} queries")
         votes = cache.votes(
             hashes,
             lambda rows: self._ensemble.vote(queries.take(rows), classes),
             before_store=lambda: reach("voting"),
         )
-        self._answered[campaign.id] = max(self._answered.get(campaign.id, 0), ask.first + ask.count)
-        return wire.pack_votes(votes, teachers=self._ensemble.teachers, batch=ask.batch)
+        self._answered[campaign.id] = max(self._answered.get(campaign.id, 0), len(hashes))
+        return votes
 
     def _finish(self, campaign: vote_pb2.Campaign, finish: vote_pb2.Finish) -> None:
         self.ending = Ending(
@@ -282,6 +400,8 @@ class Voter:
             observer="public",
             votes_given=self._answered.get(campaign.id, 0),
         )
+        self._masked.forget(campaign.id)
+        self._site.ended(campaign.id, finish)
 
 
 def _kind(inputs: Inputs) -> str:

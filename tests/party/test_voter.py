@@ -12,8 +12,11 @@ from party.keys import identity_key
 from party.voter import Voter
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError
+from pate.noise import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from tests.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,28 +53,22 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def campaign(public: Inputs = PUBLIC, **changes: object) -> vote_pb2.Campaign:
-    made = vote_pb2.Campaign(
-        id=b"c" * 16,
-        classes=["odd", "even"],
-        public_set=content_hash(public),
-        queries=len(public),
-        schema=public.schema(),
-        mechanism="gnmax",
-        unit="record",
-        aggregation="plain",
-        epsilon=1.0,
-        delta=1e-5,
-    )
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+def campaign(
+    public: Inputs = PUBLIC, home: Path | None = None, **changes: object
+) -> vote_pb2.Campaign:
+    """The campaign; with the home of a party, on terms that have it on the roster."""
+    changes.setdefault("classes", ["odd", "even"])
+    terms = None
+    if home is not None:
+        key = identity_key(home).public_key().public_bytes_raw()
+        terms = terms_message([("a", key, 3)])
+    return campaign_message(public, terms, **changes)
 
 
 def ask(voter: Voter, request: vote_pb2.PartyRequest, about: vote_pb2.Campaign) -> vote_pb2.Reply:
     request.version, request.nonce = wire.VERSION, wire.new_id()
     request.campaign.CopyFrom(about)
-    body = voter.handle(request.SerializeToString())
+    body = voter.handle(wire.sign_request(request, SERVER_KEY))
     return wire.read_reply(body, campaign=about.id, nonce=request.nonce)[1]
 
 
@@ -82,7 +79,8 @@ def describe(voter: Voter, about: vote_pb2.Campaign | None = None) -> vote_pb2.R
 
 
 def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
-    body = wire.pack_public_set(PUBLIC)
+    describe(voter)
+    body = pack_public_set(PUBLIC)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     replies = []
     for index in reversed(range(len(pieces))):  # the order of arrival is nobody's promise
@@ -93,11 +91,11 @@ def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
     return replies
 
 
-def vote(voter: Voter, first: int = 0, count: int = 6) -> vote_pb2.Reply:
+def vote(home: Path, voter: Voter, first: int = 0, count: int = 6) -> vote_pb2.Reply:
     request = vote_pb2.PartyRequest()
-    request.ask.first, request.ask.count = first, count
-    request.ask.batch = batch_hash(PUBLIC.row_hashes()[first : first + count])
-    return ask(voter, request, campaign())
+    request.ask.batch.rows.extend(range(first, first + count))
+    request.ask.batch.digest = batch_hash(PUBLIC.row_hashes()[first : first + count])
+    return ask(voter, request, campaign(home=home))
 
 
 def make(home: Path, ensemble: Parity | None = None, public: Inputs | None = None) -> Voter:
@@ -107,6 +105,8 @@ def make(home: Path, ensemble: Parity | None = None, public: Inputs | None = Non
         identity=identity_key(home),
         ensemble=ensemble or Parity(),
         home=home,
+        site=site(home),
+        noise=SystemNoise(),
         public=public,
     )
 
@@ -121,7 +121,7 @@ def test_a_party_says_who_it_is_and_no_more(home: Path) -> None:
 
 def test_votes_come_in_the_campaigns_class_order_and_sum_to_k(home: Path) -> None:
     voter = make(home, public=PUBLIC)
-    reply = vote(voter)
+    reply = vote(home, voter)
     votes = wire.read_votes(
         reply.votes, teachers=3, classes=2, queries=6, batch=batch_hash(PUBLIC.row_hashes())
     )
@@ -134,7 +134,7 @@ def test_the_public_set_may_arrive_in_any_order_and_survives_a_restart(home: Pat
     assert [bool(r.receipt.public_set) for r in replies] == [False] * (len(replies) - 1) + [True]
     again = make(home)
     assert describe(again).description.public_set == content_hash(PUBLIC)
-    assert vote(again).WhichOneof("body") == "votes"
+    assert vote(home, again).WhichOneof("body") == "votes"
 
 
 def test_a_damaged_copy_on_disk_is_asked_for_again(home: Path) -> None:
@@ -146,36 +146,40 @@ def test_a_damaged_copy_on_disk_is_asked_for_again(home: Path) -> None:
 
 def test_the_same_query_is_computed_once_also_after_a_restart(home: Path) -> None:
     first = Parity()
-    one = vote(make(home, first, PUBLIC), 0, 4).votes.counts
+    one = vote(home, make(home, first, PUBLIC), 0, 4).votes.counts
     second = Parity()
-    two = vote(make(home, second, PUBLIC), 0, 6).votes.counts
+    two = vote(home, make(home, second, PUBLIC), 0, 6).votes.counts
     assert first.asked == [4]
     assert second.asked == [2]
     assert two[:8] == one
 
 
 def test_new_data_means_new_votes(home: Path) -> None:
-    vote(make(home, Parity(), PUBLIC))
+    vote(home, make(home, Parity(), PUBLIC))
     changed = Parity(fingerprint=b"g" * 32)
-    vote(make(home, changed, PUBLIC))
+    vote(home, make(home, changed, PUBLIC))
     assert changed.asked == [6]
 
 
 def test_votes_before_the_public_set_are_refused(home: Path) -> None:
-    assert vote(make(home)).refusal.kind == "ProtocolError"
+    assert vote(home, make(home)).refusal.kind == "ProtocolError"
 
 
 def test_more_queries_than_the_public_set_has_are_refused(home: Path) -> None:
     request = vote_pb2.PartyRequest()
-    request.ask.first, request.ask.count, request.ask.batch = 0, 10**9, b"x" * 32
-    about = campaign(queries=10**9)
-    assert ask(make(home, public=PUBLIC), request, about).refusal.kind == "ProtocolError"
+    request.ask.batch.rows.append(10**9 - 1)
+    request.ask.batch.digest = b"x" * 32
+    voter = make(home, public=PUBLIC)
+    about = campaign(home=home, queries=10**9)
+    assert ask(voter, request, about).refusal.kind == "ProtocolError"
 
 
 def test_queries_with_another_hash_are_refused(home: Path) -> None:
     request = vote_pb2.PartyRequest()
-    request.ask.first, request.ask.count, request.ask.batch = 0, 6, b"x" * 32
-    assert ask(make(home, public=PUBLIC), request, campaign()).refusal.kind == "ProtocolError"
+    request.ask.batch.rows.extend(range(6))
+    request.ask.batch.digest = b"x" * 32
+    voter = make(home, public=PUBLIC)
+    assert ask(voter, request, campaign(home=home)).refusal.kind == "ProtocolError"
 
 
 @pytest.mark.parametrize(
@@ -219,11 +223,11 @@ def test_a_full_disk_stops_the_vote_and_not_the_party(
 
 def test_the_end_is_heard(home: Path) -> None:
     voter = make(home, public=PUBLIC)
-    vote(voter)
+    vote(home, voter)
     request = vote_pb2.PartyRequest()
     request.finish.queries_asked, request.finish.labels_released = 6, 4
     request.finish.epsilon_cap, request.finish.delta = 1.0, 1e-5
-    assert ask(voter, request, campaign()).WhichOneof("body") == "farewell"
+    assert ask(voter, request, campaign(home=home)).WhichOneof("body") == "farewell"
     assert voter.ending is not None
     assert (voter.ending.labels_released, voter.ending.votes_given) == (4, 6)
 

@@ -1,0 +1,306 @@
+"""A party's own ledger: what it answered, durable before anything leaves.
+
+One SQLite file, append-only and hash-chained. ``entries`` is the chain and has everything of
+meaning; ``queries`` has the hashes of each batch, to which the chain commits by digest. Neither
+holds a vote. An entry that cannot be made durable is an error, and its caller then sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from party.durable import DurableFile
+from party.ledger_chain import (
+    APPLICATION_ID,
+    SCHEMA,
+    canonical,
+    check_tables,
+    entry_digest,
+    replayed,
+)
+from party.ledger_state import (
+    BatchRecord,
+    CampaignRecord,
+    EndingRecord,
+    LedgerState,
+    queries_digest,
+)
+from party.own_figure import Figure, LedgerView, Totals, own_figure
+from pate.errors import LedgerError, RefusedError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from party.offer import Json, Offer
+
+__all__ = [
+    "LEDGER_FILE",
+    "BatchRecord",
+    "CampaignRecord",
+    "EndingRecord",
+    "LedgerView",
+    "PartyLedger",
+]
+
+#: Name of the file in a party's home.
+LEDGER_FILE: Final = "ledger.db"
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class PartyLedger:
+    """The books of one party's home.
+
+    Opening reads the whole chain and checks it.
+
+    Args:
+        path: the file; it is made if it is absent.
+        now: the clock that dates entries; told, not relied upon.
+        read_only: only look, also while a party runs.
+
+    Raises:
+        LedgerError: if the file is damaged, or its chain does not hold.
+        StateError: if there is none and only looking was asked for.
+        DiskError: if it cannot be made or read.
+    """
+
+    def __init__(
+        self, path: Path, *, now: Callable[[], datetime] = _utc, read_only: bool = False
+    ) -> None:
+        self._file = DurableFile(
+            path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
+        )
+        self._now = now
+        self._turn = threading.Lock()
+        #: None when the file has to be read again.
+        self._state: LedgerState | None = None
+        self._state, self._seq, self._head = self._read()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
+    def head(self) -> str:
+        """Number and digest of the last entry: kept elsewhere, it shows if any were cut off."""
+        return f"{self._seq}:{self._head.hex()}"
+
+    # --- what leaves -------------------------------------------------------------------------
+
+    def join(self, offer: Offer) -> None:
+        """Record that this party takes part, or what has become known of the campaign's terms.
+
+        Raises:
+            RefusedError: if the terms contradict what they were before.
+            DiskError: if it cannot be recorded; then nothing may leave.
+        """
+        with self._turn:
+            self._learn(offer)
+
+    def answer(self, offer: Offer, batch: bytes, query_hashes: Sequence[bytes]) -> None:
+        """Record that votes on a batch are about to leave.
+
+        Args:
+            offer: the terms as the request has them.
+            batch: (32,) bytes, the digest of the batch.
+            query_hashes: (queries,), 32 bytes each, in order.
+
+        Raises:
+            RefusedError: if the terms contradict earlier ones, the batch had other queries
+                before, or the campaign has ended.
+            ProtocolError: for hashes that are none.
+            DiskError: if it cannot be recorded; then no vote may leave.
+        """
+        digest = queries_digest(query_hashes)
+        with self._turn:
+            self._learn(offer)
+            again = self._books().holds(offer.campaign, batch.hex())
+            self._append(
+                "answer",
+                {
+                    "campaign": offer.campaign,
+                    "batch": batch.hex(),
+                    "queries": len(query_hashes),
+                    "queries_digest": digest,
+                    "again": again,
+                },
+                query_hashes,
+                store=not again,
+            )
+
+    def open_batch(
+        self,
+        campaign: str,
+        batch: bytes,
+        query_hashes: Sequence[bytes],
+        survivors: Sequence[str],
+        *,
+        allow_other: bool = False,
+    ) -> None:
+        """Record that the sum of a batch is about to be opened by this party's shares.
+
+        The same opening may come again. No query is opened twice with different survivors: the
+        difference of two sums is the votes of whoever is in one of them. With noise shares no query
+        of a campaign is opened in two batches either, since each has noise of its own; exact sums
+        over the same survivors are the same sum, and show nothing new.
+
+        Args:
+            campaign: id, hex.
+            batch: (32,) bytes, the digest of the batch.
+            query_hashes: (queries,), 32 bytes each, in order.
+            survivors: names of the parties in the sum.
+            allow_other: whether queries that *another* campaign opened with other survivors may be
+                opened; the policy's ``repeat_queries``.
+
+        Raises:
+            RefusedError: if any of these queries was opened so that this may not be.
+            DiskError: if it cannot be recorded; then no share may leave.
+        """
+        with self._turn:
+            self._append(
+                "opening",
+                {
+                    "campaign": campaign,
+                    "batch": batch.hex(),
+                    "survivors": list(survivors),
+                    "allow_other": allow_other,
+                },
+                query_hashes,
+            )
+
+    def end(
+        self,
+        campaign: str,
+        *,
+        queries_asked: int,
+        labels_released: int,
+        epsilon: float,
+        delta: float,
+    ) -> None:
+        """Record how the server says that a campaign has ended; said twice, it is recorded once.
+
+        Raises:
+            RefusedError: for a campaign that was never joined.
+            DiskError: if it cannot be recorded.
+        """
+        with self._turn:
+            ending = EndingRecord(queries_asked, labels_released, float(epsilon), float(delta), "")
+            if self._books().ended_as(campaign, ending):
+                return
+            self._append(
+                "ending",
+                {
+                    "campaign": campaign,
+                    "queries_asked": queries_asked,
+                    "labels_released": labels_released,
+                    "epsilon": ending.epsilon,
+                    "delta": ending.delta,
+                },
+            )
+
+    # --- what is in it -----------------------------------------------------------------------
+
+    def view(
+        self,
+        offer: Offer,
+        batch: bytes | None = None,
+        query_hashes: Sequence[bytes] | None = None,
+    ) -> LedgerView:
+        """Return the books as they will be once ``offer`` is answered; for a policy to look at.
+
+        Without a batch and hashes all of ``offer.queries`` count as never asked before.
+
+        Raises:
+            RefusedError: if the terms contradict what they were before.
+            UsageError: for another number of hashes than ``offer.queries``.
+        """
+        with self._turn:
+            return self._books().view(offer, None if batch is None else batch.hex(), query_hashes)
+
+    def find(self, campaign: str) -> CampaignRecord | None:
+        """Return what is known of a campaign, None if it was never joined."""
+        with self._turn:
+            return self._books().find(campaign)
+
+    def campaigns(self) -> tuple[CampaignRecord, ...]:
+        """Return all campaigns, in the order in which they were joined."""
+        with self._turn:
+            return self._books().campaigns()
+
+    def totals(self) -> tuple[Totals, ...]:
+        """Return what was answered, by campaign."""
+        return tuple(each.totals for each in self.campaigns())
+
+    def own_figure(self, delta: float) -> Figure:
+        """Return what all answers together come to; see :mod:`party.own_figure`."""
+        return own_figure(self.totals(), delta)
+
+    def verify(self) -> str:
+        """Read the file again, check every entry, and return the chain's head.
+
+        Raises:
+            LedgerError: if it does not hold, or is not what this process wrote.
+        """
+        with self._turn:
+            self._books()
+            _, seq, head = self._read()
+            if (seq, head) != (self._seq, self._head):
+                raise LedgerError(f"{self.path} has other entries than were written here")
+            return self.head
+
+    # --- the chain ---------------------------------------------------------------------------
+
+    def _learn(self, offer: Offer) -> None:
+        if self._books().needs(offer):
+            self._append("offer", {"offer": offer.to_dict()})
+
+    def _append(
+        self,
+        kind: str,
+        body: Mapping[str, Json],
+        hashes: Sequence[bytes] = (),
+        *,
+        store: bool = False,
+    ) -> None:
+        state = self._books()
+        text, at = canonical(body), self._now().astimezone(UTC).isoformat(timespec="seconds")
+        seq, previous = self._seq + 1, self._head
+        digest = entry_digest(seq, kind, text, previous, at)
+        # From here to the commit the books may be ahead of the file: if anything fails, they are
+        # read from it again.
+        self._state = None
+        try:
+            with self._file.writing() as db:
+                if (db.execute("SELECT max(seq) FROM entries").fetchone()[0] or 0) != self._seq:
+                    raise StateError(f"{self.path} was written by another process; stop that one")
+                state.follow(kind, json.loads(text), at, hashes)
+                db.execute(
+                    "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
+                    (seq, kind, text, previous, digest, at),
+                )
+                if store:
+                    db.executemany(
+                        "INSERT INTO queries VALUES (?, ?, ?)",
+                        ((seq, position, query) for position, query in enumerate(hashes)),
+                    )
+        except RefusedError:
+            self._state = state  # refused before anything was changed
+            raise
+        self._state, self._seq, self._head = state, seq, digest
+
+    def _books(self) -> LedgerState:
+        if self._state is None:
+            self._state, self._seq, self._head = self._read()
+        return self._state
+
+    def _read(self) -> tuple[LedgerState, int, bytes]:
+        with self._file.reading() as db:
+            check_tables(db)
+            return replayed(db)

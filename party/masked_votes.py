@@ -1,0 +1,189 @@
+"""A party's part in masked sums: one attempt at a time and campaign, each step once.
+
+Here the votes meet their masks. What leaves before the last step is uniformly random to everybody,
+and the last step opens no more than one sum: the party's ledger sees to that over restarts and
+attempts, :mod:`pate.masking.party` within one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import ProtocolError
+from pate.masking.party import PartyMasking
+from pate.runtime.failpoints import reach
+from protos import masked
+from protos.pate.v1 import vote_pb2
+from protos.terms import share_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from party.ledger import PartyLedger
+    from party.noise_shares import NoiseShares
+    from pate.noise import Noise
+    from pate.votes import Counts
+
+#: Campaigns whose masked sums may be under way at the same time.
+_MOST_OPEN: Final = 8
+
+
+@dataclass
+class _Attempt:
+    """One attempt at the sum of one batch."""
+
+    attempt: bytes
+    batch: vote_pb2.Batch
+    hashes: Sequence[bytes]
+    masking: PartyMasking
+    survivors: tuple[str, ...] = ()
+
+
+class MaskedVotes:
+    """Takes a party through the five steps of masked sums.
+
+    Args:
+        name: of the party.
+        identity: its signing key.
+        ledger: its own; an opening is in it before it leaves.
+        shares: its noise shares, kept so that one batch has one.
+        noise: where they are drawn from.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Ed25519PrivateKey,
+        ledger: PartyLedger,
+        shares: NoiseShares,
+        noise: Noise,
+    ) -> None:
+        self._name = name
+        self._identity = identity
+        self._ledger = ledger
+        self._shares = shares
+        self._noise = noise
+        self._open: OrderedDict[bytes, _Attempt] = OrderedDict()
+
+    def keys(
+        self,
+        campaign: vote_pb2.Campaign,
+        attempt: bytes,
+        batch: vote_pb2.Batch,
+        hashes: Sequence[bytes],
+    ) -> vote_pb2.MaskingKeys:
+        """Begin an attempt, which ends the one before it in this campaign.
+
+        Args:
+            campaign: checked, with its terms.
+            attempt: 16 bytes, chosen by the server.
+            batch: what is to be voted on.
+            hashes: of its queries, in its order, of our own copy.
+
+        Raises:
+            ProtocolError: if there can be no such sum, or the same attempt is about other queries.
+        """
+        held = self._open.get(campaign.id)
+        if held is not None and held.attempt == attempt and held.batch != batch:
+            raise ProtocolError("the same attempt at a masked sum, over other queries")
+        if held is None or held.attempt != attempt:
+            if held is not None:
+                held.masking.forget()
+            masking = PartyMasking(
+                masked.context_of(campaign, attempt, batch),
+                name=self._name,
+                identity=self._identity,
+                random=secrets.token_bytes,
+            )
+            held = _Attempt(attempt, batch, hashes, masking)
+            self._open[campaign.id] = held
+            self._open.move_to_end(campaign.id)
+            while len(self._open) > _MOST_OPEN:
+                self._open.popitem(last=False)[1].masking.forget()
+        return masked.keys_to_wire(held.masking.keys())
+
+    def boxes(self, campaign: bytes, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
+        """Seal shares of our secrets for the others; see :mod:`pate.masking.party`."""
+        held = self._held(campaign, asked.attempt)
+        keys = {each.party: masked.keys_from_wire(each.keys) for each in asked.keys}
+        return vote_pb2.Boxes(boxes=masked.boxes_to_wire(held.masking.shares(keys)))
+
+    def batch(self, campaign: bytes, attempt: bytes) -> vote_pb2.Batch:
+        """Return what an attempt is about."""
+        return self._held(campaign, attempt).batch
+
+    def masked(
+        self,
+        campaign: vote_pb2.Campaign,
+        asked: vote_pb2.AskMasked,
+        votes: Callable[[], Counts],
+    ) -> vote_pb2.MaskedVotes:
+        """Mask our votes, and our noise share with them if the campaign has it.
+
+        Args:
+            campaign: checked, with its terms.
+            asked: what the server sent.
+            votes: computes the votes, (rows, classes) int64.
+        """
+        held = self._held(campaign.id, asked.attempt)
+        values = votes()
+        share = share_of(campaign)
+        if share is not None:
+            noise = self._shares.share(
+                campaign.id,
+                held.batch.digest,
+                (values.shape[0], values.shape[1]),
+                lambda cells: self._noise.gaussian(share, cells),
+            )
+            values = values + noise
+        packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), values)
+        return vote_pb2.MaskedVotes(packed=packed)
+
+    def consent(self, campaign: bytes, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
+        """Sign the list of those whose votes are in the sum."""
+        held = self._held(campaign, asked.attempt)
+        signature = held.masking.sign_survivors(tuple(asked.survivors))
+        held.survivors = tuple(asked.survivors)
+        return vote_pb2.Consent(signature=signature)
+
+    def opening(
+        self, campaign: bytes, asked: vote_pb2.AskOpening, *, allow_other: bool
+    ) -> vote_pb2.Opening:
+        """Reveal the shares that open the sum, if these queries were opened with nobody else.
+
+        Args:
+            campaign: its id.
+            asked: what the server sent.
+            allow_other: whether another campaign may have opened the same queries.
+
+        Raises:
+            RefusedError: if these queries were opened before, with other parties in the sum: the
+                difference of the two would show votes.
+            DiskError: if it cannot be recorded; then nothing leaves.
+        """
+        held = self._held(campaign, asked.attempt)
+        signatures = {each.party: each.signature for each in asked.signatures}
+        opening = held.masking.unmask(signatures)
+        self._ledger.open_batch(
+            campaign.hex(), held.batch.digest, held.hashes, held.survivors, allow_other=allow_other
+        )
+        reach("opening-recorded")
+        return masked.opening_to_wire(opening)
+
+    def forget(self, campaign: bytes) -> None:
+        """Wipe what is left of a campaign's secrets."""
+        held = self._open.pop(campaign, None)
+        if held is not None:
+            held.masking.forget()
+
+    def _held(self, campaign: bytes, attempt: bytes) -> _Attempt:
+        held = self._open.get(campaign)
+        if held is None or held.attempt != attempt:
+            raise ProtocolError("a step of a masked sum that was not begun here, or is over")
+        return held

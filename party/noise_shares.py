@@ -1,0 +1,136 @@
+"""A party's noise shares: one per campaign and batch, kept for ever.
+
+A batch that is asked again gets the same votes and the same noise. With fresh noise each time the
+server could average it away, or see what one party's votes are from two sums over the same rows.
+A share is therefore durable before it is used, and whoever removes the file gives up that
+protection for every batch that is asked again. It is as secret as the votes themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.durable import DurableFile
+from pate.errors import AccountingError, RefusedError, StateError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+#: "patn" in ASCII.
+_APPLICATION_ID: Final = 0x7061746E
+_SCHEMA: Final = (
+    (
+        "CREATE TABLE shares (campaign BLOB NOT NULL, batch BLOB NOT NULL, rows INTEGER NOT NULL, "
+        "classes INTEGER NOT NULL, noise BLOB NOT NULL, digest BLOB NOT NULL, "
+        "PRIMARY KEY (campaign, batch)) STRICT"
+    ),
+    *(
+        f"CREATE TRIGGER shares_no_{verb} BEFORE {verb} ON shares "
+        "BEGIN SELECT RAISE(ABORT, 'noise shares are kept as they are'); END"
+        for verb in ("update", "delete")
+    ),
+)
+#: Largest share on disk: what SQLite takes for one value, with room to spare.
+_MOST_CELLS: Final = 2**27
+_RANGE: Final = np.iinfo(np.int32)
+
+
+class NoiseShares:
+    """Integer noise on disk, by campaign and batch.
+
+    Args:
+        path: the file; made if it is absent, readable by its owner alone.
+
+    Raises:
+        StateError: if the file is damaged.
+        DiskError: if it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = DurableFile(path, _SCHEMA, _APPLICATION_ID)
+
+    def share(
+        self,
+        campaign: bytes,
+        batch: bytes,
+        shape: tuple[int, int],
+        draw: Callable[[int], NDArray[np.int64]],
+    ) -> NDArray[np.int64]:
+        """Return the noise that this party adds to a batch: drawn once, the same ever after.
+
+        Args:
+            campaign: id.
+            batch: digest of its queries.
+            shape: (rows, classes) of the batch.
+            draw: given a number n, returns (n,) int64 independent draws.
+
+        Returns:
+            (rows, classes) int64, votes.
+
+        Raises:
+            RefusedError: if the batch had another shape before.
+            StateError: if the file is damaged.
+            DiskError: if the share cannot be stored; then it must not be used.
+            UsageError: for a shape that no batch has, or draws of another kind.
+            AccountingError: for noise beyond 32 bits, which no campaign asks for.
+        """
+        rows, classes = shape
+        if rows < 1 or classes < 1 or rows * classes > _MOST_CELLS:
+            raise UsageError(f"there is no noise share of shape {shape}")
+        with self._file.writing() as db:
+            held = db.execute(
+                "SELECT rows, classes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
+                (campaign, batch),
+            ).fetchone()
+            if held is None:
+                noise = _packed(draw(rows * classes), rows * classes)
+                digest = _digest(campaign, batch, shape, noise)
+                db.execute(
+                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)",
+                    (campaign, batch, rows, classes, noise, digest),
+                )
+                held = (rows, classes, noise, digest)
+        return self._checked(campaign, batch, shape, held)
+
+    def _checked(
+        self,
+        campaign: bytes,
+        batch: bytes,
+        shape: tuple[int, int],
+        held: tuple[int, int, bytes, bytes],
+    ) -> NDArray[np.int64]:
+        rows, classes, noise, digest = held
+        if digest != _digest(campaign, batch, (rows, classes), noise):
+            raise StateError(
+                f"{self._file.path} is damaged; restore it from a backup: with other noise for a "
+                "batch that was answered before, votes could be told"
+            )
+        if (rows, classes) != shape:
+            raise RefusedError(
+                f"batch {batch.hex()[:8]} had {rows} rows of {classes} classes before, now it is "
+                f"said to have {shape[0]} of {shape[1]}"
+            )
+        if len(noise) != 4 * rows * classes:
+            raise StateError(f"{self._file.path} is damaged: a share of another length")
+        return np.frombuffer(noise, dtype="<i4").reshape(shape).astype(np.int64)
+
+
+def _packed(drawn: NDArray[np.int64], cells: int) -> bytes:
+    if drawn.shape != (cells,) or drawn.dtype != np.int64:
+        raise UsageError(f"{cells} int64 draws are wanted, got {drawn.dtype} {drawn.shape}")
+    if int(drawn.min()) < _RANGE.min or int(drawn.max()) > _RANGE.max:
+        raise AccountingError("a draw of noise that 32 bits cannot hold")
+    return drawn.astype("<i4").tobytes()
+
+
+def _digest(campaign: bytes, batch: bytes, shape: tuple[int, int], noise: bytes) -> bytes:
+    whole = hashlib.sha256(b"pate noise share v1\0")
+    for part in (campaign, batch, *(number.to_bytes(8, "big") for number in shape), noise):
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.digest()

@@ -1,0 +1,263 @@
+"""What a campaign asks of a party: the one value that a policy judges and a ledger keeps."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pate.accounting.composition import Gate, composition_named
+from pate.accounting.events import NoisyHistogram, fraction_from_text
+from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
+from pate.mechanisms import mechanism_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pate.mechanisms import Mechanism
+
+#: What a body is made of: JSON without floats that are not numbers.
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+AGGREGATIONS: Final = ("plain", "masked")
+NOISES: Final = ("central", "distributed")
+#: What one neighbour differs by, the weakest promise first.
+UNITS: Final = ("record", "patient", "party")
+COMPOSITIONS: Final = ("gdp", "zcdp", Gate.name)
+
+KEY_BYTES: Final = 32
+_MOST: Final = 2**40
+_LONGEST_NAME: Final = 256
+
+#: What nobody knows before the roster is complete.
+_LATER: Final = ("roster", "teachers", "mechanisms", "composition", "cap")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A campaign as a checked, signed request describes it.
+
+    Attributes:
+        key: (32,) bytes, the campaign's Ed25519 signing key.
+        campaign: its id, hex.
+        aggregator: name of the mechanism, such as ``gnmax``.
+        aggregation: ``plain`` or ``masked``.
+        noise: ``central`` (the server draws it) or ``distributed`` (each party adds a share).
+        unit: what the promise protects: ``record``, ``patient`` or ``party``.
+        epsilon: announced budget, towards the public.
+        delta: at which it holds.
+        public_queries: size of the public set.
+        rounds: how often a query may be put to a mechanism.
+        queries: how many this request asks votes on, 0 when it only asks to join.
+        roster: names of all parties, or None before it is complete; so for the next ones.
+        identities: their identity keys, hex, in the same order.
+        teachers: M, of the whole roster.
+        threshold: t, least number of parties whose votes are summed.
+        colluders: c, parties that may be in league with the server.
+        mechanisms: of the first round, and of all later ones if that is another.
+        composition: how costs add up: ``gdp``, ``zcdp`` or ``gate``.
+        cap: most that all answers may cost in it.
+
+    Raises:
+        ProtocolError: for values that no campaign has.
+    """
+
+    key: bytes
+    campaign: str
+    aggregator: str
+    aggregation: str
+    noise: str
+    unit: str
+    epsilon: float
+    delta: float
+    public_queries: int
+    rounds: int
+    queries: int = 0
+    roster: tuple[str, ...] | None = None
+    identities: tuple[str, ...] | None = None
+    teachers: int | None = None
+    threshold: int | None = None
+    colluders: int = 0
+    mechanisms: tuple[Mechanism, ...] | None = None
+    composition: str | None = None
+    cap: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        _require(
+            isinstance(self.key, bytes) and len(self.key) == KEY_BYTES,
+            "a campaign's key is 32 bytes",
+        )
+        _require(
+            isinstance(self.campaign, str)
+            and re.fullmatch(r"([0-9a-f]{2}){1,64}", self.campaign, re.ASCII) is not None,
+            "a campaign's id is hexadecimal",
+        )
+        _require(_is_line(self.aggregator), "the mechanism's name is not a line of text")
+        for name, value, known in (
+            ("aggregation", self.aggregation, AGGREGATIONS),
+            ("noise", self.noise, NOISES),
+            ("unit", self.unit, UNITS),
+            ("composition", self.composition or "gdp", COMPOSITIONS),
+        ):
+            _require(value in known, f"{name} {str(value)[:40]!r} is none of {', '.join(known)}")
+        _require(
+            self.noise == "central" or self.aggregation == "masked",
+            "noise shares need masked votes: with plain ones the server sees them as they are",
+        )
+        _require(
+            self.noise == "central" or self.composition != Gate.name,
+            "a gate looks at exact votes, which noise shares leave nobody",
+        )
+        _require(
+            type(self.epsilon) is float and 0 < self.epsilon < math.inf,
+            "epsilon is a number above 0",
+        )
+        _require(type(self.delta) is float and 0 < self.delta < 1, "delta lies between 0 and 1")
+        self._check_counts()
+        self._check_terms()
+
+    def _check_counts(self) -> None:
+        for name, least in (
+            ("public_queries", 1),
+            ("rounds", 1),
+            ("queries", 0),
+            ("colluders", 0),
+            ("teachers", 1),
+            ("threshold", 1),
+        ):
+            value = getattr(self, name)
+            if value is None and name in ("teachers", "threshold"):
+                continue
+            _require(
+                type(value) is int and least <= value <= _MOST,
+                f"{name} is a whole number from {least} on",
+            )
+        if self.roster is not None:
+            _require(
+                bool(self.roster)
+                and all(map(_is_line, self.roster))
+                and len(set(self.roster)) == len(self.roster),
+                "a roster is a list of different names",
+            )
+            _require(
+                self.threshold is None or self.threshold <= len(self.roster),
+                "more parties are needed than the roster has",
+            )
+
+        if self.identities is not None:
+            _require(
+                len(self.identities) == len(self.roster or ())
+                and len(set(self.identities)) == len(self.identities)
+                and all(re.fullmatch("[0-9a-f]{64}", each, re.ASCII) for each in self.identities),
+                "identities are a different key of 64 hexadecimal digits for each of the roster",
+            )
+
+    def _check_terms(self) -> None:
+        if self.cap is not None:
+            _require(type(self.cap) is Fraction and self.cap >= 0, "the cap is an exact number")
+        if self.mechanisms is None:
+            return
+        _require(bool(self.mechanisms), "a campaign has a mechanism")
+        for each in self.mechanisms:
+            _require(
+                each.noise_inside == (self.noise == "distributed"),
+                f"the mechanism {each.name} is not one of {self.noise} noise",
+            )
+            for event in each.worst:
+                if isinstance(event, NoisyHistogram) and self.threshold is not None:
+                    _require(
+                        event.honest <= self.threshold - self.colluders,
+                        f"noise is counted of {event.honest} honest parties, certain are "
+                        f"{self.threshold - self.colluders}",
+                    )
+        if self.composition is None or self.composition == Gate.name:
+            return
+        made = composition_named(self.composition)
+        _require(
+            all(made.supports(event) for each in self.mechanisms for event in each.worst),
+            f"not every step of the mechanism has a cost in {self.composition!r}",
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether the roster is complete and all that follows from it is known."""
+        return all(getattr(self, name) is not None for name in _LATER)
+
+    def after(self, earlier: Offer) -> Offer:
+        """Return what is known once both were seen; ``queries`` are this one's.
+
+        Raises:
+            RefusedError: if they contradict each other: the terms of a campaign never change.
+        """
+        known: dict[str, Any] = {}
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(earlier, field.name)
+            if field.name == "queries" or mine == theirs or theirs is None:
+                continue
+            if mine is not None:
+                raise RefusedError(
+                    f"campaign {self.campaign[:8]} has changed its {field.name}: it was "
+                    f"{_shown(theirs)}, now it is {_shown(mine)}"
+                )
+            known[field.name] = theirs
+        return replace(self, **known)
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the terms as a JSON object; ``queries`` are of one request and no term."""
+        made: dict[str, Json] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            match field.name:
+                case "queries":
+                    continue
+                case "key":
+                    value = value.hex()
+                case "roster" | "identities":
+                    value = None if value is None else list(value)
+                case "mechanisms":
+                    value = None if value is None else [each.to_dict() for each in value]
+                case "cap":
+                    value = None if value is None else str(value)
+            made[field.name] = value
+        return made
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Json]) -> Offer:
+        """Read back what :meth:`to_dict` made.
+
+        Raises:
+            ProtocolError: for any other object.
+        """
+        values: dict[str, Any] = dict(body)
+        if set(values) != {field.name for field in fields(cls)} - {"queries"}:
+            raise ProtocolError("not the terms of a campaign: fields are missing or unknown")
+        try:
+            values["key"] = bytes.fromhex(values["key"])
+            for name in ("roster", "identities"):
+                if values[name] is not None:
+                    values[name] = tuple(values[name])
+            if values["mechanisms"] is not None:
+                values["mechanisms"] = tuple(map(mechanism_from_dict, values["mechanisms"]))
+            if values["cap"] is not None:
+                values["cap"] = fraction_from_text(values["cap"])
+            return cls(**values)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ProtocolError(f"not the terms of a campaign: {error}") from error
+        except (UsageError, AccountingError) as error:
+            raise ProtocolError(f"not the terms of a campaign: {error}") from error
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ProtocolError(otherwise)
+
+
+def _shown(value: object) -> str:
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,119 @@
+"""What a site agrees to, applied: its policy and its ledger, side by side.
+
+The policy says what may be asked, the ledger what was answered. Both are this site's, and both are
+consulted before anything is computed, whatever the server says.
+"""
+
+from __future__ import annotations
+
+import hmac
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pate.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from party.ledger import PartyLedger
+    from party.offer import Offer
+    from party.policy import Policy
+    from protos.pate.v1 import vote_pb2
+
+
+def _now() -> datetime:
+    return datetime.now().astimezone()
+
+
+class Site:
+    """A party's say over its own votes.
+
+    Args:
+        policy: what it agrees to.
+        ledger: what it did, durable.
+        pinned: the campaign key that it got when it was enrolled, 32 bytes; None: not enrolled.
+        ask: asks whoever sits at the screen a question; None: nobody does.
+        clock: local time.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: PartyLedger,
+        *,
+        pinned: bytes | None = None,
+        ask: Callable[[str], bool] | None = None,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self.ledger = ledger
+        self._policy = policy
+        self._pinned = pinned
+        self._ask = ask
+        self._clock = clock
+
+    @property
+    def allows_again(self) -> bool:
+        """Whether queries that one campaign opened may be opened in another with other parties."""
+        return self._policy.allow_other
+
+    def in_words(self) -> tuple[str, ...]:
+        """Return the policy as lines for the screen."""
+        return self._policy.in_words()
+
+    def join(self, offer: Offer) -> None:
+        """Agree to a campaign, durably, or not.
+
+        Raises:
+            RefusedError: if the policy does not allow it, or its terms are not what they were.
+            DiskError: if it cannot be recorded.
+        """
+        self._admit(offer, None, None)
+        self.ledger.join(offer)
+
+    def admit(self, offer: Offer, batch: bytes, hashes: Sequence[bytes]) -> None:
+        """Check that votes on a batch may be computed, and record on what terms, durably.
+
+        Args:
+            offer: what is asked.
+            batch: its digest, 32 bytes.
+            hashes: of its queries, 32 bytes each, in order.
+
+        Raises:
+            RefusedError: if the policy does not allow it, or its terms are not what they were.
+        """
+        self._admit(offer, batch, hashes)
+        self.ledger.join(offer)
+
+    def answer(self, offer: Offer, batch: bytes, hashes: Sequence[bytes]) -> None:
+        """Record, durably, that votes on a batch are about to leave; arguments as above.
+
+        Raises:
+            DiskError: if it cannot be recorded; then nothing leaves.
+        """
+        self.ledger.answer(offer, batch, hashes)
+
+    def known(self, key: bytes, campaign: bytes) -> None:
+        """Check that we have joined a campaign, and that its own key signed what came.
+
+        Raises:
+            RefusedError: otherwise.
+        """
+        held = self.ledger.find(campaign.hex())
+        if held is None:
+            raise RefusedError("a step of a campaign that this party has not joined")
+        if not hmac.compare_digest(held.offer.key, key):
+            raise RefusedError("a step of a campaign, signed by another key than the campaign's")
+
+    def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
+        """Record how the server says that a campaign has ended."""
+        self.ledger.end(
+            campaign.hex(),
+            queries_asked=finish.queries_asked,
+            labels_released=finish.labels_released,
+            epsilon=finish.epsilon_cap,
+            delta=finish.delta,
+        )
+
+    def _admit(self, offer: Offer, batch: bytes | None, hashes: Sequence[bytes] | None) -> None:
+        view = self.ledger.view(offer, batch, hashes)
+        self._policy.admit(offer, view, self._clock(), self._pinned, self._ask)

@@ -1,0 +1,84 @@
+"""Campaigns as a party is told of them, for its tests."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from party.offer import Offer
+from pate.mechanisms import DistributedGNMax, GNMax
+
+if TYPE_CHECKING:
+    from party.ledger import PartyLedger
+
+KEY = bytes(range(32))
+SIX = ("a", "b", "c", "d", "e", "f")
+
+
+def joining(**changes: Any) -> Offer:
+    """What a party hears first: no roster yet."""
+    made: dict[str, Any] = {
+        "key": KEY,
+        "campaign": "c1" * 16,
+        "aggregator": "gnmax",
+        "aggregation": "masked",
+        "noise": "central",
+        "unit": "record",
+        "epsilon": 2.0,
+        "delta": 1e-5,
+        "public_queries": 100,
+        "rounds": 1,
+        "threshold": 5,
+        "colluders": 1,
+    }
+    return Offer(**made | changes)
+
+
+def settled(**changes: Any) -> Offer:
+    """The same with its roster: 250 teachers, sigma 40, a cap of 100 labels."""
+    terms: dict[str, Any] = {
+        "queries": 2,
+        "roster": SIX,
+        "teachers": 250,
+        "mechanisms": (GNMax(Fraction(40), 1),),
+        "composition": "gdp",
+        "cap": Fraction(1, 10),
+    }
+    return joining(**terms | changes)
+
+
+def noisy(**changes: Any) -> Offer:
+    """The same with noise shares: four honest ones of sigma 20 are a sigma of 40."""
+    return settled(
+        **{"noise": "distributed", "mechanisms": (DistributedGNMax(Fraction(20), 4, 1),)} | changes
+    )
+
+
+def queries(first: int, count: int) -> list[bytes]:
+    return [hashlib.sha256(b"%d" % at).digest() for at in range(first, first + count)]
+
+
+def batch_of(hashes: list[bytes]) -> bytes:
+    return hashlib.sha256(b"".join(hashes)).digest()
+
+
+def answer(ledger: PartyLedger, offer: Offer, hashes: list[bytes]) -> bytes:
+    """Answer a batch, and return its digest."""
+    batch = batch_of(hashes)
+    ledger.answer(replace(offer, queries=len(hashes)), batch, hashes)
+    return batch
+
+
+def answer_and_open(
+    ledger: PartyLedger,
+    offer: Offer,
+    hashes: list[bytes],
+    survivors: tuple[str, ...] = SIX,
+    *,
+    allow_other: bool = False,
+) -> bytes:
+    batch = answer(ledger, offer, hashes)
+    ledger.open_batch(offer.campaign, batch, hashes, survivors, allow_other=allow_other)
+    return batch

@@ -1,0 +1,431 @@
+"""A server that lies, against real parties: each lie ends in a refusal, and nothing is learned.
+
+The server here has the campaign's key and every reply; it is the one that parties must not trust.
+What it may learn is a sum over ``threshold`` parties or more, once. Everything it collects on the
+way to a lie is handed to the real opening code, and the tests check that no sum comes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.ballots import ANSWERS, Batch, MaskedBallot
+from aggregator_server.parties import Party
+from party.keys import identity_key
+from party.voter import Voter
+from pate.data.values import Images, Inputs, batch_hash
+from pate.mechanisms import DistributedGNMax
+from pate.noise import SystemNoise
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from tests.campaign_messages import (
+    CAMPAIGN_ID,
+    SERVER_KEY,
+    campaign_message,
+    site,
+    terms_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(4).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
+HASHES = PUBLIC.row_hashes()
+CLASSES = ("x", "y")
+NAMES = ("a", "b", "c", "d")
+WHOLE = Batch(tuple(range(6)), batch_hash(HASHES))
+PART = Batch((0, 1, 2), batch_hash(HASHES[:3]))
+
+
+@dataclass
+class Unanimous:
+    """k teachers that all answer one class."""
+
+    teachers: int
+    answer: int
+    classes: tuple[str, ...] = CLASSES
+    unit: str = "record"
+    schema: str = "images 4x4x1"
+    fingerprint: bytes = b"f" * 32
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        votes[:, self.answer] = self.teachers
+        return votes
+
+
+class Liar:
+    """Four parties, and a server that may ask them anything."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.said: dict[str, list[str]] = {name: [] for name in NAMES}
+        self.voters: dict[str, Voter] = {}
+        self.roster = []
+        for at, name in enumerate(NAMES):
+            self.start(name)
+            key = identity_key(root / name).public_key().public_bytes_raw()
+            self.roster.append(Party(name, key, at + 1, "record", CLASSES))
+        self.campaign = self.terms(self.roster)
+        joining = vote_pb2.Campaign()
+        joining.CopyFrom(self.campaign)
+        joining.ClearField("terms")
+        for name in NAMES:
+            assert self.tell(name, describe(), joining).WhichOneof("body") == "description"
+
+    def start(self, name: str) -> None:
+        """Start a party, or start it anew: what is in memory is gone."""
+        home, at = self.root / name, NAMES.index(name)
+        self.voters[name] = Voter(
+            name=name,
+            identity=identity_key(home),
+            ensemble=Unanimous(at + 1, at % 2),
+            home=home,
+            site=site(home),
+            noise=SystemNoise(),
+            public=PUBLIC,
+            say=self.said[name].append,
+        )
+
+    def terms(self, roster: Sequence[Party], **changes: object) -> vote_pb2.Campaign:
+        members = [(party.name, party.identity, party.teachers) for party in roster]
+        fields = {
+            "classes": CLASSES, "aggregation": "masked", "threshold": 3, "colluders": 1, **changes
+        }  # fmt: skip
+        return campaign_message(PUBLIC, terms_message(members), **fields)
+
+    def tell(
+        self,
+        name: str,
+        request: vote_pb2.PartyRequest,
+        campaign: vote_pb2.Campaign | None = None,
+        key: Ed25519PrivateKey = SERVER_KEY,
+    ) -> vote_pb2.Reply:
+        asked = vote_pb2.PartyRequest()
+        asked.CopyFrom(request)
+        asked.version, asked.nonce = wire.VERSION, wire.new_id()
+        asked.campaign.CopyFrom(campaign or self.campaign)
+        body = self.voters[name].handle(wire.sign_request(asked, key))
+        return wire.read_reply(body, campaign=asked.campaign.id, nonce=asked.nonce)[1]
+
+    def ballot(self, batch: Batch = WHOLE) -> MaskedBallot:
+        return MaskedBallot(self.campaign, self.roster, batch)
+
+    def step(
+        self, ballot: MaskedBallot, names: Sequence[str] = NAMES, *, advance: bool = True
+    ) -> None:
+        """Take some parties honestly through one step."""
+        for name in names:
+            reply = self.tell(name, ballot.request(name))
+            assert reply.WhichOneof("body") == ANSWERS[ballot.step], self.said[name][-1]
+            ballot.take(self.party(name), reply)
+        if advance:
+            ballot.advance()
+
+    def through(self, ballot: MaskedBallot, steps: Sequence[Sequence[str]]) -> MaskedBallot:
+        """Take parties through several steps; who is in each is listed."""
+        for names in steps:
+            self.step(ballot, names)
+        return ballot
+
+    def refuses(
+        self,
+        name: str,
+        request: vote_pb2.PartyRequest,
+        words: str,
+        campaign: vote_pb2.Campaign | None = None,
+        key: Ed25519PrivateKey = SERVER_KEY,
+    ) -> None:
+        """Check that a party refuses, says why on its own screen, and the server learns no more."""
+        reply = self.tell(name, request, campaign, key)
+        assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
+        assert reply.refusal.kind in ("ProtocolError", "RefusedError", "QuorumError")
+        assert words in self.said[name][-1], self.said[name][-1]
+
+    def party(self, name: str) -> Party:
+        return next(party for party in self.roster if party.name == name)
+
+    def opened(self) -> dict[str, int]:
+        """How many sums each party's own ledger says were opened."""
+        return {
+            name: sum(
+                batch.survivors is not None
+                for campaign in voter._site.ledger.campaigns()
+                for batch in campaign.batches
+            )
+            for name, voter in self.voters.items()
+        }
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Liar:
+    return Liar(tmp_path)
+
+
+def describe() -> vote_pb2.PartyRequest:
+    return vote_pb2.PartyRequest(describe=vote_pb2.Describe())
+
+
+def test_an_honest_server_learns_the_sum(liar: Liar) -> None:
+    found = liar.through(liar.ballot(), [NAMES] * 5).result()
+    np.testing.assert_array_equal(found.total.counts, [[4, 6]] * 6)
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
+def test_with_a_party_that_drops_out_it_learns_the_others_sum(liar: Liar) -> None:
+    rest = ("a", "b", "c")
+    found = liar.through(liar.ballot(), [NAMES, NAMES, rest, rest, rest]).result()
+    np.testing.assert_array_equal(found.total.counts, [[4, 2]] * 6)
+    assert found.responders == rest
+
+
+def test_different_queries_to_different_parties(liar: Liar) -> None:
+    ballot, other = liar.ballot(), liar.ballot(PART)
+    other.attempt = ballot.attempt
+    asked = other.request("a")
+    asked.ask_keys.attempt = ballot.attempt
+    reply = liar.tell("a", asked)
+    liar.step(ballot, NAMES[1:])
+    # The others get what "a" said of its three queries, and "a" what they said of their six.
+    keys = ballot.request("b")
+    keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
+    for name in NAMES:
+        liar.refuses(name, keys, "not signed")
+    assert liar.opened() == dict.fromkeys(NAMES, 0)
+
+
+@pytest.mark.parametrize("change", ["stranger", "teachers", "fewer", "threshold", "noise"])
+def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str) -> None:
+    roster, fields = list(liar.roster), dict[str, object]()
+    if change == "stranger":
+        sybil = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
+        roster[3] = Party("d", sybil, 4, "record", CLASSES)
+    elif change == "teachers":
+        roster[3] = Party("d", roster[3].identity, 1, "record", CLASSES)
+    elif change == "fewer":
+        roster = roster[:3]
+    elif change == "threshold":
+        fields["threshold"] = 4
+    else:
+        fields["epsilon"] = 0.5
+    ballot, lie = liar.ballot(), liar.terms(roster, **fields)
+    lied = MaskedBallot(lie, roster, WHOLE)
+    asked = lied.request("a")
+    asked.ask_keys.attempt = ballot.attempt
+    if change in ("threshold", "noise"):
+        # Said when it joined, so its own ledger knows better.
+        liar.refuses("a", asked, "has changed its", lie)
+        return
+    reply = liar.tell("a", asked, lie)
+    assert reply.WhichOneof("body") == "keys", liar.said["a"][-1]
+    liar.step(ballot, NAMES[1:])
+    keys = ballot.request("b")
+    keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
+    for name in NAMES[1:]:
+        liar.refuses(name, keys, "not signed")
+    # Whom the roster says once, it says for good.
+    liar.refuses("a", liar.ballot().request("a"), "has changed its")
+
+
+def test_a_campaign_signed_by_another_key(liar: Liar) -> None:
+    ballot = liar.through(liar.ballot(), [NAMES, NAMES])
+    stolen = Ed25519PrivateKey.generate()
+    liar.refuses("a", liar.ballot().request("a"), "has changed its key", key=stolen)
+    for step in ("ask_masked", "ask_consent", "ask_opening"):
+        request = ballot.request("a")
+        if step != "ask_masked":
+            request = vote_pb2.PartyRequest()
+            getattr(request, step).attempt = ballot.attempt
+        if step == "ask_masked":
+            liar.refuses("a", request, "has changed its key", key=stolen)
+        else:
+            liar.refuses("a", request, "signed by another key", key=stolen)
+
+
+def test_a_replayed_message_gets_the_same_bytes_and_no_more(liar: Liar) -> None:
+    ballot = liar.ballot()
+    while ballot.step:
+        replies = [liar.tell("a", ballot.request("a")) for _ in range(2)]
+        for reply in replies:
+            reply.nonce = b""
+        assert replies[0] == replies[1]
+        liar.step(ballot)
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
+def test_messages_out_of_order(liar: Liar) -> None:
+    ballot = liar.ballot()
+    later = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    consent = later.request("a")
+    liar.refuses("a", _renamed(consent, ballot), "not begun here")
+    liar.step(ballot, advance=False)
+    liar.refuses("a", _renamed(consent, ballot), "")
+    masked = vote_pb2.PartyRequest()
+    masked.ask_masked.attempt = ballot.attempt
+    liar.refuses("a", masked, "")
+    # That attempt ended the one before it.
+    liar.refuses("a", consent, "not begun here")
+
+
+def _renamed(request: vote_pb2.PartyRequest, ballot: MaskedBallot) -> vote_pb2.PartyRequest:
+    made = vote_pb2.PartyRequest()
+    made.CopyFrom(request)
+    getattr(made, made.WhichOneof("body") or "").attempt = ballot.attempt
+    return made
+
+
+def test_a_second_unmasking_request(liar: Liar) -> None:
+    ballot = liar.through(liar.ballot(), [NAMES] * 4)
+    first = ballot.request("a")
+    liar.step(ballot)
+    other = vote_pb2.PartyRequest()
+    other.CopyFrom(first)
+    del other.ask_opening.signatures[3]
+    liar.refuses("a", other, "")
+    # Nor does it sign another list of survivors now.
+    consent = vote_pb2.PartyRequest()
+    consent.ask_consent.attempt = ballot.attempt
+    consent.ask_consent.survivors.extend(NAMES[:3])
+    liar.refuses("a", consent, "")
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
+def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
+    """Half of the parties hear that "d" is in the sum, the others that it dropped out."""
+    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    signatures: dict[tuple[str, ...], dict[str, bytes]] = {NAMES: {}, NAMES[:3]: {}}
+    for name, survivors in (("a", NAMES), ("b", NAMES), ("c", NAMES[:3]), ("d", NAMES)):
+        request = vote_pb2.PartyRequest()
+        request.ask_consent.attempt = ballot.attempt
+        request.ask_consent.survivors.extend(survivors)
+        signatures[survivors][name] = liar.tell(name, request).consent.signature
+        # Nobody signs two lists.
+        other = vote_pb2.PartyRequest()
+        other.ask_consent.attempt = ballot.attempt
+        other.ask_consent.survivors.extend(NAMES[:3] if survivors == NAMES else NAMES)
+        liar.refuses(name, other, "")
+    # Three signed that "d" is alive; "c" does not open under that list, and nobody under its own.
+    alive, dropped = signatures[NAMES], signatures[NAMES[:3]]
+    liar.refuses("c", _opening(ballot, alive), "")
+    liar.refuses("c", _opening(ballot, dropped), "")
+    liar.refuses("c", _opening(ballot, {**dropped, "a": alive["a"], "b": alive["b"]}), "")
+    for name in ("a", "b", "d"):
+        opening = liar.tell(name, _opening(ballot, alive)).opening
+        assert not opening.keys
+    assert liar.opened()["c"] == 0
+
+
+def _opening(ballot: MaskedBallot, signatures: dict[str, bytes]) -> vote_pb2.PartyRequest:
+    request = vote_pb2.PartyRequest()
+    request.ask_opening.attempt = ballot.attempt
+    for name in sorted(signatures):
+        request.ask_opening.signatures.add(party=name, signature=signatures[name])
+    return request
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("batch", [WHOLE, PART])
+def test_a_batch_is_not_run_again_with_fewer_parties(
+    liar: Liar, batch: Batch, restarted: bool
+) -> None:
+    """The difference of the two sums would be the votes of "d"."""
+    liar.through(liar.ballot(), [NAMES] * 5)
+    if restarted:
+        for name in NAMES:
+            liar.start(name)
+    again, rest = liar.ballot(batch), NAMES[:3]
+    liar.through(again, [rest, rest, rest, rest])
+    for name in rest:
+        liar.refuses(name, again.request(name), "opened")
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
+def test_the_same_batch_may_be_run_again_with_the_same_parties(liar: Liar) -> None:
+    """A server that lost the first result is told the same sum, and nothing new."""
+    one = liar.through(liar.ballot(), [NAMES] * 5).result()
+    for name in NAMES:
+        liar.start(name)
+    two = liar.through(liar.ballot(), [NAMES] * 5).result()
+    np.testing.assert_array_equal(one.total.counts, two.total.counts)
+
+
+def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) -> None:
+    """All parties are started anew, and the server brings an attempt of before to life again."""
+    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    liar.step(ballot, advance=False)
+    old = {}
+    for name in NAMES:
+        old[name] = liar.tell(name, ballot.request(name)).consent.signature
+        liar.start(name)
+    again = liar.ballot()
+    again.attempt = ballot.attempt
+    again._context = ballot._context
+    again._masking = type(ballot._masking)(ballot._context)
+    rest = NAMES[:3]
+    liar.through(again, [NAMES, NAMES, rest])
+    # "a" is to open the list of all four by the signatures of before, after it signs one of three.
+    liar.step(again, rest)
+    liar.refuses("a", _opening(again, old), "")
+    assert liar.opened() == dict.fromkeys(NAMES, 0)
+
+
+def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -> None:
+    liar.through(liar.ballot(), [NAMES] * 5)
+    first = liar.campaign
+    liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
+    assert liar.campaign.id != first.id == CAMPAIGN_ID
+    rest = NAMES[:3]
+    again = liar.ballot()
+    liar.through(again, [NAMES, NAMES, rest, rest])
+    for name in rest:
+        liar.refuses(name, again.request(name), "opened")
+
+
+def test_a_roster_without_us_or_with_other_teachers_gets_no_votes(liar: Liar) -> None:
+    others = [party for party in liar.roster if party.name != "a"]
+    for roster, words in (
+        (others, "not on the roster"),
+        ([Party("a", liar.roster[0].identity, 9, "record", CLASSES), *others], "9 teachers"),
+    ):
+        lie = liar.terms(roster)
+        asked = MaskedBallot(lie, roster, WHOLE).request("a")
+        liar.refuses("a", asked, words, lie)
+
+
+def test_noise_shares_are_drawn_once(tmp_path: Path) -> None:
+    """Two noisy sums of the same votes would have less noise between them."""
+    liar = Liar(tmp_path)
+    liar.campaign = _distributed(liar)
+    one = liar.through(liar.ballot(), [NAMES] * 5).result()
+    for name in NAMES:
+        liar.start(name)
+    two = liar.through(liar.ballot(), [NAMES] * 5).result()
+    np.testing.assert_array_equal(one.total.counts, two.total.counts)
+    # All four shares have sigma 8: that all twelve counts are exact has a chance below 1e-9.
+    assert (one.total.counts != [[4, 6]] * 6).any()
+
+
+def _distributed(liar: Liar) -> vote_pb2.Campaign:
+    members = [(party.name, party.identity, party.teachers) for party in liar.roster]
+    terms = terms_message(members, [DistributedGNMax(Fraction(8), 2, 1)], composition="zcdp")
+    return campaign_message(
+        PUBLIC, terms, id=b"e" * 16, classes=CLASSES, aggregation="masked", noise="distributed",
+        threshold=3, colluders=1,
+    )  # fmt: skip
+
+
+def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
+    plain = vote_pb2.PartyRequest()
+    plain.ask.batch.rows.extend(WHOLE.rows)
+    plain.ask.batch.digest = WHOLE.digest
+    asked = liar.terms(liar.roster, aggregation="plain", colluders=0)
+    liar.refuses("a", plain, "has changed its aggregation", asked)

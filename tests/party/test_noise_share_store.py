@@ -1,0 +1,158 @@
+"""Noise shares on disk: one per batch, for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from party.noise_shares import NoiseShares
+from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
+from pate.noise import SystemNoise
+from tests.party.test_party_ledger import full_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ONE, TWO = b"1" * 16, b"2" * 16
+A, B = b"a" * 32, b"b" * 32
+
+
+def gaussian(cells: int) -> NDArray[np.int64]:
+    return SystemNoise().gaussian(Fraction(50), cells)
+
+
+def never(cells: int) -> NDArray[np.int64]:
+    raise AssertionError(f"drew {cells} a second time")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "noise.db"
+
+
+def test_one_share_a_batch_for_ever(path: Path) -> None:
+    shares = NoiseShares(path)
+    first = shares.share(ONE, A, (30, 10), gaussian)
+    assert first.shape == (30, 10)
+    assert first.dtype == np.int64
+    for again in (shares, NoiseShares(path)):
+        assert np.array_equal(again.share(ONE, A, (30, 10), never), first)
+    # Sigma 50: two of 300 equal draws each come with a chance far below 1e-100.
+    for campaign, batch in ((ONE, B), (TWO, A)):
+        assert not np.array_equal(shares.share(campaign, batch, (30, 10), gaussian), first)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "import numpy as np\n"
+        "from pathlib import Path\n"
+        "from party.noise_shares import NoiseShares\n"
+        "NoiseShares(Path(sys.argv[1])).share(b'1' * 16, b'a' * 32, (2, 3), np.arange)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == -9
+    assert NoiseShares(path).share(ONE, A, (2, 3), never).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    drawn=arrays.arrays(
+        np.int64,
+        st.tuples(st.integers(1, 5), st.integers(1, 4)),
+        elements=st.integers(-(2**31), 2**31 - 1),
+    )
+)
+def test_every_32_bit_share_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, drawn: NDArray[np.int64]
+) -> None:
+    path = tmp_path_factory.mktemp("shares") / "noise.db"
+    shape = (drawn.shape[0], drawn.shape[1])
+    assert np.array_equal(NoiseShares(path).share(ONE, A, shape, lambda _: drawn.ravel()), drawn)
+    assert np.array_equal(NoiseShares(path).share(ONE, A, shape, never), drawn)
+
+
+@pytest.mark.parametrize("worst", [2**31, -(2**31) - 1, 2**62])
+def test_noise_that_does_not_fit_is_refused_and_not_cut(path: Path, worst: int) -> None:
+    shares = NoiseShares(path)
+    with pytest.raises(AccountingError, match="32 bits"):
+        shares.share(ONE, A, (1, 2), lambda _: np.array([0, worst], dtype=np.int64))
+    assert shares.share(ONE, A, (1, 2), np.arange).tolist() == [[0, 1]]  # nothing was kept
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda cells: np.zeros(cells + 1, dtype=np.int64),
+        lambda cells: np.zeros((cells, 1), dtype=np.int64),
+        lambda cells: np.zeros(cells, dtype=np.float64),
+        lambda cells: np.zeros(cells, dtype=np.uint64),
+    ],
+)
+def test_draws_of_another_kind(path: Path, draw: Callable[[int], NDArray[np.int64]]) -> None:
+    with pytest.raises(UsageError, match="int64 draws are wanted"):
+        NoiseShares(path).share(ONE, A, (2, 2), draw)
+
+
+@pytest.mark.parametrize("shape", [(0, 10), (10, 0), (-1, -1), (2**20, 2**10)])
+def test_a_shape_that_no_batch_has(path: Path, shape: tuple[int, int]) -> None:
+    with pytest.raises(UsageError, match="no noise share of shape"):
+        NoiseShares(path).share(ONE, A, shape, never)
+
+
+def test_another_shape_for_the_same_batch_is_refused(path: Path) -> None:
+    shares = NoiseShares(path)
+    shares.share(ONE, A, (4, 6), gaussian)
+    for shape in ((6, 4), (4, 7), (3, 6)):
+        with pytest.raises(RefusedError, match="had 4 rows of 6 classes before"):
+            shares.share(ONE, A, shape, never)
+
+
+def test_a_full_disk(path: Path) -> None:
+    shares = NoiseShares(path)
+    kept = shares.share(ONE, A, (100, 10), gaussian)
+    with full_disk(path), pytest.raises(DiskError, match="make room"):
+        shares.share(ONE, B, (1000, 100), gaussian)
+    assert np.array_equal(shares.share(ONE, A, (100, 10), never), kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE shares SET noise = zeroblob(length(noise))",
+        "UPDATE shares SET rows = 6, classes = 4",
+        "UPDATE shares SET batch = zeroblob(32)",
+        "UPDATE shares SET noise = zeroblob(4)",
+    ],
+)
+def test_a_changed_share_is_not_used(path: Path, change: str) -> None:
+    NoiseShares(path).share(ONE, A, (4, 6), gaussian)
+    with sqlite3.connect(path) as db:
+        with pytest.raises(sqlite3.IntegrityError, match="kept as they are"):
+            db.execute(change)
+        db.execute("DROP TRIGGER shares_no_update")
+        db.execute(change)
+    db.close()
+    batch = bytes(32) if "batch" in change else A
+    with pytest.raises(StateError, match="damaged; restore it"):
+        NoiseShares(path).share(ONE, batch, (4, 6), never)
+
+
+def test_another_file_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"no database, but long enough to be looked at as one" * 40)
+    with pytest.raises(StateError, match="damaged"):
+        NoiseShares(path)

@@ -1,0 +1,278 @@
+"""A published statement against a party's own ledger: true ones pass, each lie is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator_server.statement import privacy_statement
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.offer import Offer
+from party.verify import Check, agrees, verify_statement
+from pate.accounting.composition import Gate, Gdp, total_cost
+from pate.accounting.events import GatedBatch
+from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
+from tests.aggregator_server.campaigns import label, make_spec, start
+from tests.party.offers import KEY, answer, answer_and_open, joining, noisy, queries, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator_server.state import CampaignState
+    from party.ledger import CampaignRecord
+
+#: Gdp of the cap 1/10 of the offers at delta 1e-5.
+WORTH = Gdp().epsilon(Fraction(1, 10), 1e-5)
+
+
+def observers(epsilon: float, server: float | None = None) -> tuple[ObserverStatement, ...]:
+    return (
+        ObserverStatement("public", epsilon, 1e-5, "labels"),
+        ObserverStatement("server", server, None if server is None else 1e-5, "sums"),
+    )
+
+
+def published(offer: Offer, **changes: Any) -> PrivacyStatement:
+    """What an honest server says of an offer after 4 labels for 5 queries."""
+    assert offer.mechanisms is not None
+    made: dict[str, Any] = {
+        "campaign": offer.campaign,
+        "epsilon": WORTH,
+        "delta": offer.delta,
+        "unit": offer.unit,
+        "adjacency": ADJACENCY[offer.unit],
+        "mechanism": tuple(each.to_dict() for each in offer.mechanisms),
+        "aggregation": offer.aggregation,
+        "noise": f"{offer.noise}: exact discrete noise",
+        "teachers": offer.teachers,
+        "queries_asked": 5,
+        "labels_released": 4,
+        "composition": offer.composition,
+        "cap": str(offer.cap),
+        "realised": "1/100",
+        "ledger_head": "9:" + "ab" * 32,
+        "statements": observers(WORTH),
+    }
+    return PrivacyStatement(**made | changes)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PartyLedger:
+    return PartyLedger(tmp_path / LEDGER_FILE)
+
+
+def answered(
+    ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
+) -> CampaignRecord:
+    ledger.join(joining(noise=offer.noise, aggregation=offer.aggregation))
+    answer_and_open(ledger, offer, queries(0, count))
+    if told:
+        ledger.end(offer.campaign, queries_asked=5, labels_released=4, epsilon=1.7, delta=1e-5)
+    found = ledger.find(offer.campaign)
+    assert found is not None
+    return found
+
+
+def wrong(checks: tuple[Check, ...]) -> list[str]:
+    assert agrees(checks) == (not any(each.finding == "differs" for each in checks))
+    return [each.name for each in checks if each.finding == "differs"]
+
+
+def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled())
+    checks = verify_statement(published(settled()), record)
+    assert {each.finding for each in checks} == {"ok"}
+    assert {
+        "unit",
+        "delta",
+        "mechanism",
+        "cap",
+        "epsilon",
+        "queries asked",
+        "server",
+        "ending",
+    } <= {each.name for each in checks}
+    assert str(checks[0]).startswith("ok       campaign: c1c1")
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"unit": "patient", "adjacency": ADJACENCY["patient"]}, ["unit", "adjacency"]),
+        ({"adjacency": "none"}, ["adjacency"]),
+        ({"delta": 1e-4}, ["delta", "public"]),
+        ({"aggregation": "plain"}, ["aggregation"]),
+        ({"noise": "distributed: shares"}, ["noise"]),
+        ({"noise": "simulated: from a seed"}, ["noise"]),
+        ({"teachers": 251}, ["teachers"]),
+        (
+            {"mechanism": ({"mechanism": "gnmax", "sigma": "41", "votes_per_unit": 1},)},
+            ["mechanism"],
+        ),
+        ({"mechanism": ()}, ["mechanism"]),
+        ({"composition": "zcdp"}, ["composition", "epsilon"]),
+        ({"composition": "hearsay"}, ["composition", "epsilon"]),
+        ({"cap": "1/11"}, ["cap"]),
+        ({"epsilon": 1.0, "statements": observers(1.0)}, ["epsilon"]),
+        ({"epsilon": 2.5, "statements": observers(2.5)}, ["announced epsilon", "epsilon"]),
+        ({"epsilon": WORTH * (1 - 1e-6), "statements": observers(WORTH * (1 - 1e-6))}, ["epsilon"]),
+        ({"realised": "1/9"}, ["realised cost"]),
+        ({"realised": "-1/9"}, ["realised cost"]),
+        ({"labels_released": 6}, ["labels", "ending"]),
+        ({"labels_released": 5}, ["ending"]),
+        ({"queries_asked": 6}, ["ending"]),
+        ({"queries_asked": 101}, ["queries asked", "ending"]),
+        (
+            {"queries_asked": 102, "labels_released": 101},
+            ["labels in the public set", "queries asked", "ending"],
+        ),
+        ({"queries_asked": -1, "labels_released": -2}, ["labels"]),
+        ({"statements": observers(1.0)}, ["public"]),
+        ({"statements": observers(WORTH, 1.0)}, ["server"]),
+        ({"statements": observers(WORTH)[:1]}, ["observers"]),
+        ({"statements": observers(WORTH) * 2}, ["observers"]),
+    ],
+)
+def test_each_lie_is_named(ledger: PartyLedger, change: dict[str, Any], names: list[str]) -> None:
+    record = answered(ledger, settled())
+    assert wrong(verify_statement(published(settled(), **change), record)) == names
+
+
+def test_a_campaign_that_was_never_joined(ledger: PartyLedger) -> None:
+    checks = verify_statement(published(settled()), ledger.find("c1" * 16))
+    assert wrong(checks) == ["campaign"]
+
+
+def test_without_terms_nothing_can_be_said_of_them(ledger: PartyLedger) -> None:
+    ledger.join(joining())
+    checks = verify_statement(published(settled()), ledger.find("c1" * 16))
+    assert wrong(checks) == ["terms"]
+
+
+def test_a_party_may_have_been_away_if_others_were_enough(ledger: PartyLedger) -> None:
+    """Five of six are enough: then one query more than we answered is no lie that we can tell."""
+    record = answered(ledger, settled(), count=4, told=False)
+    checks = verify_statement(published(settled()), record)
+    assert wrong(checks) == []
+    assert [each.name for each in checks if each.finding == "unclear"] == [
+        "queries asked",
+        "ending",
+    ]
+
+
+def test_where_all_must_answer_no_query_is_asked_that_we_did_not(tmp_path: Path) -> None:
+    for rounds, names in ((1, ["queries asked"]), (2, [])):
+        ledger = PartyLedger(tmp_path / f"{rounds}.db")
+        offer = settled(threshold=6, rounds=rounds)
+        ledger.join(offer)
+        answer(ledger, offer, queries(0, 4))
+        record = ledger.find(offer.campaign)
+        assert wrong(verify_statement(published(offer), record)) == names
+
+
+def test_a_servers_own_figure_is_not_less_than_what_we_opened_for_it(ledger: PartyLedger) -> None:
+    offer = noisy()
+    record = answered(ledger, offer, count=5)
+    assert offer.mechanisms is not None
+    five = Gdp().epsilon(5 * total_cost(Gdp(), offer.mechanisms[0].worst), 1e-5)
+    for server, names in (
+        (five, []),
+        (five * 1.5, []),  # others opened batches that we were not in
+        (five * 0.999, ["server"]),
+        (None, []),  # less than it might promise
+    ):
+        statement = published(offer, statements=observers(WORTH, server))
+        assert wrong(verify_statement(statement, record)) == names
+    other = (observers(WORTH)[0], ObserverStatement("server", five, 1e-4, "sums"))
+    statement = published(offer, statements=other)
+    assert wrong(verify_statement(statement, record)) == ["server's delta"]
+
+
+def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> None:
+    batch = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    worth = Gate(batch).epsilon(Fraction(1), 1e-5)
+    offer = settled(composition="gate", cap=Fraction(1))
+    record = answered(ledger, offer)
+    steps = tuple(each.to_dict() for each in offer.mechanisms or ())
+    gate = {key: value for key, value in batch.to_dict().items() if key != "event"}
+    gated = {
+        "mechanism": (*steps, {"mechanism": "gate", **gate}),
+        "epsilon": worth,
+        "statements": observers(worth),
+        "realised": "1",
+    }
+    assert wrong(verify_statement(published(offer, **gated), record)) == []
+    wider = {**gated, "mechanism": (*steps, {"mechanism": "gate", **gate, "target": "2"})}
+    assert wrong(verify_statement(published(offer, **wider), record)) == ["epsilon"]
+    broken = {**gated, "mechanism": (*steps, {"mechanism": "gate", "order": "10"})}
+    assert wrong(verify_statement(published(offer, **broken), record)) == ["epsilon"]
+    without = {**gated, "mechanism": steps}
+    assert wrong(verify_statement(published(offer, **without), record)) == ["epsilon"]
+
+
+def offered(state: CampaignState) -> Offer:
+    """What the server of a campaign tells its parties."""
+    spec = state.spec
+    return Offer(
+        key=KEY,
+        campaign=spec.id,
+        aggregator=spec.aggregator,
+        aggregation=spec.aggregation,
+        noise=spec.noise,
+        unit=spec.unit,
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+        public_queries=spec.queries,
+        rounds=spec.rounds,
+        roster=tuple(party.name for party in state.roster),
+        teachers=state.teachers,
+        threshold=spec.min_parties,
+        colluders=spec.colluders,
+        mechanisms=state.mechanisms,
+        composition=state.composition.name,
+        cap=state.cap,
+    )
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_the_statement_of_a_real_server_agrees(
+    ledger: PartyLedger, tmp_path: Path, aggregation: str
+) -> None:
+    with start(tmp_path / "server.db", make_spec(aggregation=aggregation)) as server:
+        label(server)
+        state = server.state()
+    statement = PrivacyStatement.from_json(privacy_statement(state).to_json())
+    offer = offered(state)
+    for first in (0, 100):
+        if aggregation == "plain":
+            answer(ledger, offer, queries(first, 100))
+        else:
+            answer_and_open(ledger, offer, queries(first, 100), offer.roster or ())
+    checks = verify_statement(statement, ledger.find(offer.campaign))
+    assert wrong(checks) == []
+    assert statement.queries_asked > 0
+    assert wrong(verify_statement(replace(statement, cap="1/3"), ledger.find(offer.campaign))) == [
+        "cap"
+    ]
+
+
+def test_the_servers_figure_of_a_real_server_with_noise_shares(
+    ledger: PartyLedger, tmp_path: Path
+) -> None:
+    spec = make_spec(
+        aggregation="masked", noise="distributed", min_parties=4, colluders=1, epsilon=4.0
+    )
+    with start(tmp_path / "server.db", spec, voted=False) as server:
+        state = server.state()
+    statement = privacy_statement(state)
+    offer = offered(state)
+    voted = len(state.voted)
+    assert 0 < voted < spec.queries
+    answer_and_open(ledger, offer, queries(0, voted), offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
+    more = queries(voted, 1)  # the server had one more query answered than it lets on
+    answer_and_open(ledger, offer, more, offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == ["server"]
