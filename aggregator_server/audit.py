@@ -13,7 +13,13 @@ from aggregator_server.replay import replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.errors import LedgerError, ProtocolError
-from pate.mechanisms import InteractiveGNMax, round_predictions
+from pate.mechanisms import (
+    DistributedInteractiveGNMax,
+    InteractiveGNMax,
+    round_predictions,
+)
+from pate.mechanisms.distributed import DistributedMechanism
+from pate.noise_shares import check_row_totals
 from pate.votes import check_votes
 
 if TYPE_CHECKING:
@@ -24,7 +30,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from aggregator_server.blobs import Probabilities
-    from aggregator_server.state import CampaignState
+    from aggregator_server.state import CampaignState, VoteBatch
+    from pate.votes import Counts
 
 
 @dataclass(frozen=True)
@@ -183,9 +190,20 @@ def _check_batches(connection: Connection, state: CampaignState) -> None:
             raise LedgerError(f"{where}: the counts were altered, their digest does not hold")
         counts = blobs.unpack_counts(blob, batch.count, classes)
         try:
+            if state.spec.distributed:
+                _check_noisy(state, counts, batch)
+                continue
             check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)
         except ProtocolError as error:
             raise LedgerError(f"{where}: {error}") from error
+
+
+def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None:
+    """Check sums with noise in them: their totals are no known numbers, and not any numbers."""
+    mechanism = state.mechanism(1)
+    if not isinstance(mechanism, DistributedMechanism):
+        raise LedgerError("noise shares, and a mechanism that knows of none")
+    check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))
 
 
 def _check_predictions(connection: Connection, state: CampaignState) -> None:
@@ -210,7 +228,8 @@ def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilit
         teachers = state.batch_of(query).teachers
         expected = round_predictions(predictions[query : query + 1], teachers)[0]
         if not (
-            isinstance(mechanism, InteractiveGNMax) and mechanism.reinforced(expected) == held.label
+            isinstance(mechanism, InteractiveGNMax | DistributedInteractiveGNMax)
+            and mechanism.reinforced(expected) == held.label
         ):
             raise LedgerError(f"the label of query {query} is not what the student was sure of")
 

@@ -25,8 +25,8 @@ def pack_counts(counts: Counts) -> bytes:
     Raises:
         LedgerError: if a count does not fit.
     """
-    if counts.size and int(counts.max()) >= 2**31:
-        raise LedgerError(f"a count of {int(counts.max())} votes does not fit the ledger")
+    if counts.size and (int(counts.max()) >= 2**31 or int(counts.min()) < -(2**31)):
+        raise LedgerError(f"a count of {int(np.abs(counts).max())} votes does not fit the ledger")
     return counts.astype("<i4").tobytes()
 
 

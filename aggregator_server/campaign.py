@@ -7,25 +7,31 @@ missing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from aggregator_server.ballots import Batch, MaskedBallot, PlainBallot
 from aggregator_server.exchange import Exchange
 from aggregator_server.gated import label_gated
-from aggregator_server.labelling import label_round, public_order
+from aggregator_server.labelling import label_round
+from aggregator_server.order import public_order
 from aggregator_server.parties import Party, listed
 from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.data.values import batch_hash
-from pate.errors import UsageError
+from pate.errors import QuorumError, UsageError
 from pate.runtime.failpoints import reach
 from pate.statement import mechanism_in_words
-from pate.votes import Histogram
-from protos import wire
+from protos.bounds import MAX_MESSAGE, PIECE_BYTES
 from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from protos.terms import mechanism_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.ballots import Sum
     from aggregator_server.labelling import RoundSummary
     from aggregator_server.ledger import Ledger
     from aggregator_server.spec import CampaignSpec
@@ -34,6 +40,10 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.noise import Noise
     from pate.runtime.screen import Screen
+
+#: A masked sum for which too few parties were left is begun anew so many times: parties that were
+#: started again can take part in the next one.
+_ATTEMPTS: Final = 3
 
 
 class Campaign:
@@ -45,7 +55,9 @@ class Campaign:
         link: the way to the parties.
         noise: where noise comes from.
         screen: for lines and progress.
+        signing_key: of the campaign; parties know it by it.
         patience: seconds to wait for the last parties once enough have voted.
+        enrolled: identity keys by name of those who may take part; None: anybody.
         await_predictions: called with a round; returns when the student's predictions for it are
             in the ledger.
     """
@@ -58,8 +70,10 @@ class Campaign:
         *,
         noise: Noise,
         screen: Screen,
+        signing_key: Ed25519PrivateKey,
         patience: float,
         await_predictions: Callable[[int], object],
+        enrolled: Callable[[], Mapping[str, bytes]] | None = None,
     ) -> None:
         self._ledger = ledger
         self._inputs = inputs
@@ -68,7 +82,12 @@ class Campaign:
         self._patience = patience
         self._await_predictions = await_predictions
         self._exchange = Exchange(
-            link, public_campaign(ledger.state().spec), pieces=self._pieces, say=screen.say
+            link,
+            public_campaign(ledger.state().spec),
+            signing_key=signing_key,
+            enrolled=enrolled,
+            pieces=self._pieces,
+            say=screen.say,
         )
 
     def run(self) -> None:
@@ -89,6 +108,7 @@ class Campaign:
                     for p in state.roster
                 ],
                 state.classes,
+                terms_of(state),
             )
         if self._ledger.state().missing_votes:
             self._collect()
@@ -125,7 +145,7 @@ class Campaign:
         roster = [RosterParty(p.name, p.identity.hex(), p.teachers, p.unit) for p in parties]
         state = self._ledger.record_roster(roster, classes)
         reach("roster-recorded")
-        self._exchange.fix_roster(parties, classes)
+        self._exchange.fix_roster(parties, classes, terms_of(state))
         self._screen.say(
             f"the roster is complete: {len(roster)} parties, {state.teachers} teachers; "
             f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
@@ -135,23 +155,40 @@ class Campaign:
         state = self._ledger.state()
         hashes = self._inputs.row_hashes()
         for missing in state.missing_votes:
-            first, count = missing.start, len(missing)
-            with self._screen.bar("votes from parties") as progress:
-                votes = self._exchange.collect(
-                    first=first,
-                    count=count,
-                    batch=batch_hash(hashes[first : first + count]),
+            rows = tuple(state.voted.rows[missing.start : missing.stop])
+            found = self._vote(Batch(rows, batch_hash([hashes[row] for row in rows])))
+            reach("votes-arrived")
+            self._ledger.record_votes(missing.start, found.total, found.responders)
+            reach("votes-recorded")
+            self._screen.say(f"votes on {len(rows)} queries from {listed(found.responders)}")
+
+    def _vote(self, batch: Batch) -> Sum:
+        """Return the summed votes on a batch; a masked sum is tried more than once."""
+        state, campaign = self._ledger.state(), self._exchange.campaign
+        roster = [
+            Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
+            for p in state.roster
+        ]
+        for attempt in range(1, _ATTEMPTS + 1):
+            ballot = (
+                MaskedBallot(campaign, roster, batch)
+                if state.spec.masked
+                else PlainBallot(campaign, roster, batch, state.spec.min_parties)
+            )
+            try:
+                found = self._exchange.collect(
+                    ballot,
                     least=state.spec.min_parties,
                     patience=self._patience,
-                    progress=progress,
+                    bar=self._screen.bar,
                 )
-                progress(len(votes), len(votes))  # the bar is over, with all parties or without
-            reach("votes-arrived")
-            responders = [party.name for party in state.roster if party.name in votes]
-            total = Histogram.total(votes[name] for name in responders)
-            self._ledger.record_votes(first, total, responders)
-            reach("votes-recorded")
-            self._screen.say(f"votes on {count} queries from {listed(responders)}")
+            except QuorumError as error:
+                if ballot.first or attempt == _ATTEMPTS:
+                    raise
+                self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
+            else:
+                return found
+        raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
 
     def _label(self) -> None:
         state = self._ledger.state()
@@ -175,7 +212,7 @@ class Campaign:
                 state.mechanism(state.round),
                 self._noise,
                 round_=state.round,
-                order=public_order(state.spec.id, state.spec.queries),
+                order=self._order(state),
                 predictions=self._ledger.predictions(state.round),
                 progress=progress,
             )
@@ -198,10 +235,15 @@ class Campaign:
             self._screen.say(f"the gate is {gate}")
         return summary
 
+    def _order(self, state: CampaignState) -> tuple[int, ...]:
+        """Return the queries of a round in the order in which they are asked."""
+        order = public_order(state.spec.id, state.spec.queries)
+        return tuple(query for query in order if query in state.voted)
+
     def _pieces(self) -> Iterator[bytes]:
-        body = wire.pack_public_set(self._inputs)
-        for at in range(0, len(body), wire.PIECE_BYTES):
-            yield body[at : at + wire.PIECE_BYTES]
+        body = pack_public_set(self._inputs)
+        for at in range(0, len(body), PIECE_BYTES):
+            yield body[at : at + PIECE_BYTES]
 
 
 def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
@@ -217,6 +259,24 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         aggregation=spec.aggregation,
         epsilon=spec.epsilon,
         delta=spec.delta,
+        rounds=spec.rounds,
+        noise=spec.noise,
+        threshold=spec.min_parties,
+        colluders=spec.colluders,
+    )
+
+
+def terms_of(state: CampaignState) -> vote_pb2.Terms:
+    """Return what parties are told once the roster is complete."""
+    members = sorted(state.roster, key=lambda party: party.name)
+    return vote_pb2.Terms(
+        roster=[
+            vote_pb2.Member(name=p.name, identity=bytes.fromhex(p.identity), teachers=p.teachers)
+            for p in members
+        ],
+        mechanisms=mechanism_texts(state.mechanisms),
+        composition=state.composition.name,
+        cap=str(state.cap),
     )
 
 
@@ -227,7 +287,7 @@ def require_one_message(inputs: Inputs, classes: int) -> None:
         UsageError: if they do not, with the size that would.
     """
     # Four bytes a count is the widest; the envelope needs far less than what is left free.
-    most = (wire.MAX_MESSAGE - 2**16) // (4 * classes)
+    most = (MAX_MESSAGE - 2**16) // (4 * classes)
     if len(inputs) > most:
         raise UsageError(
             f"a public set of {len(inputs)} with {classes} classes is too large for one batch; "

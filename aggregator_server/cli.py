@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from aggregator_server.identities import cli as identities_cli
+from aggregator_server.identities.store import FOLDER
 from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home, write_file
 from pate.runtime.screen import Screen
+
+if TYPE_CHECKING:
+    from aggregator_server.identities import Identities
 
 app = typer.Typer(
     add_completion=False,
@@ -22,6 +29,7 @@ ledger_app = typer.Typer(
     no_args_is_help=True, help="Look at the privacy ledger of a campaign, or check it."
 )
 app.add_typer(ledger_app, name="ledger")
+identities_cli.register(app)
 
 HomeOption = Annotated[
     Path | None,
@@ -30,7 +38,9 @@ HomeOption = Annotated[
 CampaignOption = Annotated[str, typer.Option("--campaign", help="Name of the campaign.")]
 HostOption = Annotated[
     str,
-    typer.Option(help="Address that parties connect to. Only loopback until TLS is set up."),
+    typer.Option(
+        help="Address to listen on for parties. Others than loopback need `pate-server init`."
+    ),
 ]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
 StudentPortOption = Annotated[
@@ -82,7 +92,9 @@ def serve(
     min_parties: Annotated[
         int | None,
         typer.Option(
-            min=1, help="With fewer the campaign stops. Default: two thirds of the roster."
+            min=1,
+            help="With fewer the campaign stops. Default: two thirds of the roster; masked: more "
+            "than that.",
         ),
     ] = None,
     classes: Annotated[
@@ -141,6 +153,28 @@ def serve(
             help="Gated: Renyi order. Take it from `pate account --gate` on public votes."
         ),
     ] = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            help="masked: this server learns sums of votes alone. plain: it sees every party's "
+            "votes. Default: masked from three parties on."
+        ),
+    ] = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="central: this server adds the noise. distributed: every party adds a share to its "
+            "masked votes, so that this server sees no exact sum either."
+        ),
+    ] = "central",
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Masked: parties that may be in league with this server without harm. Default: "
+            "the most that --min-parties allows, below a third of the roster.",
+        ),
+    ] = None,
     gate_share: Annotated[
         float, typer.Option(help="Gated: share of the divergence that the test itself may cost.")
     ] = 0.15,
@@ -168,6 +202,7 @@ def serve(
     from aggregator_server.settings import make_gate, make_spec
     from pate.data.read import read_inputs
 
+    identities = _identities(home, host)
     inputs = read_inputs(public, drop=tuple(drop or ()))
     spec = make_spec(
         inputs,
@@ -192,8 +227,11 @@ def serve(
         },
         publish=publish,
         gate=make_gate(publish, epsilon, delta, gate_order, gate_share),
+        aggregation=aggregation,
+        noise=noise,
+        colluders=colluders,
     )
-    doors = Doors(host, port, student_port, patience, linger)
+    doors = Doors(host, port, student_port, patience, linger, identities)
     summary = start_campaign(_folder(home, campaign), spec, inputs, doors, Screen("pate-server"))
     if as_json:
         print_json(summary)
@@ -222,7 +260,7 @@ def resume(
     from pate.data.read import read_inputs
 
     inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
-    doors = Doors(host, port, student_port, patience, linger)
+    doors = Doors(host, port, student_port, patience, linger, _identities(home, host))
     summary = resume_campaign(_folder(home, campaign), inputs, doors, Screen("pate-server"))
     if as_json:
         print_json(summary)
@@ -256,6 +294,34 @@ def export(
     labels = label_set(_folder(home, campaign))
     write_file(out, labels.to_json().encode(), mode=0o644)
     Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
+
+
+@app.command()
+def certificate(
+    out: Annotated[
+        Path, typer.Option(help="Where to write the certificate, as JSON.", metavar="FILE")
+    ],
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+) -> None:
+    """Say of each label by how many votes it was safe. It is private: no epsilon covers it.
+
+    For the server's own use: which labels no single party could have changed by voting otherwise.
+    The file is for this user alone; whoever publishes any of it publishes votes.
+    """
+    from aggregator_server.certificate import certificate_of
+    from aggregator_server.ledger import Ledger
+    from aggregator_server.report import LEDGER_FILE
+
+    with Ledger.open(_folder(home, campaign) / LEDGER_FILE) as books:
+        state = books.state()
+        found = {round_: books.predictions(round_) for round_ in state.predictions}
+        predictions = {round_: held for round_, held in found.items() if held is not None}
+        made = certificate_of(state, books.counts(), predictions)
+    write_file(out, (json.dumps(made.to_json(), indent=2) + "\n").encode())
+    Screen("pate-server").say(
+        f"{len(made.labels)} labels looked at; {out} is private to this server: it is made of votes"
+    )
 
 
 @ledger_app.command("show")
@@ -299,9 +365,27 @@ def ledger_verify(
         )
 
 
+def _identities(home: Path | None, host: str) -> Identities | None:
+    """Return who this server is and who is enrolled, None for a trial on loopback.
+
+    Raises:
+        UsageError: if there is nothing of the kind and ``host`` is reached from outside.
+        StateError: if the certificate has expired.
+    """
+    from aggregator_server.identities import Identities, require_identities
+
+    found = Identities.open(home or default_home("server"))
+    require_identities(host, found)
+    if found is not None:
+        found.require_valid(datetime.now(UTC))
+    return found
+
+
 def _folder(home: Path | None, campaign: str) -> Path:
-    if not campaign or campaign.startswith(".") or "/" in campaign:
-        raise UsageError(f"{campaign!r} cannot be the name of a campaign: it names a folder")
+    if not campaign or campaign.startswith(".") or "/" in campaign or campaign == FOLDER:
+        raise UsageError(
+            f"{campaign!r} cannot be the name of a campaign: it names a folder beside {FOLDER!r}"
+        )
     return (home or default_home("server")) / campaign
 
 

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.ballots import ANSWERS, STEPS
 from aggregator_server.parties import Party, check_classes_agree, listed
 from aggregator_server.wire import EXPIRED, GONE, LOST
 from pate.errors import PateError, ProtocolError, QuorumError, every_kind
-from pate.votes import Histogram
 from protos import wire
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.ballots import Ballot, Sum
     from aggregator_server.wire import Arrival, Wire
 
 _POLL_S: Final = 0.2
@@ -43,20 +47,9 @@ class _Question:
 
     node: int
     nonce: bytes
-    about: str  # describe, public_piece, ask or finish
+    about: str  # describe, public_piece, finish, or the step of a ballot
     party: str | None
-
-
-@dataclass
-class _Batch:
-    """Where the votes of one batch stand."""
-
-    first: int
-    count: int
-    digest: bytes
-    votes: dict[str, Histogram] = field(default_factory=dict)
-    #: Parties that said no, or failed too often: not waited for unless they come back.
-    out: set[str] = field(default_factory=set)
+    ballot: Ballot | None = None
 
 
 class Exchange:
@@ -64,7 +57,10 @@ class Exchange:
 
     Args:
         link: carries bytes to and from nodes.
-        campaign: what parties are told; its class list may be set once it is known.
+        campaign: what parties are told; its class list and terms are set once they are known.
+        signing_key: the campaign's; every request is signed with it.
+        enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
+            Asked each time a party describes itself.
         pieces: yields the slices of the serialised public set, for parties without a copy.
         say: one line for the server's screen.
         clock: seconds, monotonic.
@@ -76,13 +72,17 @@ class Exchange:
         link: Wire,
         campaign: vote_pb2.Campaign,
         *,
+        signing_key: Ed25519PrivateKey,
         pieces: Callable[[], Iterator[bytes]],
         say: Callable[[str], None],
+        enrolled: Callable[[], Mapping[str, bytes]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._link = link
         self.campaign = campaign
+        self._signing_key = signing_key
+        self._enrolled = enrolled
         self._pieces = pieces
         self._say = say
         self._clock = clock
@@ -95,7 +95,9 @@ class Exchange:
         self._failures: Counter[str] = Counter()
         self._roster: dict[str, Party] | None = None
         self._awaited = 0
-        self._batch: _Batch | None = None
+        self._ballot: Ballot | None = None
+        #: Parties that said no, or failed too often: not waited for unless they come back.
+        self._out: set[str] = set()
         self._farewells: set[str] = set()
 
     # --- the roster ----------------------------------------------------------------------
@@ -129,12 +131,15 @@ class Exchange:
                 self._say(self._waiting_line(present, size, names))
             self._pause(_POLL_S)
 
-    def fix_roster(self, roster: Sequence[Party], classes: Sequence[str]) -> None:
-        """From now on talk to these parties alone, about these classes."""
+    def fix_roster(
+        self, roster: Sequence[Party], classes: Sequence[str], terms: vote_pb2.Terms
+    ) -> None:
+        """From now on talk to these parties alone, about these classes, on these terms."""
         self._roster = {party.name: party for party in roster}
         self._awaited = len(self._roster)
         del self.campaign.classes[:]
         self.campaign.classes.extend(classes)
+        self.campaign.terms.CopyFrom(terms)
         for name in [name for name in self._node_of if name not in self._roster]:
             self._say(f"{name} is not on the roster of this campaign; it is not asked")
             del self._node_of[name]
@@ -151,79 +156,98 @@ class Exchange:
 
     def collect(
         self,
+        ballot: Ballot,
         *,
-        first: int,
-        count: int,
-        batch: bytes,
         least: int,
         patience: float,
-        progress: Callable[[int, int], None],
-    ) -> dict[str, Histogram]:
-        """Return the vote matrices of the parties that answered, by name.
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> Sum:
+        """Return the summed votes of a batch, taken through all steps of ``ballot``.
 
-        Every party of the roster is waited for until ``least`` have answered and ``patience``
-        seconds have passed since; one that refuses or keeps failing is not.
+        In each step every party that can still do it is waited for until ``least`` have done it
+        and ``patience`` seconds have passed since; one that refuses or keeps failing is not, nor,
+        after the first step of a masked sum, one that has been away for ``patience`` seconds: its
+        secrets are gone if it was started anew.
 
         Args:
-            first: of the queries in the public set.
-            count: how many.
-            batch: their hash.
+            ballot: what to ask, step by step.
             least: how many parties the campaign needs.
             patience: seconds.
-            progress: called with (parties that answered, parties of the roster).
+            bar: shows how far a step is, in parties of the roster.
 
         Raises:
             QuorumError: if so many refused or failed that ``least`` cannot be reached.
+            ProtocolError: if the sum cannot be the votes of those who answered.
         """
         if self._roster is None:
             raise QuorumError("votes were asked for before the roster was known")
-        held = self._batch = _Batch(first, count, batch)
-        remind = self._clock() + _REMIND_S
-        enough_since: float | None = None
+        self._ballot = ballot
+        self._out.clear()
         try:
-            while True:
-                self._step()
-                self._ask_everyone(held)
-                answered = len(held.votes)
-                progress(answered, len(self._roster))
-                able = set(self._roster) - held.out
-                if held.votes.keys() >= able and answered >= least:
-                    return held.votes
-                if len(able | held.votes.keys()) < least:
-                    raise QuorumError(
-                        f"only {len(able | held.votes.keys())} of {len(self._roster)} parties can "
-                        f"still answer, the campaign needs {least}: nothing was released; "
-                        "mend the parties named above, then `pate-server resume`"
-                    )
-                now = self._clock()
-                if answered >= least:
-                    enough_since = now if enough_since is None else enough_since
-                    if now - enough_since > patience:
-                        late = listed(sorted(able - held.votes.keys()))
-                        self._say(f"going on without {late}: no answer in {patience:g} s")
-                        return held.votes
-                if now >= remind:
-                    remind = now + _REMIND_S
-                    self._say(self._voting_line(held, able))
-                self._pause(_POLL_S)
+            while ballot.step:
+                with bar(f"{STEPS[ballot.step]} from parties") as progress:
+                    self._through_step(ballot, least, patience, progress)
+                    # The bar is over, with all parties or without.
+                    progress(len(ballot.answered), len(ballot.answered))
+                ballot.advance()
+            return ballot.result()
         finally:
-            self._batch = None
+            self._ballot = None
 
-    def _voting_line(self, held: _Batch, able: set[str]) -> str:
-        missing = sorted(able - held.votes.keys())
+    def _through_step(
+        self,
+        ballot: Ballot,
+        least: int,
+        patience: float,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Ask all parties of one step, and return when it has waited long enough."""
+        began = self._clock()
+        remind = began + _REMIND_S
+        enough_since: float | None = None
+        while True:
+            self._step()
+            self._ask_everyone(ballot)
+            now, answered = self._clock(), ballot.answered
+            progress(len(answered), len(self._roster or ()))
+            able = ballot.awaited - self._out
+            if not ballot.first and now - began > patience:
+                able -= {name for name in able if name not in self._node_of}
+            if answered >= able and len(answered) >= least:
+                return
+            if len(able | answered) < least:
+                raise QuorumError(
+                    f"only {len(able | answered)} of {len(self._roster or ())} parties can still "
+                    f"answer, the campaign needs {least}: nothing was released; "
+                    "mend the parties named above, then `pate-server resume`"
+                )
+            if len(answered) >= least:
+                enough_since = now if enough_since is None else enough_since
+                if now - enough_since > patience:
+                    late = listed(sorted(able - answered))
+                    self._say(f"going on without {late}: no answer in {patience:g} s")
+                    return
+            if now >= remind:
+                remind = now + _REMIND_S
+                self._say(self._voting_line(ballot, able))
+            self._pause(_POLL_S)
+
+    def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
+        missing = sorted(able - ballot.answered)
         notes = [n if n in self._node_of else f"{n} (not connected)" for n in missing]
-        done = f"{len(held.votes)} of {len(self._roster or ())}"
-        return f"votes from {done} parties; waiting for {listed(notes)}"
+        done = f"{len(ballot.answered)} of {len(self._roster or ())}"
+        return f"{STEPS[ballot.step]} from {done} parties; waiting for {listed(notes)}"
 
     @cached_property
     def _slices(self) -> list[bytes]:
         """The public set in pieces, serialised once and only if a party lacks it."""
         return list(self._pieces())
 
-    def _ask_everyone(self, held: _Batch) -> None:
+    def _ask_everyone(self, ballot: Ballot) -> None:
         busy = {question.party for question in self._questions.values()}
+        due = ballot.awaited - ballot.answered - self._out - busy
         for name, node in self._node_of.items():
-            if name in held.votes or name in held.out or name in busy:
+            if name not in due:
                 continue
             if name not in self._has_public_set:
                 for index, piece in enumerate(self._slices):
@@ -233,10 +257,7 @@ class Exchange:
                     request.public_piece.content = piece
                     self._put(node, request, "public_piece", name)
                 continue
-            request = vote_pb2.PartyRequest()
-            request.ask.first, request.ask.count = held.first, held.count
-            request.ask.batch = held.digest
-            self._put(node, request, "ask", name)
+            self._put(node, ballot.request(name), ballot.step, name, ballot)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -293,13 +314,18 @@ class Exchange:
             self._arrived(arrival)
 
     def _put(
-        self, node: int, request: vote_pb2.PartyRequest, about: str, party: str | None
+        self,
+        node: int,
+        request: vote_pb2.PartyRequest,
+        about: str,
+        party: str | None,
+        ballot: Ballot | None = None,
     ) -> None:
         request.version = wire.VERSION
         request.nonce = wire.new_id()
         request.campaign.CopyFrom(self.campaign)
-        handle = self._link.send(node, request.SerializeToString())
-        self._questions[handle] = _Question(node, request.nonce, about, party)
+        handle = self._link.send(node, wire.sign_request(request, self._signing_key))
+        self._questions[handle] = _Question(node, request.nonce, about, party, ballot)
 
     def _arrived(self, arrival: Arrival) -> None:
         question = self._questions.pop(arrival.handle, None)
@@ -333,8 +359,11 @@ class Exchange:
         elif what == "receipt" and question.about == "public_piece":
             if reply.receipt.public_set == self.campaign.public_set and question.party:
                 self._has_public_set.add(question.party)
-        elif what == "votes" and question.about == "ask":
-            self._count(question, reply.votes)
+        elif what == ANSWERS.get(question.about):
+            ballot = self._ballot
+            # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
+            if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
+                ballot.take(self._known[reply.party], reply)
         elif what == "farewell" and question.about == "finish":
             self._farewells.add(reply.party)
         else:
@@ -344,6 +373,8 @@ class Exchange:
         said = reply.description
         wire.check_description(said)
         party = Party(reply.party, identity, said.teachers, said.unit, tuple(said.classes))
+        if self._enrolled is not None and self._enrolled().get(party.name) != identity:
+            raise ProtocolError(f"{party.name} is not enrolled with that key; it is told nothing")
         expected = (self._roster or self._known).get(party.name)
         if self._roster is not None and expected is None:
             self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
@@ -367,24 +398,9 @@ class Exchange:
         if said.public_set == self.campaign.public_set:
             self._has_public_set.add(party.name)
         self._failures[party.name] = 0
-        if self._batch is not None:
-            self._batch.out.discard(party.name)
+        self._out.discard(party.name)
         if back or self._awaited <= _GREETED:
             self._say(f"{party.name} {'is back' if back else 'joined'}: {party.teachers} teachers")
-
-    def _count(self, question: _Question, matrix: vote_pb2.VoteMatrix) -> None:
-        held, name = self._batch, question.party
-        if held is None or name is None or name in held.votes:
-            return
-        party = self._known[name]
-        counts = wire.read_votes(
-            matrix,
-            teachers=party.teachers,
-            classes=len(self.campaign.classes),
-            queries=held.count,
-            batch=held.digest,
-        )
-        held.votes[name] = Histogram(counts, party.teachers)
 
     def _failed(self, question: _Question, who: str, failure: str) -> None:
         if failure in (GONE, LOST, EXPIRED):
@@ -404,8 +420,8 @@ class Exchange:
 
     def _put_out(self, question: _Question) -> None:
         """Do without the party for this batch, until it connects anew."""
-        if self._batch is not None and question.party is not None:
-            self._batch.out.add(question.party)
+        if question.party is not None:
+            self._out.add(question.party)
 
     def _forget(self, node: int) -> None:
         self._described.discard(node)

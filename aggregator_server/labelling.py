@@ -7,7 +7,6 @@ says about them.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -54,24 +53,6 @@ class RoundSummary:
     exhausted: bool
 
 
-def public_order(campaign: str, queries: int) -> tuple[int, ...]:
-    """Return the order in which a campaign asks its queries: pseudo-random and public.
-
-    >>> sorted(public_order("00" * 16, 5))
-    [0, 1, 2, 3, 4]
-
-    Args:
-        campaign: id, hex.
-        queries: size of the public set.
-    """
-    key = b"pate query order v1\0" + bytes.fromhex(campaign)
-
-    def rank(query: int) -> bytes:
-        return hashlib.sha256(key + query.to_bytes(8, "big")).digest()
-
-    return tuple(sorted(range(queries), key=rank))
-
-
 def label_round(
     ledger: Ledger,
     counts: Counts,
@@ -96,8 +77,8 @@ def label_round(
         mechanism: the one that the roster fixed for this round.
         noise: where the noise comes from.
         round_: from 1.
-        order: indices of queries in the order to ask them, see :func:`public_order`. It must not
-            depend on votes.
+        order: indices of queries in the order to ask them, see
+            :func:`~aggregator_server.order.public_order`. It must not depend on votes.
         predictions: (queries, classes) float32, the student's; for an interactive mechanism.
         limit: what may be spent in all when the round ends, if that is less than the ledger's
             own limit for the round.
@@ -131,7 +112,7 @@ def label_round(
         chunk, waiting = waiting[:size], waiting[size:]
         charge = ledger.charge(chunk, simulated=simulated)
         failpoints.reach("charge-recorded")
-        outcomes = _answers(counts[chunk], mechanism, noise, _rows(predictions, chunk))
+        outcomes = _answers(state, chunk, counts, mechanism, noise, predictions)
         failpoints.reach("noise-drawn")
         state = ledger.release(charge, outcomes)
         failpoints.reach("release-recorded")
@@ -172,6 +153,11 @@ def check_round(
         raise StateError(
             f"round {round_} cannot be labelled: the campaign is {state.phase}, in round {state.round}"
         )
+    if mechanism.noise_inside != state.spec.distributed:
+        raise LedgerError(
+            "no noise, no release: a mechanism over noisy sums needs a campaign with noise shares, "
+            "and the other way round"
+        )
     if mechanism.to_dict() != state.mechanism(round_).to_dict():
         raise LedgerError(f"the roster fixed another mechanism for round {round_}: {mechanism}")
     shape = (state.spec.queries, len(state.classes))
@@ -197,21 +183,23 @@ def _fitting(state: CampaignState, mechanism: Mechanism, limit: Fraction | None)
     return min(CHUNK, fit) if left is None else min(CHUNK, fit, left)
 
 
-def _rows(predictions: Probabilities | None, chunk: list[int]) -> Probabilities | None:
-    return None if predictions is None else predictions[chunk]
-
-
 def _answers(
-    rows: Counts, mechanism: Mechanism, noise: Noise, predictions: Probabilities | None
+    state: CampaignState,
+    chunk: list[int],
+    counts: Counts,
+    mechanism: Mechanism,
+    noise: Noise,
+    predictions: Probabilities | None,
 ) -> tuple[Outcome, ...]:
+    rows = counts[chunk]
     if not mechanism.interactive or predictions is None:
         return mechanism.answer_all(rows, noise)
     # Batches may have been answered by different teachers; how many is public.
-    teachers = rows.sum(axis=1)
+    teachers = np.array([state.batch_of(query).teachers for query in chunk])
     expected = np.empty_like(rows)
     for each in np.unique(teachers).tolist():
         same = teachers == each
-        expected[same] = round_predictions(predictions[same], each)
+        expected[same] = round_predictions(predictions[chunk][same], each)
     return mechanism.answer_all(rows, noise, expected)
 
 

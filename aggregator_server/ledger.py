@@ -25,6 +25,7 @@ from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError
+from pate.votes import NoisySum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -170,13 +171,13 @@ class Ledger:
         return self._append("roster", body)
 
     def record_votes(
-        self, first: int, histogram: Histogram, responders: Sequence[str]
+        self, first: int, histogram: Histogram | NoisySum, responders: Sequence[str]
     ) -> CampaignState:
         """Keep the summed votes of one batch, so that they are not asked for again.
 
         Args:
-            first: index of the batch's first query in the public set; the others follow it.
-            histogram: (count, classes) votes.
+            first: place of the batch's first query among those voted on; the others follow it.
+            histogram: (count, classes) votes, with the parties' noise if the campaign has it.
             responders: names of the parties that are in the sum, in the order of the roster.
 
         Raises:
@@ -186,6 +187,8 @@ class Ledger:
         count, classes = histogram.counts.shape
         if classes != (wanted := len(self.state().classes)):
             raise LedgerError(f"votes for {classes} classes, the campaign has {wanted}")
+        if isinstance(histogram, NoisySum) != self.state().spec.distributed:
+            raise LedgerError("a sum with noise shares in a campaign without them, or without it")
         blob = blobs.pack_counts(histogram.counts)
         salt = secrets.token_bytes(blobs.SALT_BYTES)
         body: dict[str, Json] = {
@@ -216,7 +219,8 @@ class Ledger:
 
         Args:
             queries: indices into the public set, none with a label, none answered this round.
-            simulated: whether the noise will be seeded; noted for good.
+            simulated: whether the noise will be seeded; noted for good. With noise shares the
+                server draws none, and notes that.
 
         Raises:
             BudgetError: if it does not fit the budget, the round's share or ``max_queries``.
@@ -232,7 +236,7 @@ class Ledger:
                 "mechanism": _object(mechanism.to_dict()),
                 "events": [_object(event.to_dict()) for event in events],
                 "cost": str(cost),
-                "noise": "simulated" if simulated else "system",
+                "noise": self._noise_name(simulated=simulated),
             }
             self._held = self._append("charge", body).open_charge
             return cast("Charge", self._held)
@@ -353,9 +357,9 @@ class Ledger:
             return self._append("close", body)
 
     def counts(self) -> Counts:
-        """Return all summed votes: (queries, classes) int64, zeros where there are none yet.
+        """Return all summed votes: (queries, classes) int64, zeros where there are none.
 
-        They are private to the server.
+        They are private to the server. With noise shares the noise is in them.
         """
         state = self.state()
         whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
@@ -364,7 +368,7 @@ class Ledger:
                 select(tables.batches.c.first, tables.batches.c.count, tables.batches.c.counts)
             ):
                 votes = blobs.unpack_counts(blob, count, len(state.classes))
-                whole[first : first + count] = votes
+                whole[list(state.voted.rows[first : first + count])] = votes
         return whole
 
     def predictions(self, round_: int) -> Probabilities | None:
@@ -390,6 +394,11 @@ class Ledger:
             self._failed = True
             self._turn.notify_all()
             self._database.close()
+
+    def _noise_name(self, *, simulated: bool) -> str:
+        if self._state.spec.distributed:
+            return "parties"
+        return "simulated" if simulated else "system"
 
     def _take(self, charge: Charge, answers: int) -> None:
         """Use up the charge that this process holds: one attempt, whatever comes of it."""

@@ -23,7 +23,7 @@ from aggregator_server.state import (
     Source,
     VoteBatch,
 )
-from aggregator_server.terms import recorded_terms
+from aggregator_server.terms import recorded_terms, voted_rows
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.accounting.events import event_from_dict
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
     from aggregator_server.chain import Entry, Json
 
-#: Noise as a charge names it. ``simulated`` is seeded, and protects nobody.
-NOISE_NAMES: Final = ("system", "simulated")
+#: Noise as a charge names it. ``simulated`` is seeded, and protects nobody; ``parties`` is in the
+#: votes already.
+NOISE_NAMES: Final = ("system", "simulated", "parties")
 
 #: Most queries of one charge: what an interruption may waste is bounded with it.
 MOST_QUERIES: Final = 256
@@ -142,14 +143,15 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         mechanisms=mechanisms,
         composition=composition,
         cap=cap,
+        voted=voted_rows(spec, mechanisms, composition, cap),
     )
 
 
 def _votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     fields = Fields(body, "first count teachers responders digest")
     first, count = fields.integer("first"), fields.integer("count", 1)
-    if first + count > state.spec.queries:
-        raise LedgerError(f"votes for query {first + count - 1} of {state.spec.queries}")
+    if first + count > len(state.voted):
+        raise LedgerError(f"votes for query {first + count - 1} of {len(state.voted)}")
     for batch in state.batches:
         if first < batch.first + batch.count and batch.first < first + count:
             raise LedgerError(
@@ -193,6 +195,8 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise LedgerError(f"a charge of {fields.text('cost')}, the accountant says {cost}")
     if (name := fields.text("noise")) not in NOISE_NAMES:
         raise LedgerError(f"unknown noise {name!r}")
+    if (name == "parties") != state.spec.distributed:
+        raise LedgerError(f"noise of {name!r} in a campaign with {state.spec.noise} noise")
     if state.queries_left is not None and len(queries) > state.queries_left:
         raise BudgetError(
             f"{len(queries)} queries, but only {state.queries_left} more may be asked"
@@ -227,6 +231,8 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
 
 def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     gated = state.spec.gated is not None
+    # With noise shares a query costs the same whatever is said of it: its sum has been seen.
+    whole = gated or state.spec.distributed
     fields = Fields(body, "charge round answers cost" + " gate" * gated)
     charge = state.open_charge
     if charge is None or charge.entry != fields.integer("charge", 1):
@@ -238,7 +244,7 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
     labels, answered, used = dict(state.labels), [], charge.cost if gated else Fraction(0)
     gate = _gate(fields.text("gate")) if gated else None
     for answer in fields.many("answers"):
-        query, label, source, events = _answer(answer, charge, len(state.classes), gated=gated)
+        query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
         if source == "reinforced" and not state.mechanism(charge.round).interactive:
             raise LedgerError(f"query {query} has a student's label, and no student was asked")
         answered.append(query)
@@ -274,21 +280,26 @@ def _gate(text: str) -> Literal["open", "closed"]:
 
 
 def _answer(
-    answer: Json, charge: Charge, classes: int, *, gated: bool
+    answer: Json, charge: Charge, classes: int, *, whole: bool
 ) -> tuple[int, int | None, str | None, int]:
-    """Return query, label, source and number of events of one answer, checked."""
+    """Return query, label, source and number of events of one answer, checked.
+
+    ``whole``: every answer uses all that was charged for it.
+    """
+    most = len(charge.events)
+    least = most if whole else 1
     if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
         answer = None  # to Python, true is the integer 1
     match answer:
-        case [int(query), None, None, int(events)] if 0 < events < len(charge.events) + gated:
+        case [int(query), None, None, int(events)] if least <= events < most + whole:
             return query, None, None, events
         case [int(query), int(label), "reinforced", int(events)] if (
-            0 < events < len(charge.events) and 0 <= label < classes
+            least <= events < most + whole and 0 <= label < classes
         ):
             return query, label, "reinforced", events
         # The teachers' label is worth everything that was charged for it.
         case [int(query), int(label), "teachers", int(events)] if (
-            events == len(charge.events) and 0 <= label < classes
+            events == most and 0 <= label < classes
         ):
             return query, label, "teachers", events
     raise LedgerError(f"not an answer to a charge of {len(charge.events)} events: {answer!r}")

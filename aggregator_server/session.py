@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign import Campaign, require_one_message
 from aggregator_server.deployment import Deployment
@@ -16,18 +20,34 @@ from aggregator_server.statement import privacy_statement
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import kept_secret, private_directory, write_file
 from pate.statement import in_words
-from protos import wire
+from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from aggregator_server.identities import Identities
     from aggregator_server.spec import CampaignSpec
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
+#: What this server will see, said before the first party comes.
+_SEEN: Final = {
+    ("plain", "central"): (
+        "aggregation is plain: this server sees every party's vote vectors; what it releases is "
+        "protected, what it sees is not"
+    ),
+    ("masked", "central"): (
+        "aggregation is masked: this server sees sums over {spec.min_parties} parties or more, "
+        "exact ones, and no party's votes"
+    ),
+    ("masked", "distributed"): (
+        "aggregation is masked, with noise by the parties: this server sees noisy sums over "
+        "{spec.min_parties} parties or more, and no party's votes"
+    ),
+}
 #: Its presence says that the parties were told of the campaign's end.
 _TOLD_FILE = "parties-told"
 
@@ -42,6 +62,8 @@ class Doors:
         student_port: on loopback, 0 for any free one.
         patience: seconds to wait for the last parties once enough have voted.
         linger: seconds to serve labels after the end; negative: until Ctrl-C or a student has all.
+        identities: what `pate-server init` made, and who is enrolled; None: a trial on loopback,
+            without TLS, in which anybody who reaches the port may take part.
     """
 
     host: str
@@ -49,6 +71,7 @@ class Doors:
     student_port: int
     patience: float
     linger: float
+    identities: Identities | None = None
 
 
 def start_campaign(
@@ -83,7 +106,7 @@ def start_campaign(
                 )
             screen.say(f"going on with the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, doors, screen)
-    write_file(folder / _PUBLIC_FILE, wire.pack_public_set(inputs))
+    write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     with Ledger.create(path, spec) as ledger:
         screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
         return _run(ledger, inputs, folder, doors, screen)
@@ -114,7 +137,7 @@ def resume_campaign(
 def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
     path = folder / _PUBLIC_FILE
     try:
-        return wire.read_public_set(
+        return read_public_set(
             path.read_bytes(), public_set=bytes.fromhex(spec.public_set), queries=spec.queries
         )
     except (FileNotFoundError, ProtocolError) as error:
@@ -126,26 +149,34 @@ def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
 def _run(
     ledger: Ledger, inputs: Inputs, folder: Path, doors: Doors, screen: Screen
 ) -> dict[str, object]:
+    spec, identities = ledger.state().spec, doors.identities
+    signing_key = _signing_key(folder) if identities is None else identities.signing_key
+    for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
+        screen.say(line)
     with _serving(StudentService(ledger, port=doors.student_port)) as service:
         never = threading.Event()
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
             with Deployment(
-                folder, host=doors.host, port=doors.port, on_event=screen.say
+                folder,
+                host=doors.host,
+                port=doors.port,
+                identities=identities,
+                on_event=screen.say,
             ) as deployment:
+                server = "" if identities else f" --server {deployment.address}"
                 screen.say(
-                    f"parties: pate-party start --data PATH --server {deployment.address}    "
+                    f"parties: pate-party start --data PATH{server}    "
                     f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH --out DIR"
                 )
-                screen.say(
-                    "aggregation is plain: this server sees every party's vote vectors; what it "
-                    "releases is protected, what it sees is not"
-                )
+                screen.say(_SEEN[spec.aggregation, spec.noise].format(spec=spec))
                 campaign = Campaign(
                     ledger,
                     inputs,
                     deployment.wire,
                     noise=SystemNoise(),
                     screen=screen,
+                    signing_key=signing_key,
+                    enrolled=None if identities is None else partial(_enrolled, identities),
                     patience=doors.patience,
                     await_predictions=lambda round_: service.wait_for_predictions(round_, never),
                 )
@@ -161,6 +192,15 @@ def _run(
         )
         _serve_to_the_end(service, doors.linger, screen)
     return found
+
+
+def _signing_key(folder: Path) -> Ed25519PrivateKey:
+    """Return the key of a campaign without identities: its own, made on first use."""
+    return Ed25519PrivateKey.from_private_bytes(kept_secret(folder / "campaign.key"))
+
+
+def _enrolled(identities: Identities) -> dict[str, bytes]:
+    return {name: member.identity for name, member in identities.enrolled().items()}
 
 
 @contextlib.contextmanager

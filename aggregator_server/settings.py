@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
+from pate.masking.context import most_colluders, threshold_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,9 @@ def make_spec(
     fractions: Mapping[str, str | None],
     publish: str = "capped",
     gate: GateParameters | None = None,
+    aggregation: str | None = None,
+    noise: str = "central",
+    colluders: int | None = None,
 ) -> CampaignSpec:
     """Return the specification of a new campaign over a public set.
 
@@ -40,7 +44,7 @@ def make_spec(
         name: of the campaign.
         aggregator: name of the mechanism.
         parties: how many, or names, comma separated.
-        min_parties: or None for two thirds of them, at least one.
+        min_parties: or None for two thirds of them, at least one; more than that if masked.
         classes: names, comma separated, or None to take the parties'.
         epsilon: hard budget.
         delta: at which it holds.
@@ -49,6 +53,9 @@ def make_spec(
         max_queries: or None.
         publish: capped or gated.
         gate: for gated.
+        aggregation: plain or masked, or None for masked from three parties on.
+        noise: central or distributed.
+        colluders: or None for the most that masked sums of so many parties stand.
         fractions: text of each fractional parameter, or None; "40", "2.5" and "1/3" are exact.
 
     Raises:
@@ -56,6 +63,13 @@ def make_spec(
     """
     roster = _roster(parties)
     count = roster if isinstance(roster, int) else len(roster)
+    if aggregation is None:
+        aggregation = "masked" if count >= 3 else "plain"
+    if aggregation == "masked":
+        if min_parties is None:
+            min_parties, colluders = threshold_for(count, colluders)
+        elif colluders is None:
+            colluders = most_colluders(count, min_parties)
     return CampaignSpec(
         name=name,
         id=new_campaign_id(),
@@ -78,6 +92,9 @@ def make_spec(
         sigma2=_maybe(fractions, "sigma2"),
         scale=_maybe(fractions, "scale"),
         confidence=_maybe(fractions, "confidence"),
+        aggregation=aggregation,
+        noise=noise,
+        colluders=colluders or 0,
         publish=publish,
         gate_order=None if gate is None else _decimal(gate.order),
         gate_target=None if gate is None else _decimal(gate.target),

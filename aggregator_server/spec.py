@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, StateError, UsageError
+from pate.masking.context import check_threshold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +24,15 @@ if TYPE_CHECKING:
     from pate.accounting.events import GatedBatch
 
 AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
-AGGREGATIONS: Final = ("plain",)
-NOISES: Final = ("central",)
+#: How votes reach the server. ``plain``: each party's as they are. ``masked``: their sum alone.
+AGGREGATIONS: Final = ("plain", "masked")
+
+#: Who draws the noise. ``central``: the server. ``distributed``: the parties, a share each, so that
+#: the server sees no exact sum.
+NOISES: Final = ("central", "distributed")
+
+#: The mechanisms that noise shares can serve: sums of them are as good as Gaussian.
+DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax")
 
 #: How labels leave. ``capped``: as they are answered, under a cap that looks at no vote. ``gated``:
 #: all of a batch, if a private test finds their data-dependent cost below a target.
@@ -57,7 +65,8 @@ class CampaignSpec:
         id: 16 random bytes in hex, see :func:`new_campaign_id`.
         aggregator: one of :data:`AGGREGATORS`.
         parties: how many parties are awaited, or their names.
-        min_parties: with fewer than that many the campaign does not go on.
+        min_parties: with fewer than that many the campaign does not go on. In a masked sum it is
+            t: no fewer votes are ever summed.
         public_set: content hash of the public set, 32 bytes in hex.
         queries: size of the public set.
         schema: the line that describes its inputs.
@@ -78,6 +87,8 @@ class CampaignSpec:
         confidence: least probability at which the student's own prediction is reinforced.
         aggregation: one of :data:`AGGREGATIONS`.
         noise: one of :data:`NOISES`.
+        colluders: c, how many parties may collude with the server: they change nothing in what
+            masks hide and what noise shares promise. 0 for plain aggregation.
         publish: one of :data:`PUBLISH`.
         gate_order: Renyi order of the gate, see
             :class:`~pate.accounting.publishing.gate.GateParameters`; all of its parameters are
@@ -113,6 +124,7 @@ class CampaignSpec:
     confidence: Fraction | None = None
     aggregation: str = "plain"
     noise: str = "central"
+    colluders: int = 0
     publish: str = "capped"
     gate_order: Fraction | None = None
     gate_target: Fraction | None = None
@@ -125,6 +137,22 @@ class CampaignSpec:
         self._check_budget()
         self._check_mechanism()
         self._check_gate()
+        self._check_aggregation()
+
+    @property
+    def masked(self) -> bool:
+        """Whether the server sees sums of votes alone."""
+        return self.aggregation == "masked"
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the parties add the noise, so that the server sees noisy sums alone."""
+        return self.noise == "distributed"
+
+    @property
+    def honest(self) -> int:
+        """Parties in every sum that do not collude, at least: t - c."""
+        return self.min_parties - self.colluders
 
     @property
     def wanted_parties(self) -> int:
@@ -251,6 +279,33 @@ class CampaignSpec:
 
         given = [getattr(self, field) for field in _GATE_FIELDS]
         return GatedBatch(*given) if self.publish == "gated" else None  # checks them
+
+    def _check_aggregation(self) -> None:
+        check_count("colluders", self.colluders, 0)
+        if not self.masked:
+            if self.distributed:
+                raise UsageError(
+                    "noise shares are for masked sums: a server that sees each party's votes learns "
+                    "nothing less through them"
+                )
+            if self.colluders:
+                raise UsageError("plain aggregation hides nothing from the server: no colluders")
+            return
+        check_threshold(self.wanted_parties, self.min_parties, self.colluders)
+        if not self.distributed:
+            return
+        if self.aggregator not in DISTRIBUTED:
+            raise UsageError(
+                f"noise shares are for {', '.join(DISTRIBUTED)}: shares of Laplace noise do not add "
+                "up to Laplace noise"
+            )
+        if self.publish != "capped":
+            raise UsageError("a gate looks at exact votes, which noise shares leave nobody")
+        if self.sigma1 is not None:
+            raise UsageError(
+                "with noise shares one noisy histogram serves the check and the label: "
+                "leave sigma1 out, sigma2 is for both"
+            )
 
     def _check_gate(self) -> None:
         given = [field for field in _GATE_FIELDS if getattr(self, field) is not None]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from aggregator_server.order import VotedRows
 from pate.accounting.composition import Zcdp, total_cost
 from pate.errors import LedgerError, StateError
 
@@ -45,8 +46,8 @@ class VoteBatch:
     """What the chain says about one batch of summed votes.
 
     Attributes:
-        first: index of its first query in the public set.
-        count: number of queries, consecutive.
+        first: place of its first query among those that are voted on.
+        count: number of queries, consecutive there.
         teachers: number of teachers that voted, the sum of each row.
         responders: names of the parties that answered, in the order of the roster.
         digest: a hiding commitment to the counts, hex.
@@ -127,6 +128,7 @@ class CampaignState:
         cap: the budget in it, fixed with the roster.
         spent: charged so far; what an interrupted charge held back stays in it.
         wasted: the part of ``spent`` that was charged for answers that never came.
+        voted: the queries that parties vote on, fixed with the roster.
         batches: summed votes, ordered by first query.
         labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
@@ -148,6 +150,7 @@ class CampaignState:
     cap: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     wasted: Fraction = Fraction(0)
+    voted: VotedRows = field(default_factory=VotedRows)
     batches: tuple[VoteBatch, ...] = ()
     labels: Mapping[int, ReleasedLabel] = field(default_factory=dict)
     answered: Mapping[int, frozenset[int]] = field(default_factory=dict)
@@ -192,13 +195,13 @@ class CampaignState:
 
     @property
     def missing_votes(self) -> tuple[range, ...]:
-        """The queries without votes, as ranges of indices into the public set."""
+        """The queries without votes, as ranges of places among those that are voted on."""
         gaps: list[range] = []
         at = 0
         for batch in self.batches:
             gaps.append(range(at, batch.first))
             at = batch.first + batch.count
-        gaps.append(range(at, self.spec.queries))
+        gaps.append(range(at, len(self.voted)))
         return tuple(gap for gap in gaps if gap)
 
     def batch_of(self, query: int) -> VoteBatch:
@@ -207,8 +210,11 @@ class CampaignState:
         Raises:
             LedgerError: if there are no votes for it.
         """
-        at = bisect_right(self.batches, query, key=lambda batch: batch.first) - 1
-        if at < 0 or query >= self.batches[at].first + self.batches[at].count:
+        place = self.voted.place_of(query)
+        if place is None:
+            raise LedgerError(f"query {query} is not one that is voted on")
+        at = bisect_right(self.batches, place, key=lambda batch: batch.first) - 1
+        if at < 0 or place >= self.batches[at].first + self.batches[at].count:
             raise LedgerError(f"query {query} has no votes in the ledger")
         return self.batches[at]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from pate.accounting.composition import total_cost
 from pate.errors import StateError
 from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
 
@@ -34,11 +35,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         adjacency=ADJACENCY[spec.unit],
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.aggregation,
-        noise=(
-            "simulated: drawn from a seed, so that nothing is guaranteed"
-            if state.simulated
-            else f"{spec.noise}: exact discrete noise, drawn by the server"
-        ),
+        noise=_noise(state),
         teachers=state.teachers,
         queries_asked=state.queries_asked,
         labels_released=len(state.labels),
@@ -46,7 +43,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         cap=str(state.cap),
         realised=str(state.spent),
         ledger_head=str(state.head),
-        statements=(_public(state, epsilon), _server()),
+        statements=(_public(state, epsilon), _server(state)),
     )
 
 
@@ -66,11 +63,41 @@ _HOW: Final = {
 }
 
 
+def server_epsilon(state: CampaignState) -> float | None:
+    """Return what the server may learn from the noisy sums that it sees, at the campaign's delta.
+
+    Of every query that was voted on, asked or not, it sees one noisy histogram.
+
+    Returns:
+        The epsilon, the same for all data; None where nothing is promised.
+    """
+    if not state.spec.distributed:
+        return None
+    worst = max(total_cost(state.composition, each.worst) for each in state.mechanisms)
+    return state.composition.epsilon(len(state.voted) * worst, state.spec.delta)
+
+
+def _noise(state: CampaignState) -> str:
+    if state.simulated:
+        return "simulated: drawn from a seed, so that nothing is guaranteed"
+    if state.spec.distributed:
+        return (
+            f"distributed: exact discrete noise, a share from each party, of which "
+            f"{state.spec.honest} are counted"
+        )
+    return "central: exact discrete noise, drawn by the server"
+
+
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
     if state.simulated:
         return ObserverStatement(
             "public", None, None, "no guarantee: the noise of this run came from a seed"
         )
+    provided = (
+        f"if at most {_parties(state.spec.colluders)} tell others of their noise"
+        if state.spec.distributed
+        else "if the server is honest and keeps the votes and its noise to itself"
+    )
     return ObserverStatement(
         "public",
         epsilon,
@@ -78,15 +105,39 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         "whoever sees the released labels, which queries got none, and anything made of them: "
         "(epsilon, delta)-differential privacy for all rounds together, whatever the records are, "
         + _HOW[state.composition.name]
-        + "if the server is honest and keeps the votes and its noise to itself; it is about this "
-        "campaign alone, and the costs of campaigns over the same records add up",
+        + provided
+        + "; it is about this campaign alone, and the costs of campaigns over the same records add "
+        "up",
     )
 
 
-def _server() -> ObserverStatement:
+def _server(state: CampaignState) -> ObserverStatement:
+    spec = state.spec
+    if not spec.masked:
+        return ObserverStatement(
+            "server",
+            None,
+            None,
+            "no guarantee: with plain aggregation the server sees the votes of each party as they "
+            "are",
+        )
+    masks = (
+        f"of the votes it sees sums over {_parties(spec.min_parties)} or more alone, whatever it "
+        f"does, if at most {_parties(spec.colluders)} collude with it"
+    )
+    if not spec.distributed:
+        return ObserverStatement(
+            "server", None, None, f"no guarantee: the server sees exact sums of votes; {masks}"
+        )
     return ObserverStatement(
         "server",
-        None,
-        None,
-        "no guarantee: with plain aggregation the server sees the votes of each party as they are",
+        server_epsilon(state),
+        spec.delta,
+        "the noisy histograms of all queries that were voted on: (epsilon, delta)-differential "
+        f"privacy by the noise of {_parties(spec.honest)} that nobody else knows; {masks}, and the "
+        "others add the noise that they should",
     )
+
+
+def _parties(number: int) -> str:
+    return "1 party" if number == 1 else f"{number} parties"

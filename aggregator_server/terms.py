@@ -10,12 +10,14 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from aggregator_server.order import VotedRows, public_order
 from aggregator_server.spec import check_count
 from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest, total_cost
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms.distributed import over_noisy_sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -59,6 +61,14 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
     """
     check_count("number of teachers", teachers, 1)
+    made = _central(spec, teachers, votes_per_unit)
+    if not spec.distributed:
+        return made
+    return tuple(over_noisy_sums(each, spec.honest) for each in made)
+
+
+def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+    """Return the mechanisms as they are if the server draws the noise."""
 
     def share(numerator: int, denominator: int) -> int:
         return max(1, -(-teachers * numerator // denominator))
@@ -86,11 +96,35 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     )
 
 
+def voted_rows(
+    spec: CampaignSpec, mechanisms: Sequence[Mechanism], composition: Composition, cap: Fraction
+) -> VotedRows:
+    """Return the queries that parties vote on, in the order in which batches have them.
+
+    That is the whole public set. With noise shares each vote shows the server a noisy histogram,
+    asked or not: then it is no more queries than the budget pays for, the first of the public
+    order, and the server learns no more than the public may.
+
+    Args:
+        spec: of the campaign.
+        mechanisms: of all rounds.
+        composition: how costs add up.
+        cap: most that they may add up to.
+    """
+    if not spec.distributed:
+        return VotedRows(range(spec.queries))
+    worst = max(total_cost(composition, each.worst) for each in mechanisms)
+    most = min(spec.queries, int(cap / worst))
+    if spec.max_queries is not None:
+        most = min(most, spec.max_queries)
+    return VotedRows(public_order(spec.id, spec.queries)[:most])
+
+
 def stated_as(mechanism: Mechanism, field: str) -> str:
     """Return the name that a specification has for a parameter of a mechanism."""
     if field == "threshold" and mechanism.interactive:
         return "interactive_threshold"
-    return "sigma2" if field == "sigma" else field
+    return "sigma2" if field in ("sigma", "share") else field
 
 
 def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from aggregator_server.flower_internals import LINK_ERRORS, query
 from pate.errors import ProtocolError
+from protos.bounds import MAX_MESSAGE
 from protos.carriage import pack, unpack_message
 from protos.flower_runtime import ErrorCode
-from protos.wire import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

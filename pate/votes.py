@@ -90,3 +90,28 @@ class Histogram:
             )
         counts: Counts = np.stack([part.counts for part in held]).sum(axis=0, dtype=np.int64)
         return cls(counts, sum(part.teachers for part in held))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySum:
+    """Summed votes of a batch with the parties' noise in them.
+
+    Its rows sum to no known number; what can be said of them is
+    :func:`pate.noise_shares.check_row_totals`.
+
+    Attributes:
+        counts: (queries, classes) int64, votes and noise; may be negative.
+        teachers: M, the number of teachers that voted.
+    """
+
+    counts: Counts
+    teachers: int
+
+    def __post_init__(self) -> None:
+        if self.teachers < 1:
+            raise ProtocolError(f"a sum of votes needs at least one teacher, got {self.teachers}")
+        if self.counts.ndim != 2 or self.counts.dtype != np.int64:
+            raise ProtocolError(
+                f"a sum of votes has two axes of int64, got {self.counts.dtype} {self.counts.shape}"
+            )
+        self.counts.setflags(write=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from flwr.app import Array, ArrayRecord, RecordDict
 
 from pate.errors import ProtocolError
-from protos.wire import MAX_MESSAGE
+from protos.bounds import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from typing import Protocol

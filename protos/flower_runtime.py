@@ -32,7 +32,7 @@ from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAu
 from flwr.supercore.protobuf.client import ProtobufClient
 from flwr.supercore.runtime import RuntimeHttpClient
 
-from protos.wire import MAX_MESSAGE
+from protos.bounds import MAX_MESSAGE
 
 __all__ = [
     "DirectClient",

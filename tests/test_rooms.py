@@ -16,6 +16,7 @@ MATHEMATICS = (
     "auditing",
     "planning",
     "noise.py",
+    "noise_shares.py",
     "simulated_noise.py",
     "votes.py",
     "errors.py",
@@ -62,6 +63,20 @@ def test_pate_imports_no_role_no_flower_and_no_torch() -> None:
         assert not wrong, f"{path} imports {wrong}"
 
 
+def test_masking_needs_numpy_and_cryptography_alone() -> None:
+    import sys
+
+    allowed = set(sys.stdlib_module_names) | {"numpy", "scipy", "cryptography", "pate"}
+    for path in modules("pate/masking"):
+        names = imported(path)
+        assert top(names) <= allowed, f"{path} imports {top(names) - allowed}"
+        # No clock, no files, no network, and randomness only as it is handed in.
+        outside = {"random", "secrets", "time", "datetime", "os", "pathlib", "socket", "threading"}
+        assert not top(names) & outside, f"{path} imports {top(names) & outside}"
+        ours = {name for name in names if name.startswith(("pate.data", "pate.runtime"))}
+        assert not ours, f"{path} imports {ours}"
+
+
 def test_nothing_imports_the_composition_root() -> None:
     for path in modules("pate", *sorted(ROLES), "protos"):
         if path.is_relative_to(ROOT / "pate" / "commands") or path.name == "__main__.py":
@@ -89,6 +104,7 @@ def test_flower_is_imported_by_its_glue_alone() -> None:
         "party/client_app.py",
         "party/flower_internals.py",
         "party/resident.py",
+        "party/supernode_process.py",
         "protos/carriage.py",
         "protos/flower_runtime.py",
     }

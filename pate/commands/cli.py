@@ -61,6 +61,13 @@ def simulate(
     ] = "confident-gnmax",
     epsilon: Annotated[float, typer.Option(help="Hard budget of the campaign.")] = 8.0,
     delta: Annotated[float, typer.Option(help="At which it holds.")] = 1e-4,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(help="masked or plain. Default: masked from three parties on."),
+    ] = None,
+    noise: Annotated[
+        str, typer.Option(help="central, or distributed: a share from each party.")
+    ] = "central",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +79,7 @@ def simulate(
         str,
         typer.Option(
             help="local: Flower's apps in threads of this process; ray: Flower's own simulation "
-            "engine (pip install 'federated-pate[sim]')."
+            "engine (pip install 'federated-pate\\[sim]')."
         ),
     ] = "local",
     student: Annotated[
@@ -101,6 +108,8 @@ def simulate(
         engine=engine,
         student=student,
         out=out,
+        aggregation=aggregation,
+        noise=noise,
     )
     report = run_simulation(setting, Screen("pate"))
     if as_json:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE, label_set
@@ -54,6 +56,8 @@ class Simulation:
     engine: str
     student: bool
     out: Path
+    aggregation: str | None = None
+    noise: str = "central"
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -97,6 +101,8 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
             rounds=None,
             max_queries=None,
             fractions={},
+            aggregation=setting.aggregation,
+            noise=setting.noise,
         )
         folder = place / "campaign"
         with (
@@ -206,6 +212,7 @@ def _campaign(
                 link,
                 noise=SystemNoise(),
                 screen=screen,
+                signing_key=Ed25519PrivateKey.generate(),
                 patience=_PATIENCE_S,
                 await_predictions=lambda round_: service.wait_for_predictions(round_, stop),
             ).run()

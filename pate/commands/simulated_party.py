@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from party.keys import identity_key, shard_key
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.policy import Policy
+from party.site import Site
 from party.training import train_ensemble
 from party.voter import Voter
 from pate.data.values import Dataset, Images, Inputs, Table
+from pate.noise import SystemNoise
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
@@ -53,6 +57,8 @@ def open_party(
         identity=identity_key(home),
         ensemble=ensemble,
         home=home,
+        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE)),
+        noise=SystemNoise(),
         public=public,
     )
 

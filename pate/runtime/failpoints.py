@@ -23,6 +23,9 @@ NAMES: Final = frozenset({
     "campaign-closed",      # server: the end is durable, the parties do not know of it
     "teacher-trained",      # party: a teacher is in memory, not yet on disk
     "voting",               # party: votes are computed, neither cached nor sent
+    "shares-sent",          # party: masked votes are asked for, so its shares have arrived
+    "masked-sent",          # party: the list of survivors is here, so its masked vote has arrived
+    "opening-recorded",     # party: the opening is in its ledger, and has not left
 })  # fmt: skip
 
 _seen = 0

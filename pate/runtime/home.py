@@ -74,6 +74,24 @@ def new_secret(path: Path) -> bytes:
     return secret
 
 
+def kept_secret(path: Path) -> bytes:
+    """Return the 32 secret bytes in ``path``, made on first use.
+
+    Raises:
+        StateError: if the file is damaged.
+        DiskError: if they cannot be stored.
+    """
+    try:
+        held = path.read_bytes()
+    except FileNotFoundError:
+        held = new_secret(path)
+    if len(held) != SECRET_BYTES:
+        raise StateError(
+            f"{path} is damaged; restore it from a backup, or remove it to make a new one"
+        )
+    return held
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
     handle = os.open(path, os.O_RDONLY)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from aggregator_server.ballots import Batch, PlainBallot, Sum
 from aggregator_server.exchange import Exchange
 from aggregator_server.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.parties import Party, listed
@@ -15,10 +16,13 @@ from aggregator_server.wire import GridWire
 from party.client_app import make_client_app
 from party.keys import identity_key
 from party.voter import Voter
-from pate.data.values import Images, Inputs, batch_hash, content_hash
+from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
+from pate.noise import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from tests.campaign_messages import SERVER_KEY, campaign_message, no_bar, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (20, 4, 4, 1), dtype=np.uint8))
-BATCH = batch_hash(PUBLIC.row_hashes())
+BATCH = Batch(tuple(range(len(PUBLIC))), batch_hash(PUBLIC.row_hashes()))
 
 
 class Constant:
@@ -69,6 +73,8 @@ class House:
                     identity=identity_key(home),
                     ensemble=ensemble,
                     home=home,
+                    site=site(home),
+                    noise=SystemNoise(),
                     public=public,
                 )
             )
@@ -76,37 +82,29 @@ class House:
         self.link = GridWire(self.grid)
 
     def exchange(self, classes: Sequence[str] = ()) -> Exchange:
-        campaign = vote_pb2.Campaign(
-            id=b"c" * 16,
-            classes=classes,
-            public_set=content_hash(PUBLIC),
-            queries=len(PUBLIC),
-            schema=PUBLIC.schema(),
-            mechanism="gnmax",
-            unit="record",
-            aggregation="plain",
-            epsilon=1.0,
-            delta=1e-5,
-        )
-        body = wire.pack_public_set(PUBLIC)
+        body = pack_public_set(PUBLIC)
         return Exchange(
             self.link,
-            campaign,
+            campaign_message(PUBLIC, classes=classes),
+            signing_key=SERVER_KEY,
             pieces=lambda: iter([body[:100], body[100:]]),
             say=self.said.append,
             pause=_pause,
         )
 
-    def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> dict[str, Counts]:
-        found = exchange.collect(
-            first=0,
-            count=len(PUBLIC),
-            batch=BATCH,
+    def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> Sum:
+        roster = list((exchange._roster or {}).values())
+        return exchange.collect(
+            PlainBallot(exchange.campaign, roster, BATCH, least),
             least=least,
             patience=patience,
-            progress=lambda *_: None,
+            bar=no_bar,
         )
-        return {name: histogram.counts for name, histogram in found.items()}
+
+
+def fix(exchange: Exchange, roster: Sequence[Party], classes: Sequence[str]) -> None:
+    members = [(party.name, party.identity, party.teachers) for party in roster]
+    exchange.fix_roster(roster, classes, terms_message(members))
 
 
 @pytest.fixture
@@ -123,10 +121,10 @@ def test_a_roster_is_gathered_and_votes_come_from_all(tmp_path: Path, houses: li
     exchange = house.exchange()
     roster = exchange.gather(3)
     assert [(p.name, p.teachers) for p in roster] == [("p0", 3), ("p1", 2), ("p2", 1)]
-    exchange.fix_roster(roster, roster[0].classes)
-    votes = house.collect(exchange, least=3)
-    np.testing.assert_array_equal(np.stack(list(votes.values())).sum(axis=0)[0], [3, 3])
-    assert sorted(votes) == ["p0", "p1", "p2"]
+    fix(exchange, roster, roster[0].classes)
+    found = house.collect(exchange, least=3)
+    np.testing.assert_array_equal(found.total.counts[0], [3, 3])
+    assert found.responders == ("p0", "p1", "p2")
 
 
 def test_different_class_lists_end_the_gathering_with_both_names(
@@ -145,9 +143,9 @@ def test_with_a_declared_class_list_a_party_may_lack_a_class(
     houses.append(house)
     exchange = house.exchange(("x", "y", "z"))
     roster = exchange.gather(2)
-    exchange.fix_roster(roster, ("x", "y", "z"))
-    votes = house.collect(exchange, least=2)
-    np.testing.assert_array_equal(votes["p1"][0], [0, 0, 1])
+    fix(exchange, roster, ("x", "y", "z"))
+    found = house.collect(exchange, least=2)
+    np.testing.assert_array_equal(found.total.counts[0], [1, 0, 1])
 
 
 def test_after_a_restart_a_party_may_still_lack_a_class(
@@ -158,8 +156,8 @@ def test_after_a_restart_a_party_may_still_lack_a_class(
     exchange = house.exchange(("x", "y", "z"))
     key = house.voters[0]._identity.public_key().public_bytes_raw()
     # As the ledger has it: what classes a party's own data has is not written there.
-    exchange.fix_roster([Party("p0", key, 1, "record", ("x", "y", "z"))], ("x", "y", "z"))
-    assert sorted(house.collect(exchange, least=1)) == ["p0"]
+    fix(exchange, [Party("p0", key, 1, "record", ("x", "y", "z"))], ("x", "y", "z"))
+    assert house.collect(exchange, least=1).responders == ("p0",)
 
 
 def test_a_party_that_leaves_is_done_without_when_enough_are_left(
@@ -169,9 +167,9 @@ def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(3)
-    exchange.fix_roster(roster, roster[0].classes)
+    fix(exchange, roster, roster[0].classes)
     house.grid.leave(FIRST_NODE)
-    assert sorted(house.collect(exchange, least=2, patience=0.2)) == ["p1", "p2"]
+    assert house.collect(exchange, least=2, patience=0.2).responders == ("p1", "p2")
     assert any("going on without p0" in line for line in house.said)
 
 
@@ -180,24 +178,45 @@ def test_a_party_that_comes_back_is_asked_again(tmp_path: Path, houses: list[Hou
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
-    exchange.fix_roster(roster, roster[0].classes)
+    fix(exchange, roster, roster[0].classes)
     house.grid.leave(FIRST_NODE)
     threading.Timer(0.3, house.grid.come_back, [FIRST_NODE]).start()
-    assert sorted(house.collect(exchange, least=2)) == ["p0", "p1"]
+    assert house.collect(exchange, least=2).responders == ("p0", "p1")
     assert any("p0 is back" in line for line in house.said)
 
 
-def test_a_vote_that_does_not_sum_is_refused_by_name(tmp_path: Path, houses: list[House]) -> None:
-    # It votes with six teachers; the roster below has it with three.
+def test_a_vote_that_does_not_sum_is_refused_by_name(
+    tmp_path: Path, houses: list[House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = wire.pack_votes
+
+    def greedy(votes: Counts, *, teachers: int, batch: bytes) -> vote_pb2.VoteMatrix:
+        made = honest(votes, teachers=teachers, batch=batch)
+        if teachers == 2:
+            made.counts = bytes(2 * count for count in made.counts)
+        return made
+
+    monkeypatch.setattr(wire, "pack_votes", greedy)
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    assert house.collect(exchange, least=1).responders == ("p0",)
+    assert any(line.startswith("p1: sent something that was not accepted") for line in house.said)
+
+
+def test_a_party_that_the_roster_has_otherwise_does_not_vote(
+    tmp_path: Path, houses: list[House]
+) -> None:
     house = House(tmp_path, [Constant(3, 0), Constant(6, 1)])
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
     roster = [roster[0], Party("p1", roster[1].identity, 3, "record", ("x", "y"))]
-    exchange.fix_roster(roster, ("x", "y"))
-    exchange._known["p1"] = roster[1]
-    assert sorted(house.collect(exchange, least=1)) == ["p0"]
-    assert any(line.startswith("p1: sent something that was not accepted") for line in house.said)
+    fix(exchange, roster, ("x", "y"))
+    assert house.collect(exchange, least=1).responders == ("p0",)
+    assert any(line.startswith("p1: refused (ProtocolError)") for line in house.said)
 
 
 def test_too_few_parties_end_the_batch(tmp_path: Path, houses: list[House]) -> None:
@@ -209,7 +228,7 @@ def test_too_few_parties_end_the_batch(tmp_path: Path, houses: list[House]) -> N
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
-    exchange.fix_roster(roster, roster[0].classes)
+    fix(exchange, roster, roster[0].classes)
     with pytest.raises(QuorumError, match="the campaign needs 2"):
         house.collect(exchange, least=2)
     assert any("p1: failed (raised ValueError)" in line for line in house.said)
@@ -226,8 +245,8 @@ def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
             "p1", house.voters[1]._identity.public_key().public_bytes_raw(), 1, "record", ("x", "y")
         ),
     ]
-    exchange.fix_roster(pinned, ("x", "y"))
-    assert sorted(house.collect(exchange, least=1, patience=0.5)) == ["p1"]
+    fix(exchange, pinned, ("x", "y"))
+    assert house.collect(exchange, least=1, patience=0.5).responders == ("p1",)
     assert any("a stranger calls itself p0" in line for line in house.said)
 
 
@@ -236,10 +255,12 @@ def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list
     houses.append(house)
     exchange = house.exchange()
     keys = [voter._identity.public_key().public_bytes_raw() for voter in house.voters]
-    exchange.fix_roster(
-        [Party(f"p{at}", key, 1, "record", ("x", "y")) for at, key in enumerate(keys)], ("x", "y")
+    fix(
+        exchange,
+        [Party(f"p{at}", key, 1, "record", ("x", "y")) for at, key in enumerate(keys)],
+        ("x", "y"),
     )
-    assert sorted(house.collect(exchange, least=1, patience=0.5)) == ["p0"]
+    assert house.collect(exchange, least=1, patience=0.5).responders == ("p0",)
     assert any("a roster does not change" in line for line in house.said)
 
 
@@ -248,7 +269,7 @@ def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> Non
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
-    exchange.fix_roster(roster, roster[0].classes)
+    fix(exchange, roster, roster[0].classes)
     exchange.finish(
         vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=1, delta=1e-5),
         voted=("p0", "p1"),
@@ -263,8 +284,8 @@ def test_a_party_with_its_own_copy_is_not_sent_the_public_set(
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(["p0"])
-    exchange.fix_roster(roster, roster[0].classes)
-    assert sorted(house.collect(exchange, least=1)) == ["p0"]
+    fix(exchange, roster, roster[0].classes)
+    assert house.collect(exchange, least=1).responders == ("p0",)
     assert not (tmp_path / "p0" / "public").exists()
 
 
@@ -275,7 +296,7 @@ def test_many_parties_are_counted_and_a_few_of_them_named(
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(17)
-    exchange.fix_roster(roster, roster[0].classes)
+    fix(exchange, roster, roster[0].classes)
     for at in range(10):
         house.grid.leave(FIRST_NODE + at)
     house.collect(exchange, least=7, patience=0.2)

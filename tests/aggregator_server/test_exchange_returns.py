@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from aggregator_server.ballots import Batch, PlainBallot
 from aggregator_server.exchange import Exchange
 from aggregator_server.parties import Party
 from aggregator_server.wire import GONE, LOST, Arrival
 from party.keys import identity_key
 from party.voter import Voter
-from pate.data.values import Images, Inputs, batch_hash, content_hash
-from protos import wire
+from pate.data.values import Images, Inputs, batch_hash
+from pate.noise import SystemNoise
 from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from tests.campaign_messages import SERVER_KEY, campaign_message, no_bar, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,20 +100,22 @@ class Play:
         self.wire = Wire()
         self.said: list[str] = []
         key = identity_key(home)
-        self.voter = Voter(name="p", identity=key, ensemble=Teacher(), home=home, public=PUBLIC)
+        self.voter = Voter(
+            name="p", identity=key, ensemble=Teacher(), home=home, site=site(home),
+            noise=SystemNoise(), public=PUBLIC,
+        )  # fmt: skip
         self.exchange = Exchange(
             self.wire,
-            vote_pb2.Campaign(
-                id=bytes(16), public_set=content_hash(PUBLIC), queries=4, schema="images 4x4x1",
-                mechanism="gnmax", unit="record", aggregation="plain", epsilon=1, delta=1e-5,
-            ),
-            pieces=lambda: iter([wire.pack_public_set(PUBLIC)]),
+            campaign_message(PUBLIC),
+            signing_key=SERVER_KEY,
+            pieces=lambda: iter([pack_public_set(PUBLIC)]),
             say=self.said.append,
             clock=lambda: self.wire.now,
             pause=self.wire.pause,
         )  # fmt: skip
         identity = key.public_key().public_bytes_raw()
-        self.exchange.fix_roster([Party("p", identity, 1, "record", CLASSES)], CLASSES)
+        self.roster = [Party("p", identity, 1, "record", CLASSES)]
+        self.exchange.fix_roster(self.roster, CLASSES, terms_message([("p", identity, 1)]))
 
     def connects(self, node: int) -> None:
         self.wire.alive[node] = self.voter
@@ -135,11 +140,14 @@ def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_lis
     assert play.exchange.here == ["p"]
     play.dies(1)  # ...and dead before it is asked
     play.wire.at(5, lambda: play.connects(2))
-    votes = play.exchange.collect(
-        first=0, count=4, batch=batch_hash(PUBLIC.row_hashes()), least=1, patience=0,
-        progress=lambda *_: None,
-    )  # fmt: skip
-    assert list(votes) == ["p"]
+    batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
+    found = play.exchange.collect(
+        PlainBallot(play.exchange.campaign, play.roster, batch, 1),
+        least=1,
+        patience=0,
+        bar=no_bar,
+    )
+    assert found.responders == ("p",)
     assert play.wire.now < 10
     assert 1 in play.wire.listed
 

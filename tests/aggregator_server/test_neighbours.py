@@ -33,6 +33,7 @@ from tests.aggregator_server.campaigns import (
     make_predictions,
     make_spec,
 )
+from tests.campaign_messages import SERVER_KEY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,7 @@ def seen(
             NoWire(),
             noise=noise,
             screen=Screen("pate-server"),
+            signing_key=SERVER_KEY,
             patience=0.0,
             await_predictions=lambda round_: ledger.record_predictions(
                 round_, make_predictions(QUERIES)

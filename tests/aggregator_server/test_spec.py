@@ -67,7 +67,7 @@ def test_json_gives_the_same_value_back(spec: CampaignSpec) -> None:
         ("sigma2", 40.0),
         ("scale", Fraction(20)),  # of LNMax only
         ("confidence", Fraction(1, 2)),  # of Interactive-GNMax only
-        ("aggregation", "masked"),
+        ("aggregation", "secret"),
         ("noise", "distributed"),
         ("publish", "all"),
         ("gate_order", Fraction(10)),  # of gated campaigns only

@@ -96,6 +96,11 @@ class Program:
         return self._errors.read_text(encoding="utf-8", errors="replace")
 
     @property
+    def output(self) -> str:
+        """What it has printed on its standard output so far."""
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    @property
     def lines(self) -> list[str]:
         return self.text.splitlines()
 
@@ -174,18 +179,18 @@ class Program:
 
 @dataclass
 class Sites:
-    """Data of three parties and homes in which their teachers lie, once they are trained."""
+    """Data of parties, three if not told otherwise, and homes in which their teachers lie, once they are trained."""
 
     folder: Path
     records: Dataset
     names: tuple[str, ...] = ("north", "south", "west")
 
     @classmethod
-    def make(cls, folder: Path) -> Self:
+    def make(cls, folder: Path, names: tuple[str, ...] = names) -> Self:
         """Deal disjoint records to the parties; what is left over is for public sets."""
         records = digits()
         order = np.random.default_rng(0).permutation(len(records))
-        sites = cls(folder, records.take(order))
+        sites = cls(folder, records.take(order), names)
         for at, name in enumerate(sites.names):
             (folder / name).mkdir()
             rows = range(at * RECORDS, (at + 1) * RECORDS)
@@ -262,6 +267,14 @@ class Campaign:
             name, "party", "start", "--data", self.sites.folder / name, "--model", "linear",
             "--server", f"127.0.0.1:{self.port}", "--teachers", str(TEACHERS),
             "--home", self.sites.home(name), "--json", *options, failpoint=failpoint,
+        )  # fmt: skip
+
+    def enrolled_party(self, name: str, *, failpoint: str | None = None) -> Program:
+        """Start a party that knows its server by its enrolment."""
+        return self.run(
+            name, "party", "start", "--data", self.sites.folder / name, "--model", "linear",
+            "--teachers", str(TEACHERS), "--home", self.sites.home(name), "--json",
+            failpoint=failpoint,
         )  # fmt: skip
 
     def verified(self) -> dict[str, object]:

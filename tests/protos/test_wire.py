@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,7 +13,10 @@ from hypothesis import strategies as st
 from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import ProtocolError
 from protos import wire
+from protos.bounds import check_classes, check_name
 from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set, read_public_set
+from tests.campaign_messages import SERVER_KEY, campaign_message, terms_message
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 CAMPAIGN = b"c" * 16
@@ -20,37 +25,40 @@ BATCH = b"b" * 32
 
 
 def request(**changes: object) -> vote_pb2.PartyRequest:
-    campaign = vote_pb2.Campaign(
-        id=CAMPAIGN,
-        classes=["a", "b"],
-        public_set=b"p" * 32,
-        queries=10,
-        schema="images 8x8x1",
-        mechanism="gnmax",
-        unit="record",
-        aggregation="plain",
-        epsilon=1.0,
-        delta=1e-5,
+    terms = terms_message([("a", b"a" * 32, 3), ("b", b"b" * 32, 4)])
+    campaign = campaign_message(
+        IMAGES, terms, id=CAMPAIGN, classes=["a", "b"], public_set=b"p" * 32, queries=10
     )
     made = vote_pb2.PartyRequest(version=wire.VERSION, nonce=NONCE, campaign=campaign)
-    made.ask.first, made.ask.count, made.ask.batch = 2, 8, BATCH
+    made.ask.batch.rows.extend(range(2, 10))
+    made.ask.batch.digest = BATCH
     for path, value in changes.items():
-        target, *rest = path.split("__")
-        if rest:
-            setattr(getattr(made, target), rest[0], value)
+        *above, field = path.split("__")
+        target: Any = made
+        for name in above:
+            target = getattr(target, name)
+        if isinstance(value, list):
+            del getattr(target, field)[:]
+            getattr(target, field).extend(value)
         else:
-            setattr(made, target, value)
+            setattr(target, field, value)
     return made
 
 
+def read(made: vote_pb2.PartyRequest) -> vote_pb2.PartyRequest:
+    return wire.read_request(wire.sign_request(made, SERVER_KEY))[1]
+
+
 def test_a_valid_request_passes() -> None:
-    assert wire.read_request(request().SerializeToString()).ask.count == 8
+    key, read_back = wire.read_request(wire.sign_request(request(), SERVER_KEY))
+    assert key == SERVER_KEY.public_key().public_bytes_raw()
+    assert list(read_back.ask.batch.rows) == list(range(2, 10))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 2},
+        {"version": 1},
         {"nonce": b"short"},
         {"campaign__id": b""},
         {"campaign__public_set": b"x" * 31},
@@ -63,22 +71,38 @@ def test_a_valid_request_passes() -> None:
         {"campaign__epsilon": float("nan")},
         {"campaign__epsilon": -1.0},
         {"campaign__delta": 0.0},
-        {"ask__count": 9},
-        {"ask__count": 0},
-        {"ask__first": 2**63},
-        {"ask__batch": b"b" * 31},
+        {"campaign__aggregation": "masked"},
+        {"campaign__aggregation": "some"},
+        {"campaign__noise": "none"},
+        {"campaign__noise": "distributed"},
+        {"campaign__rounds": 0},
+        {"campaign__threshold": 0},
+        {"campaign__threshold": 3},
+        {"campaign__terms__cap": "0"},
+        {"campaign__terms__cap": "1/2/3"},
+        {"campaign__terms__composition": ""},
+        {"campaign__terms__mechanisms": []},
+        {"campaign__terms__mechanisms": ["{"]},
+        {"campaign__terms__mechanisms": ["[1]"]},
+        {"campaign__terms__mechanisms": ['{"mechanism": "gnmax"}']},
+        {"campaign__terms__mechanisms": ["[" * 100_000]},
+        {"ask__batch__rows": []},
+        {"ask__batch__rows": [1, 1]},
+        {"ask__batch__rows": [10]},
+        {"ask__batch__rows": [2**63]},
+        {"ask__batch__digest": b"b" * 31},
     ],
 )
 def test_a_request_with_one_bad_field_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ProtocolError):
-        wire.read_request(request(**change).SerializeToString())
+        read(request(**change))
 
 
 def test_a_request_for_votes_needs_a_class_list() -> None:
     bad = request()
     del bad.campaign.classes[:]
     with pytest.raises(ProtocolError, match="class list"):
-        wire.read_request(bad.SerializeToString())
+        read(bad)
 
 
 @pytest.mark.parametrize(
@@ -90,22 +114,22 @@ def test_a_campaign_ends_at_no_other_guarantee_than_it_began_with(
 ) -> None:
     ending = request()
     ending.finish.epsilon_cap, ending.finish.delta = 1.0, 1e-5
-    assert wire.read_request(ending.SerializeToString()).finish.epsilon_cap == 1.0
+    assert read(ending).finish.epsilon_cap == 1.0
     ending.finish.epsilon_cap, ending.finish.delta = epsilon, delta
     with pytest.raises(ProtocolError, match="another guarantee"):
-        wire.read_request(ending.SerializeToString())
+        read(ending)
 
 
 def test_a_class_name_is_one_line_of_text() -> None:
     with pytest.raises(ProtocolError, match="class name"):
-        wire.check_classes(["benign", "malig\nnant"])
+        check_classes(["benign", "malig\nnant"])
 
 
 def test_one_long_category_does_not_cost_a_machine() -> None:
     greedy = vote_pb2.PublicSet()
     greedy.table.columns.add(name="x").categories.values.extend([*["a"] * 2000, "a" * 1_000_000])
     with pytest.raises(ProtocolError, match="would take"):
-        wire.read_public_set(greedy.SerializeToString(), public_set=b"p" * 32, queries=2001)
+        read_public_set(greedy.SerializeToString(), public_set=b"p" * 32, queries=2001)
 
 
 @given(st.binary(max_size=300))
@@ -115,7 +139,7 @@ def test_noise_bytes_are_refused_and_never_crash(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         wire.read_reply(body, campaign=CAMPAIGN, nonce=NONCE)
     with pytest.raises(ProtocolError):
-        wire.read_public_set(body, public_set=b"p" * 32, queries=3)
+        read_public_set(body, public_set=b"p" * 32, queries=3)
 
 
 def reply() -> vote_pb2.Reply:
@@ -125,9 +149,9 @@ def reply() -> vote_pb2.Reply:
 
 
 def test_a_signed_reply_comes_back_with_its_identity() -> None:
-    identity, read = wire.read_reply(wire.sign_reply(reply(), KEY), campaign=CAMPAIGN, nonce=NONCE)
+    identity, found = wire.read_reply(wire.sign_reply(reply(), KEY), campaign=CAMPAIGN, nonce=NONCE)
     assert identity == KEY.public_key().public_bytes_raw()
-    assert read.party == "a"
+    assert found.party == "a"
 
 
 def test_a_replayed_reply_is_refused() -> None:
@@ -153,7 +177,7 @@ def test_a_changed_byte_breaks_the_signature(field: str) -> None:
 @pytest.mark.parametrize("name", ["", "a" * 65, "../etc", "a b", "-a", "é", "a\n", "[red]x"])
 def test_a_name_must_fit_a_file_and_a_screen(name: str) -> None:
     with pytest.raises(ProtocolError):
-        wire.check_name(name)
+        check_name(name)
 
 
 @pytest.mark.parametrize(("teachers", "width"), [(3, 1), (255, 1), (256, 2), (65_536, 4)])
@@ -161,8 +185,8 @@ def test_votes_travel_in_the_least_width(teachers: int, width: int) -> None:
     votes = np.array([[teachers, 0], [1, teachers - 1]], dtype=np.int64)
     packed = wire.pack_votes(votes, teachers=teachers, batch=BATCH)
     assert packed.width == width
-    read = wire.read_votes(packed, teachers=teachers, classes=2, queries=2, batch=BATCH)
-    np.testing.assert_array_equal(read, votes)
+    found = wire.read_votes(packed, teachers=teachers, classes=2, queries=2, batch=BATCH)
+    np.testing.assert_array_equal(found, votes)
 
 
 def packed_votes() -> vote_pb2.VoteMatrix:
@@ -197,18 +221,18 @@ TABLE = Table(("age", "job"), (np.array([1.5, np.nan]), np.array(["nurse", ""], 
 
 @pytest.mark.parametrize("inputs", [IMAGES, TABLE], ids=["images", "table"])
 def test_a_public_set_arrives_as_it_left(inputs: Inputs) -> None:
-    body = wire.pack_public_set(inputs)
-    read = wire.read_public_set(body, public_set=content_hash(inputs), queries=2)
-    assert content_hash(read) == content_hash(inputs)
-    assert read.schema() == inputs.schema()
+    body = pack_public_set(inputs)
+    found = read_public_set(body, public_set=content_hash(inputs), queries=2)
+    assert content_hash(found) == content_hash(inputs)
+    assert found.schema() == inputs.schema()
 
 
 def test_a_public_set_with_another_hash_or_size_is_refused() -> None:
-    body = wire.pack_public_set(IMAGES)
+    body = pack_public_set(IMAGES)
     with pytest.raises(ProtocolError, match="another hash"):
-        wire.read_public_set(body, public_set=content_hash(TABLE), queries=2)
+        read_public_set(body, public_set=content_hash(TABLE), queries=2)
     with pytest.raises(ProtocolError, match="announced"):
-        wire.read_public_set(body, public_set=content_hash(IMAGES), queries=3)
+        read_public_set(body, public_set=content_hash(IMAGES), queries=3)
 
 
 def test_a_public_set_that_lies_about_its_shape_allocates_nothing() -> None:
@@ -217,4 +241,4 @@ def test_a_public_set_that_lies_about_its_shape_allocates_nothing() -> None:
     lying.images.channels = 1
     lying.images.pixels = b"abc"
     with pytest.raises(ProtocolError, match="shape"):
-        wire.read_public_set(lying.SerializeToString(), public_set=b"p" * 32, queries=2)
+        read_public_set(lying.SerializeToString(), public_set=b"p" * 32, queries=2)

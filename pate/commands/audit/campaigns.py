@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator_server.labelling import label_round, public_order
+from aggregator_server.labelling import label_round
 from aggregator_server.ledger import Ledger
+from aggregator_server.order import public_order
 from aggregator_server.report import LEDGER_FILE
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from aggregator_server.state import RosterParty

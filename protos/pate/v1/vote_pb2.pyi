@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Campaign(_message.Message):
-    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta")
+    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "terms")
     ID_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
@@ -18,6 +18,11 @@ class Campaign(_message.Message):
     AGGREGATION_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    NOISE_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    COLLUDERS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     classes: _containers.RepeatedScalarFieldContainer[str]
     public_set: bytes
@@ -28,10 +33,47 @@ class Campaign(_message.Message):
     aggregation: str
     epsilon: float
     delta: float
-    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ...) -> None: ...
+    rounds: int
+    noise: str
+    threshold: int
+    colluders: int
+    terms: Terms
+    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
+
+class Terms(_message.Message):
+    __slots__ = ("roster", "mechanisms", "composition", "cap")
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    MECHANISMS_FIELD_NUMBER: _ClassVar[int]
+    COMPOSITION_FIELD_NUMBER: _ClassVar[int]
+    CAP_FIELD_NUMBER: _ClassVar[int]
+    roster: _containers.RepeatedCompositeFieldContainer[Member]
+    mechanisms: _containers.RepeatedScalarFieldContainer[str]
+    composition: str
+    cap: str
+    def __init__(self, roster: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., composition: _Optional[str] = ..., cap: _Optional[str] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("name", "identity", "teachers")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TEACHERS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    identity: bytes
+    teachers: int
+    def __init__(self, name: _Optional[str] = ..., identity: _Optional[bytes] = ..., teachers: _Optional[int] = ...) -> None: ...
+
+class SignedRequest(_message.Message):
+    __slots__ = ("body", "key", "signature")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    key: bytes
+    signature: bytes
+    def __init__(self, body: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class PartyRequest(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish")
+    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +81,11 @@ class PartyRequest(_message.Message):
     PUBLIC_PIECE_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
+    ASK_KEYS_FIELD_NUMBER: _ClassVar[int]
+    ASK_SHARES_FIELD_NUMBER: _ClassVar[int]
+    ASK_MASKED_FIELD_NUMBER: _ClassVar[int]
+    ASK_CONSENT_FIELD_NUMBER: _ClassVar[int]
+    ASK_OPENING_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: Campaign
@@ -46,7 +93,12 @@ class PartyRequest(_message.Message):
     public_piece: PublicPiece
     ask: Ask
     finish: Finish
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+    ask_keys: AskKeys
+    ask_shares: AskShares
+    ask_masked: AskMasked
+    ask_consent: AskConsent
+    ask_opening: AskOpening
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ()
@@ -62,15 +114,75 @@ class PublicPiece(_message.Message):
     content: bytes
     def __init__(self, index: _Optional[int] = ..., pieces: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
+class Batch(_message.Message):
+    __slots__ = ("rows", "digest")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    digest: bytes
+    def __init__(self, rows: _Optional[_Iterable[int]] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
 class Ask(_message.Message):
-    __slots__ = ("first", "count", "batch")
-    FIRST_FIELD_NUMBER: _ClassVar[int]
-    COUNT_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("batch",)
     BATCH_FIELD_NUMBER: _ClassVar[int]
-    first: int
-    count: int
-    batch: bytes
-    def __init__(self, first: _Optional[int] = ..., count: _Optional[int] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    batch: Batch
+    def __init__(self, batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+
+class AskKeys(_message.Message):
+    __slots__ = ("attempt", "batch")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    batch: Batch
+    def __init__(self, attempt: _Optional[bytes] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+
+class AskShares(_message.Message):
+    __slots__ = ("attempt", "keys")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    keys: _containers.RepeatedCompositeFieldContainer[PeerKeys]
+    def __init__(self, attempt: _Optional[bytes] = ..., keys: _Optional[_Iterable[_Union[PeerKeys, _Mapping]]] = ...) -> None: ...
+
+class PeerKeys(_message.Message):
+    __slots__ = ("party", "keys")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    keys: MaskingKeys
+    def __init__(self, party: _Optional[str] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ...) -> None: ...
+
+class AskMasked(_message.Message):
+    __slots__ = ("attempt", "boxes")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    boxes: _containers.RepeatedCompositeFieldContainer[Box]
+    def __init__(self, attempt: _Optional[bytes] = ..., boxes: _Optional[_Iterable[_Union[Box, _Mapping]]] = ...) -> None: ...
+
+class AskConsent(_message.Message):
+    __slots__ = ("attempt", "survivors")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    survivors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, attempt: _Optional[bytes] = ..., survivors: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AskOpening(_message.Message):
+    __slots__ = ("attempt", "signatures")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    signatures: _containers.RepeatedCompositeFieldContainer[PeerSignature]
+    def __init__(self, attempt: _Optional[bytes] = ..., signatures: _Optional[_Iterable[_Union[PeerSignature, _Mapping]]] = ...) -> None: ...
+
+class PeerSignature(_message.Message):
+    __slots__ = ("party", "signature")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    signature: bytes
+    def __init__(self, party: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("queries_asked", "labels_released", "epsilon_cap", "delta")
@@ -95,7 +207,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +217,11 @@ class Reply(_message.Message):
     VOTES_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    MASKED_FIELD_NUMBER: _ClassVar[int]
+    CONSENT_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -114,7 +231,12 @@ class Reply(_message.Message):
     votes: VoteMatrix
     refusal: Refusal
     farewell: Farewell
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ...) -> None: ...
+    keys: MaskingKeys
+    boxes: Boxes
+    masked: MaskedVotes
+    consent: Consent
+    opening: Opening
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("teachers", "classes", "public_set", "unit")
@@ -151,6 +273,60 @@ class VoteMatrix(_message.Message):
     width: int
     counts: bytes
     def __init__(self, batch: _Optional[bytes] = ..., rows: _Optional[int] = ..., classes: _Optional[int] = ..., teachers: _Optional[int] = ..., width: _Optional[int] = ..., counts: _Optional[bytes] = ...) -> None: ...
+
+class MaskingKeys(_message.Message):
+    __slots__ = ("mask_key", "share_key", "seed_commitment", "signature")
+    MASK_KEY_FIELD_NUMBER: _ClassVar[int]
+    SHARE_KEY_FIELD_NUMBER: _ClassVar[int]
+    SEED_COMMITMENT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    mask_key: bytes
+    share_key: bytes
+    seed_commitment: bytes
+    signature: bytes
+    def __init__(self, mask_key: _Optional[bytes] = ..., share_key: _Optional[bytes] = ..., seed_commitment: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Boxes(_message.Message):
+    __slots__ = ("boxes",)
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    boxes: _containers.RepeatedCompositeFieldContainer[Box]
+    def __init__(self, boxes: _Optional[_Iterable[_Union[Box, _Mapping]]] = ...) -> None: ...
+
+class Box(_message.Message):
+    __slots__ = ("party", "content")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    content: bytes
+    def __init__(self, party: _Optional[str] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class MaskedVotes(_message.Message):
+    __slots__ = ("packed",)
+    PACKED_FIELD_NUMBER: _ClassVar[int]
+    packed: bytes
+    def __init__(self, packed: _Optional[bytes] = ...) -> None: ...
+
+class Consent(_message.Message):
+    __slots__ = ("signature",)
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    signature: bytes
+    def __init__(self, signature: _Optional[bytes] = ...) -> None: ...
+
+class Opening(_message.Message):
+    __slots__ = ("seeds", "keys")
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    seeds: _containers.RepeatedCompositeFieldContainer[Share]
+    keys: _containers.RepeatedCompositeFieldContainer[Share]
+    def __init__(self, seeds: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., keys: _Optional[_Iterable[_Union[Share, _Mapping]]] = ...) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("party", "value")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    value: bytes
+    def __init__(self, party: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("kind",)

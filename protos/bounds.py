@@ -1,0 +1,100 @@
+"""How large anything from the network may be, and the checks that all messages share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError, Message
+
+from pate.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ID_BYTES: Final = 16
+HASH_BYTES: Final = 32
+#: Public keys of Ed25519 and X25519.
+KEY_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+#: Largest serialised message of either direction.
+MAX_MESSAGE: Final = 64 * 2**20
+#: Slice of a public set that travels in one message.
+PIECE_BYTES: Final = 16 * 2**20
+#: Largest public set, serialised.
+MAX_PUBLIC_SET: Final = 2**31
+MAX_CLASSES: Final = 10_000
+MAX_TEACHERS: Final = 100_000
+MAX_PARTIES: Final = 10_000
+MAX_NAME: Final = 64
+MAX_SCHEMA: Final = 65_536
+
+
+def check(holds: bool, otherwise: str) -> None:
+    """Raise ProtocolError with the text ``otherwise`` unless ``holds``."""
+    if not holds:
+        raise ProtocolError(otherwise)
+
+
+def length(field: bytes, wanted: int, what: str) -> None:
+    """Check that a field has exactly ``wanted`` bytes."""
+    check(len(field) == wanted, f"{what} has {len(field)} bytes, not {wanted}")
+
+
+def line(text: str, longest: int, what: str) -> None:
+    """Check that a text can stand on a screen: one line, no control characters."""
+    check(
+        0 < len(text) <= longest and text.isprintable(),
+        f"a {what} that is empty, too long, or not one line of text",
+    )
+
+
+def check_name(name: str) -> None:
+    """Check a party's name: what may stand in a file name and on a screen.
+
+    Raises:
+        ProtocolError: if it is empty, too long, or holds other characters.
+    """
+    plain = name.isascii() and all(c.isalnum() or c in "-_." for c in name)
+    check(
+        0 < len(name) <= MAX_NAME and plain and name[0].isalnum(),
+        f"a party calls itself {name!r:.80}",
+    )
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Check a list of parties: sorted, so that one list has one form, and nobody twice.
+
+    Raises:
+        ProtocolError: otherwise, also if it is too long or a name cannot be one.
+    """
+    check(len(names) <= MAX_PARTIES, f"{len(names)} parties in {what}")
+    check(list(names) == sorted(set(names)), f"the parties in {what} are not sorted, or one twice")
+    for name in names:
+        check_name(name)
+
+
+def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> None:
+    """Check a class list.
+
+    Raises:
+        ProtocolError: if it has fewer than two names, too many, an empty or a repeated one.
+    """
+    if empty_allowed and not classes:
+        return
+    check(2 <= len(classes) <= MAX_CLASSES, f"a class list of {len(classes)}")
+    check(len(set(classes)) == len(classes), "a class list with a name twice")
+    for name in classes:
+        line(name, 256, "class name")
+
+
+def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE) -> None:
+    """Fill ``message`` from bytes of the network.
+
+    Raises:
+        ProtocolError: if they are too many, or no such message.
+    """
+    check(len(body) <= limit, f"a {what} of {len(body)} bytes, the limit is {limit}")
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise ProtocolError(f"a {what} that is not a message of this protocol") from error

@@ -1,0 +1,163 @@
+"""The steps of a masked sum on the wire: checked on arrival, and as the masking takes them.
+
+Only sizes and names are looked at here. Whether keys are signed, boxes open and lists agree is for
+:mod:`pate.masking` to say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.masking.context import Context, Member
+from pate.masking.messages import Keys, Opening
+from protos.bounds import (
+    HASH_BYTES,
+    ID_BYTES,
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    check,
+    check_names,
+    length,
+)
+from protos.pate.v1 import vote_pb2
+from protos.terms import bits_of, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: A box holds two shares of 66 bytes and what seals them.
+MAX_BOX: Final = 512
+MAX_SHARE: Final = 128
+
+
+def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
+    """Check which queries votes are asked for.
+
+    Raises:
+        ProtocolError: for none, for one twice, or for one that is not in the public set.
+    """
+    length(batch.digest, HASH_BYTES, "batch hash")
+    check(campaign.HasField("terms"), "votes are asked for before the roster is complete")
+    count = len(batch.rows)
+    check(0 < count <= campaign.queries, f"a batch of {count} queries")
+    rows = np.fromiter(batch.rows, dtype=np.uint64, count=count)
+    check(int(rows.max()) < campaign.queries, "queries outside the public set")
+    check(len(np.unique(rows)) == count, "a batch with a query twice")
+
+
+def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> None:
+    """Check one of the five requests of a masked sum.
+
+    Raises:
+        ProtocolError: if a field is out of bounds, or a party stands in a list twice.
+    """
+    check(campaign.HasField("terms"), "a masked sum before the roster is complete")
+    match request.WhichOneof("body"):
+        case "ask_keys":
+            length(request.ask_keys.attempt, ID_BYTES, "attempt")
+            check_batch(request.ask_keys.batch, campaign)
+        case "ask_shares":
+            length(request.ask_shares.attempt, ID_BYTES, "attempt")
+            check_names([each.party for each in request.ask_shares.keys], "a list of keys")
+            for each in request.ask_shares.keys:
+                check_keys(each.keys)
+        case "ask_masked":
+            length(request.ask_masked.attempt, ID_BYTES, "attempt")
+            check_boxes(request.ask_masked.boxes)
+        case "ask_consent":
+            length(request.ask_consent.attempt, ID_BYTES, "attempt")
+            check_names(request.ask_consent.survivors, "a list of survivors")
+        case "ask_opening":
+            length(request.ask_opening.attempt, ID_BYTES, "attempt")
+            held = request.ask_opening.signatures
+            check_names([each.party for each in held], "a list of signatures")
+            for signed in held:
+                length(signed.signature, SIGNATURE_BYTES, "a signature")
+
+
+def check_keys(keys: vote_pb2.MaskingKeys) -> None:
+    """Check the sizes of one party's keys for an attempt."""
+    for key in (keys.mask_key, keys.share_key):
+        length(key, KEY_BYTES, "a key")
+    length(keys.seed_commitment, HASH_BYTES, "a commitment")
+    length(keys.signature, SIGNATURE_BYTES, "a signature")
+
+
+def check_boxes(boxes: Sequence[vote_pb2.Box]) -> None:
+    """Check names and sizes of sealed boxes."""
+    check_names([box.party for box in boxes], "a list of boxes")
+    for box in boxes:
+        check(0 < len(box.content) <= MAX_BOX, f"a box of {len(box.content)} bytes")
+
+
+def check_opening(opening: vote_pb2.Opening) -> None:
+    """Check names and sizes of the shares that a party reveals."""
+    for shares in (opening.seeds, opening.keys):
+        check_names([share.party for share in shares], "a list of shares")
+        for share in shares:
+            check(0 < len(share.value) <= MAX_SHARE, f"a share of {len(share.value)} bytes")
+
+
+def context_of(campaign: vote_pb2.Campaign, attempt: bytes, batch: vote_pb2.Batch) -> Context:
+    """Return what both sides of a masked sum must agree on.
+
+    Raises:
+        ProtocolError: if there can be no such sum.
+    """
+    return Context(
+        version=1,
+        campaign=campaign.id,
+        attempt=attempt,
+        batch=batch.digest,
+        members=tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
+        rows=len(batch.rows),
+        classes=len(campaign.classes),
+        bits=bits_of(campaign, len(batch.rows)),
+        threshold=campaign.threshold,
+        colluders=campaign.colluders,
+        terms=digest_of(campaign),
+    )
+
+
+def keys_to_wire(keys: Keys) -> vote_pb2.MaskingKeys:
+    """Return one party's keys for the wire."""
+    return vote_pb2.MaskingKeys(
+        mask_key=keys.mask_key,
+        share_key=keys.share_key,
+        seed_commitment=keys.seed_commitment,
+        signature=keys.signature,
+    )
+
+
+def keys_from_wire(keys: vote_pb2.MaskingKeys) -> Keys:
+    """Read back what :func:`keys_to_wire` made; sizes are checked before."""
+    return Keys(keys.mask_key, keys.share_key, keys.seed_commitment, keys.signature)
+
+
+def boxes_to_wire(boxes: Mapping[str, bytes]) -> Iterable[vote_pb2.Box]:
+    """Return boxes for the wire, sorted by party."""
+    return [vote_pb2.Box(party=name, content=boxes[name]) for name in sorted(boxes)]
+
+
+def boxes_from_wire(boxes: Iterable[vote_pb2.Box]) -> dict[str, bytes]:
+    """Read back what :func:`boxes_to_wire` made; checked before."""
+    return {box.party: box.content for box in boxes}
+
+
+def opening_to_wire(opening: Opening) -> vote_pb2.Opening:
+    """Return the shares that a party reveals for the wire."""
+    return vote_pb2.Opening(seeds=_shares(opening.seed_shares), keys=_shares(opening.key_shares))
+
+
+def opening_from_wire(opening: vote_pb2.Opening) -> Opening:
+    """Read back what :func:`opening_to_wire` made; checked before."""
+    return Opening(
+        {share.party: share.value for share in opening.seeds},
+        {share.party: share.value for share in opening.keys},
+    )
+
+
+def _shares(shares: Mapping[str, bytes]) -> list[vote_pb2.Share]:
+    return [vote_pb2.Share(party=name, value=shares[name]) for name in sorted(shares)]

@@ -1,0 +1,193 @@
+"""A campaign as parties are told of it: checked on arrival, and what follows from it.
+
+Both sides work out the same things from the same message, so nothing of it has to be believed: how
+wide the integers of a masked sum are, which noise share a party adds, and one digest of all terms
+that every key and mask is bound to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Final, cast
+
+from google.protobuf.json_format import MessageToDict
+
+from pate.accounting.events import fraction_from_text
+from pate.errors import AccountingError, ProtocolError, UsageError
+from pate.masking.context import check_threshold, ring_bits
+from pate.mechanisms import mechanism_from_dict
+from pate.mechanisms.distributed import DistributedMechanism
+from pate.noise_shares import largest_noise
+from protos.bounds import (
+    HASH_BYTES,
+    ID_BYTES,
+    KEY_BYTES,
+    MAX_NAME,
+    MAX_SCHEMA,
+    MAX_TEACHERS,
+    check,
+    check_classes,
+    check_names,
+    length,
+    line,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from pate.mechanisms import Mechanism
+    from protos.pate.v1 import vote_pb2
+
+AGGREGATIONS: Final = ("plain", "masked")
+NOISES: Final = ("central", "distributed")
+_LONGEST_MECHANISM: Final = 2_000
+_MOST_ROUNDS: Final = 10_000
+
+
+def check_campaign(campaign: vote_pb2.Campaign) -> None:
+    """Check what a party is told of a campaign.
+
+    Raises:
+        ProtocolError: if a field is out of bounds, or the fields do not fit together.
+    """
+    length(campaign.id, ID_BYTES, "campaign id")
+    length(campaign.public_set, HASH_BYTES, "public set hash")
+    check_classes(campaign.classes, empty_allowed=True)
+    check(0 < campaign.queries <= 10**9, f"a public set of {campaign.queries} queries")
+    line(campaign.schema, MAX_SCHEMA, "schema")
+    line(campaign.mechanism, MAX_NAME, "mechanism")
+    check(
+        campaign.aggregation in AGGREGATIONS,
+        f"an aggregation of no known kind: {campaign.aggregation!r:.40}",
+    )
+    check(campaign.noise in NOISES, f"noise of no known kind: {campaign.noise!r:.40}")
+    check(
+        campaign.aggregation == "masked" or campaign.noise == "central",
+        "noise shares are for masked sums",
+    )
+    check(
+        0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
+        "the budget is not a pair of positive numbers",
+    )
+    check(
+        campaign.unit in ("record", "patient", "party"), "the campaign's unit is of no known kind"
+    )
+    check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
+    check(campaign.threshold > 0, "a campaign that any number of parties will do for")
+    if campaign.HasField("terms"):
+        check(len(campaign.classes) >= 2, "terms without a class list")
+        _check_terms(campaign, campaign.terms)
+
+
+def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
+    check_names([member.name for member in terms.roster], "the roster")
+    for member in terms.roster:
+        length(member.identity, KEY_BYTES, "an identity")
+        check(1 <= member.teachers <= MAX_TEACHERS, f"{member.teachers} teachers at a party")
+    keys = {member.identity for member in terms.roster}
+    check(len(keys) == len(terms.roster), "two parties of the roster with one identity")
+    check(
+        campaign.threshold <= len(terms.roster),
+        f"{campaign.threshold} parties are needed, the roster has {len(terms.roster)}",
+    )
+    if campaign.aggregation == "masked":
+        try:
+            check_threshold(len(terms.roster), campaign.threshold, campaign.colluders)
+        except UsageError as error:
+            raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
+    line(terms.composition, MAX_NAME, "composition")
+    cap_of(terms)
+    honest = campaign.threshold - campaign.colluders
+    shares = {_share(each, honest) for each in mechanisms_of(terms)}
+    check(len(shares) == 1, "mechanisms that ask for different noise")
+    check(
+        (shares == {None}) == (campaign.noise == "central"),
+        "mechanisms that do not fit where the noise is drawn",
+    )
+
+
+def _share(mechanism: Mechanism, honest: int) -> Fraction | None:
+    if not isinstance(mechanism, DistributedMechanism):
+        return None
+    check(
+        mechanism.honest == honest,
+        f"noise is counted of {mechanism.honest} honest parties, certain are {honest}",
+    )
+    return mechanism.share
+
+
+def cap_of(terms: vote_pb2.Terms) -> Fraction:
+    """Return the most that all answers of a campaign may cost, in its composition.
+
+    Raises:
+        ProtocolError: if it is no fraction above 0.
+    """
+    try:
+        cap = fraction_from_text(terms.cap)
+    except AccountingError as error:
+        raise ProtocolError(f"the cap of a campaign: {error}") from error
+    check(cap > 0, "a campaign that may cost nothing")
+    return cap
+
+
+def mechanisms_of(terms: vote_pb2.Terms) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of a campaign: of the first round, and of all later ones.
+
+    Raises:
+        ProtocolError: if there is none, or one cannot be read.
+    """
+    check(1 <= len(terms.mechanisms) <= 2, f"{len(terms.mechanisms)} mechanisms")
+    return tuple(map(_mechanism, terms.mechanisms))
+
+
+def _mechanism(text: str) -> Mechanism:
+    check(len(text) <= _LONGEST_MECHANISM, "a mechanism whose text is too long")
+    try:
+        fields = json.loads(text)
+        if not isinstance(fields, dict):
+            raise ProtocolError("a mechanism that is no object")
+        if not all(isinstance(value, str | int) for value in fields.values()):
+            raise ProtocolError("a mechanism with a field of no known kind")
+        return mechanism_from_dict(cast("dict[str, str | int]", fields))
+    except (ValueError, RecursionError, KeyError, TypeError, UsageError) as error:
+        raise ProtocolError(f"a mechanism that cannot be read: {error!s:.200}") from error
+
+
+def mechanism_texts(mechanisms: Sequence[Mechanism]) -> list[str]:
+    """Return mechanisms as :func:`mechanisms_of` reads them."""
+    return [json.dumps(each.to_dict(), sort_keys=True) for each in mechanisms]
+
+
+def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
+    """Return sigma of the noise that a party adds to each count, in votes; None: it adds none."""
+    first = mechanisms_of(campaign.terms)[0]
+    return first.share if isinstance(first, DistributedMechanism) else None
+
+
+def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
+    """Return how wide the integers of a masked sum over ``rows`` queries are: 8, 16 or 32 bits.
+
+    Without noise the sum is in [0, M], which takes as many residues as [-M/2, M/2]. With it, it
+    is beyond the bound with a chance of 2^-60; a sum that wrapped would be wrong, and as private.
+
+    Raises:
+        ProtocolError: if no width holds it.
+    """
+    teachers = sum(member.teachers for member in campaign.terms.roster)
+    share = share_of(campaign)
+    try:
+        if share is None:
+            return ring_bits((teachers + 1) // 2)
+        parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
+        return ring_bits(teachers + largest_noise(share, parties, cells))
+    except UsageError as error:
+        raise ProtocolError(f"a sum that is too large: {error}") from error
+
+
+def digest_of(campaign: vote_pb2.Campaign) -> bytes:
+    """Return 32 bytes that stand for every term of a campaign, the roster's included."""
+    fields = MessageToDict(campaign, preserving_proto_field_name=True)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(b"pate/v1/terms\0" + text.encode()).digest()

@@ -1,0 +1,116 @@
+"""A campaign as hospitals run it: enrolled parties, TLS, masked sums, and two that die on the way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.report import entries
+from tests.end_to_end.processes import Campaign, Program, Sites
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("east", "north", "south", "up", "west")
+#: Five teachers agree or not; the budget is enough for all queries, and largest_epsilon is lifted.
+POLICY = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+aggregation = ["masked"]
+least_roster = 5
+"""
+QUERIES = 60
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """The campaign, run to its end."""
+    folder = tmp_path_factory.mktemp("enrolled")
+    sites = Sites.make(folder, NAMES)
+    with Campaign(folder / "campaign", sites) as campaign:
+        _enrol(campaign)
+        server = campaign.serve(
+            sites.public(0, QUERIES), "--min-parties", "3", "--colluders", "0", "--patience", "8",
+            "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(NAMES),
+        )  # fmt: skip
+        # Two of five die: one when its shares have left, one when its masked votes have.
+        points = {"south": "shares-sent", "up": "masked-sent"}
+        parties = {
+            name: campaign.enrolled_party(name, failpoint=points.get(name)) for name in NAMES
+        }
+        server.ends(0)
+        for name, party in parties.items():
+            party.ends(-9 if name in points else 0)
+        return campaign
+
+
+def _enrol(campaign: Campaign) -> None:
+    """One command after the other, as people would: init, enroll, enroll there, admit."""
+    home = ("--home", campaign.home)
+
+    def does(module: str, *arguments: str | Path) -> Program:
+        program = campaign.run("enrolment", module, *arguments)
+        program.ends(0)
+        return program
+
+    does("aggregator_server", "init", "--port", str(campaign.port), *home)
+    for name in NAMES:
+        bundle, answer = campaign.folder / f"{name}.json", campaign.folder / f"{name}.answer"
+        does("aggregator_server", "enroll", name, "--out", bundle, *home)
+        place = campaign.sites.home(name)
+        does("party", "enroll", bundle, "--answer", answer, "--home", place)
+        does("aggregator_server", "admit", answer, *home)
+        (place / "policy.toml").write_text(POLICY)
+
+
+def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:
+    assert told.verified()["labels_released"] == QUERIES
+    held = entries(told.place)
+    (votes,) = (each["body"] for each in held if each["kind"] == "votes")
+    # "up" died after its masked votes had left: they are in the sum all the same.
+    assert isinstance(votes, dict)
+    assert votes["responders"] == ["east", "north", "up", "west"]
+
+
+def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
+    shown = told.run("books", "party", "ledger", "--home", told.sites.home("east"))
+    shown.ends(0)
+    assert "nobody saw our votes alone" in shown.output
+    assert "with the votes of east, north, up, west" in shown.output
+    assert "epsilon" in shown.output
+
+
+def test_the_published_statement_agrees_with_it(told: Campaign) -> None:
+    labels = told.folder / "labels.json"
+    told.run("export", "aggregator_server", "export", "--out", labels, "--home", told.home).ends(0)
+    statement = told.folder / "privacy.json"
+    text = json.loads(labels.read_text())["privacy"]
+    statement.write_text(text)
+    home = told.sites.home("west")
+    told.run("agrees", "party", "verify", statement, "--home", home).ends(0)
+    statement.write_text(text.replace('"teachers": ', '"teachers": 1'))
+    told.run("differs", "party", "verify", statement, "--home", home).ends(22)
+
+
+def test_the_server_keeps_a_private_certificate(told: Campaign) -> None:
+    file = told.folder / "certificate.json"
+    told.run(
+        "certificate", "aggregator_server", "certificate", "--out", file, "--home", told.home
+    ).ends(0)
+    found = json.loads(file.read_text())
+    assert found["summary"]["labels"] == QUERIES
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_strange_server_is_refused_by_the_partys_policy(told: Campaign) -> None:
+    """Not enrolled with, and on the same machine: another key, and no TLS."""
+    with Campaign(told.folder / "strange", told.sites) as strange:
+        server = strange.serve(told.sites.public(100, 20), parties=",".join(NAMES))
+        server.says("waiting for parties")
+        party = strange.party("east")
+        party.ends(40)
+        assert "pate-party enroll" in party.text or "TLS" in party.text
