@@ -104,17 +104,20 @@ class PartyLedger:
         with self._turn:
             self._learn(offer)
 
-    def answer(self, offer: Offer, batch: bytes, query_hashes: Sequence[bytes]) -> None:
+    def answer(
+        self, offer: Offer, batch: bytes, query_hashes: Sequence[bytes], *, source: bytes
+    ) -> None:
         """Record that votes on a batch are about to leave.
 
         Args:
             offer: the terms as the request has them.
             batch: (32,) bytes, the digest of the batch.
-            query_hashes: (queries,), 32 bytes each, in order.
+            query_hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
+            source: (32,) bytes, what changes when our votes may: data and settings.
 
         Raises:
             RefusedError: if the terms contradict earlier ones, the batch had other queries
-                before, or the campaign has ended.
+                before, the campaign had votes of another source, or it has ended.
             ProtocolError: for hashes that are none.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
@@ -129,6 +132,7 @@ class PartyLedger:
                     "batch": batch.hex(),
                     "queries": len(query_hashes),
                     "queries_digest": digest,
+                    "source": source.hex(),
                     "again": again,
                 },
                 query_hashes,
@@ -164,6 +168,8 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
+            if self._books().opened_as(campaign, batch.hex(), query_hashes, survivors):
+                return  # nothing that was not known leaves
             self._append(
                 "opening",
                 {

@@ -96,6 +96,19 @@ class CampaignRecord:
         return Totals(self.offer, self.queries, self.asked)
 
 
+@dataclass(frozen=True)
+class _How:
+    """Whose votes are in a sum that was opened: two sums that differ in it show votes.
+
+    Attributes:
+        survivors: names and identity keys; a name alone may be another party elsewhere.
+        source: of our own votes.
+    """
+
+    survivors: tuple[tuple[str, str], ...]
+    source: str
+
+
 @dataclass
 class _Campaign:
     offer: Offer
@@ -104,6 +117,8 @@ class _Campaign:
     #: What the queries of a batch hash to together.
     digests: dict[str, str] = field(default_factory=dict)
     queries: set[bytes] = field(default_factory=set)
+    #: Digest of the data and settings that its votes are made of; empty before the first.
+    source: str = ""
     ending: EndingRecord | None = None
 
     def record(self) -> CampaignRecord:
@@ -134,9 +149,9 @@ class LedgerState:
 
     def __init__(self) -> None:
         self._campaigns: dict[str, _Campaign] = {}
-        #: By query and campaign: the first batch in which it was opened, and the survivors, which
-        #: are the same in every other batch of that campaign.
-        self._opened: dict[bytes, dict[str, tuple[str, tuple[str, ...]]]] = {}
+        #: By query and campaign: the first batch in which it was opened, and how, which is the
+        #: same in every other batch of that campaign.
+        self._opened: dict[bytes, dict[str, tuple[str, _How]]] = {}
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
@@ -238,6 +253,7 @@ class LedgerState:
         held = self._joined(_popped(fields, "campaign", str))
         batch = _digest(_popped(fields, "batch", str))
         digest = _popped(fields, "queries_digest", str)
+        source = _digest(_popped(fields, "source", str))
         again = batch in held.batches
         if (
             _popped(fields, "queries", int) != len(hashes)
@@ -250,6 +266,12 @@ class LedgerState:
             raise RefusedError(
                 f"campaign {held.offer.campaign[:8]} has ended: no more votes for it"
             )
+        if held.source not in ("", source):
+            raise RefusedError(
+                f"our data or settings have changed since we first voted in campaign "
+                f"{held.offer.campaign[:8]}: other votes on the same queries would show the change"
+            )
+        held.source = source
         if not again:
             held.batches[batch] = BatchRecord(batch, len(hashes), (at,))
             held.digests[batch] = digest
@@ -289,16 +311,31 @@ class LedgerState:
                 f"batches of campaign {campaign[:8]} were opened with other parties before: the "
                 "difference of two sums over similar queries would show votes"
             )
-        self._check_opened(held.offer, batch, survivors, hashes, allow_other=allow_other)
+        keys = dict(zip(held.offer.roster or (), held.offer.identities or (), strict=False))
+        how = _How(tuple((name, keys.get(name, "")) for name in survivors), held.source)
+        self._check_opened(held.offer, batch, how, hashes, allow_other=allow_other)
         held.batches[batch] = replace(record, survivors=survivors, opened_at=record.opened_at or at)
         for each in hashes:
-            self._opened.setdefault(each, {}).setdefault(campaign, (batch, survivors))
+            self._opened.setdefault(each, {}).setdefault(campaign, (batch, how))
+
+    def opened_as(
+        self, campaign: str, batch: str, hashes: Sequence[bytes], survivors: Sequence[str]
+    ) -> bool:
+        """Return whether just this opening is recorded."""
+        held = self._campaigns.get(campaign)
+        record = None if held is None else held.batches.get(batch)
+        return (
+            held is not None
+            and record is not None
+            and record.survivors == tuple(sorted(survivors))
+            and held.digests[batch] == queries_digest(hashes)
+        )
 
     def _check_opened(
         self,
         offer: Offer,
         batch: str,
-        survivors: tuple[str, ...],
+        how: _How,
         hashes: Sequence[bytes],
         *,
         allow_other: bool,
@@ -306,11 +343,16 @@ class LedgerState:
         for each in set(hashes):
             for campaign, (other, theirs) in self._opened.get(each, {}).items():
                 same = campaign == offer.campaign
-                if theirs != survivors and (same or not allow_other):
+                if theirs != how and (same or not allow_other):
+                    others = (
+                        "other parties"
+                        if theirs.survivors != how.survivors
+                        else "other data of ours"
+                    )
                     raise RefusedError(
                         f"a query of batch {batch[:8]} was opened before, "
                         f"{'in another batch' if same else f'in campaign {campaign[:8]}'}, with "
-                        "other parties: the difference of two sums would show votes"
+                        f"{others}: the difference of two sums would show votes"
                         + ("" if same else "; repeat_queries = 'allow' would permit it")
                     )
                 if same and other != batch and offer.noise == "distributed":

@@ -7,6 +7,7 @@ attempts, :mod:`pate.masking.party` within one.
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pate.masking.party import PartyMasking
 from pate.runtime.failpoints import reach
 from protos import masked
 from protos.pate.v1 import vote_pb2
-from protos.terms import share_of
+from protos.terms import digest_of, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ class _Attempt:
     batch: vote_pb2.Batch
     hashes: Sequence[bytes]
     masking: PartyMasking
+    recorded: bool = False
     survivors: tuple[str, ...] = ()
 
 
@@ -108,13 +110,13 @@ class MaskedVotes:
                 self._open.popitem(last=False)[1].masking.forget()
         return masked.keys_to_wire(held.masking.keys())
 
-    def boxes(self, campaign: bytes, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
+    def boxes(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
         """Seal shares of our secrets for the others; see :mod:`pate.masking.party`."""
         held = self._held(campaign, asked.attempt)
         keys = {each.party: masked.keys_from_wire(each.keys) for each in asked.keys}
         return vote_pb2.Boxes(boxes=masked.boxes_to_wire(held.masking.shares(keys)))
 
-    def batch(self, campaign: bytes, attempt: bytes) -> vote_pb2.Batch:
+    def batch(self, campaign: vote_pb2.Campaign, attempt: bytes) -> vote_pb2.Batch:
         """Return what an attempt is about."""
         return self._held(campaign, attempt).batch
 
@@ -122,6 +124,8 @@ class MaskedVotes:
         self,
         campaign: vote_pb2.Campaign,
         asked: vote_pb2.AskMasked,
+        *,
+        record: Callable[[], None],
         votes: Callable[[], Counts],
     ) -> vote_pb2.MaskedVotes:
         """Mask our votes, and our noise share with them if the campaign has it.
@@ -129,23 +133,27 @@ class MaskedVotes:
         Args:
             campaign: checked, with its terms.
             asked: what the server sent.
+            record: has it in the party's ledger that votes leave; called before they do, once.
             votes: computes the votes, (rows, classes) int64.
         """
-        held = self._held(campaign.id, asked.attempt)
+        held = self._held(campaign, asked.attempt)
+        if not held.recorded:
+            record()
+            held.recorded = True
         values = votes()
         share = share_of(campaign)
         if share is not None:
             noise = self._shares.share(
                 campaign.id,
                 held.batch.digest,
-                (values.shape[0], values.shape[1]),
+                values,
                 lambda cells: self._noise.gaussian(share, cells),
             )
             values = values + noise
         packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), values)
         return vote_pb2.MaskedVotes(packed=packed)
 
-    def consent(self, campaign: bytes, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
+    def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
         """Sign the list of those whose votes are in the sum."""
         held = self._held(campaign, asked.attempt)
         signature = held.masking.sign_survivors(tuple(asked.survivors))
@@ -153,12 +161,12 @@ class MaskedVotes:
         return vote_pb2.Consent(signature=signature)
 
     def opening(
-        self, campaign: bytes, asked: vote_pb2.AskOpening, *, allow_other: bool
+        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpening, *, allow_other: bool
     ) -> vote_pb2.Opening:
         """Reveal the shares that open the sum, if these queries were opened with nobody else.
 
         Args:
-            campaign: its id.
+            campaign: checked, with its terms.
             asked: what the server sent.
             allow_other: whether another campaign may have opened the same queries.
 
@@ -171,7 +179,11 @@ class MaskedVotes:
         signatures = {each.party: each.signature for each in asked.signatures}
         opening = held.masking.unmask(signatures)
         self._ledger.open_batch(
-            campaign.hex(), held.batch.digest, held.hashes, held.survivors, allow_other=allow_other
+            campaign.id.hex(),
+            held.batch.digest,
+            held.hashes,
+            held.survivors,
+            allow_other=allow_other,
         )
         reach("opening-recorded")
         return masked.opening_to_wire(opening)
@@ -182,8 +194,12 @@ class MaskedVotes:
         if held is not None:
             held.masking.forget()
 
-    def _held(self, campaign: bytes, attempt: bytes) -> _Attempt:
-        held = self._open.get(campaign)
+    def _held(self, campaign: vote_pb2.Campaign, attempt: bytes) -> _Attempt:
+        held = self._open.get(campaign.id)
         if held is None or held.attempt != attempt:
             raise ProtocolError("a step of a masked sum that was not begun here, or is over")
+        # Under other terms than the masks are bound to, in another order of classes say, the
+        # votes would be others, and the difference of two sums would show them.
+        if not hmac.compare_digest(digest_of(campaign), held.masking.context.terms):
+            raise ProtocolError("a step of a masked sum on other terms than it was begun on")
         return held

@@ -4,11 +4,15 @@ A batch that is asked again gets the same votes and the same noise. With fresh n
 server could average it away, or see what one party's votes are from two sums over the same rows.
 A share is therefore durable before it is used, and whoever removes the file gives up that
 protection for every batch that is asked again. It is as secret as the votes themselves.
+
+A share belongs to the votes that it hides: under other votes, or the same in another order, the
+difference of the two sums would be free of noise. So it is not handed out for them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,7 +31,7 @@ _APPLICATION_ID: Final = 0x7061746E
 _SCHEMA: Final = (
     (
         "CREATE TABLE shares (campaign BLOB NOT NULL, batch BLOB NOT NULL, rows INTEGER NOT NULL, "
-        "classes INTEGER NOT NULL, noise BLOB NOT NULL, digest BLOB NOT NULL, "
+        "classes INTEGER NOT NULL, votes BLOB NOT NULL, noise BLOB NOT NULL, digest BLOB NOT NULL, "
         "PRIMARY KEY (campaign, batch)) STRICT"
     ),
     *(
@@ -59,7 +63,7 @@ class NoiseShares:
         self,
         campaign: bytes,
         batch: bytes,
-        shape: tuple[int, int],
+        votes: NDArray[np.int64],
         draw: Callable[[int], NDArray[np.int64]],
     ) -> NDArray[np.int64]:
         """Return the noise that this party adds to a batch: drawn once, the same ever after.
@@ -67,46 +71,49 @@ class NoiseShares:
         Args:
             campaign: id.
             batch: digest of its queries.
-            shape: (rows, classes) of the batch.
+            votes: (rows, classes) int64, which it will hide.
             draw: given a number n, returns (n,) int64 independent draws.
 
         Returns:
             (rows, classes) int64, votes.
 
         Raises:
-            RefusedError: if the batch had another shape before.
+            RefusedError: if it hid other votes before.
             StateError: if the file is damaged.
             DiskError: if the share cannot be stored; then it must not be used.
             UsageError: for a shape that no batch has, or draws of another kind.
             AccountingError: for noise beyond 32 bits, which no campaign asks for.
         """
-        rows, classes = shape
+        if votes.ndim != 2 or votes.dtype != np.int64:
+            raise UsageError(f"votes are {votes.dtype} of shape {votes.shape}")
+        rows, classes = shape = votes.shape
         if rows < 1 or classes < 1 or rows * classes > _MOST_CELLS:
             raise UsageError(f"there is no noise share of shape {shape}")
+        hidden = hashlib.sha256(b"pate hidden votes v1\0" + votes.astype("<i8").tobytes()).digest()
         with self._file.writing() as db:
             held = db.execute(
-                "SELECT rows, classes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
+                "SELECT rows, classes, votes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
                 (campaign, batch),
             ).fetchone()
             if held is None:
                 noise = _packed(draw(rows * classes), rows * classes)
-                digest = _digest(campaign, batch, shape, noise)
+                digest = _digest(campaign, batch, shape, hidden, noise)
+                held = (rows, classes, hidden, noise, digest)
                 db.execute(
-                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?)",
-                    (campaign, batch, rows, classes, noise, digest),
+                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?, ?)", (campaign, batch, *held)
                 )
-                held = (rows, classes, noise, digest)
-        return self._checked(campaign, batch, shape, held)
+        return self._checked(campaign, batch, shape, hidden, held)
 
     def _checked(
         self,
         campaign: bytes,
         batch: bytes,
         shape: tuple[int, int],
-        held: tuple[int, int, bytes, bytes],
+        hidden: bytes,
+        held: tuple[int, int, bytes, bytes, bytes],
     ) -> NDArray[np.int64]:
-        rows, classes, noise, digest = held
-        if digest != _digest(campaign, batch, (rows, classes), noise):
+        rows, classes, before, noise, digest = held
+        if digest != _digest(campaign, batch, (rows, classes), before, noise):
             raise StateError(
                 f"{self._file.path} is damaged; restore it from a backup: with other noise for a "
                 "batch that was answered before, votes could be told"
@@ -115,6 +122,11 @@ class NoiseShares:
             raise RefusedError(
                 f"batch {batch.hex()[:8]} had {rows} rows of {classes} classes before, now it is "
                 f"said to have {shape[0]} of {shape[1]}"
+            )
+        if not hmac.compare_digest(before, hidden):
+            raise RefusedError(
+                f"our votes on batch {batch.hex()[:8]} are not those that its noise hid before: "
+                "the two sums together would show votes without noise"
             )
         if len(noise) != 4 * rows * classes:
             raise StateError(f"{self._file.path} is damaged: a share of another length")
@@ -129,8 +141,10 @@ def _packed(drawn: NDArray[np.int64], cells: int) -> bytes:
     return drawn.astype("<i4").tobytes()
 
 
-def _digest(campaign: bytes, batch: bytes, shape: tuple[int, int], noise: bytes) -> bytes:
+def _digest(
+    campaign: bytes, batch: bytes, shape: tuple[int, int], votes: bytes, noise: bytes
+) -> bytes:
     whole = hashlib.sha256(b"pate noise share v1\0")
-    for part in (campaign, batch, *(number.to_bytes(8, "big") for number in shape), noise):
+    for part in (campaign, batch, *(number.to_bytes(8, "big") for number in shape), votes, noise):
         whole.update(len(part).to_bytes(8, "big") + part)
     return whole.digest()

@@ -50,9 +50,14 @@ class Offer:
         delta: at which it holds.
         public_queries: size of the public set.
         rounds: how often a query may be put to a mechanism.
+        public_set: content hash of the public set, hex, or None where it is not known; so for the
+            next one.
+        schema: the line that describes its inputs.
+        classes: names, in the order of the vote columns; None before they are known.
         queries: how many this request asks votes on, 0 when it only asks to join.
         roster: names of all parties, or None before it is complete; so for the next ones.
         identities: their identity keys, hex, in the same order.
+        teachers_each: k of each of them.
         teachers: M, of the whole roster.
         threshold: t, least number of parties whose votes are summed.
         colluders: c, parties that may be in league with the server.
@@ -74,9 +79,13 @@ class Offer:
     delta: float
     public_queries: int
     rounds: int
+    public_set: str | None = None
+    schema: str | None = None
+    classes: tuple[str, ...] | None = None
     queries: int = 0
     roster: tuple[str, ...] | None = None
     identities: tuple[str, ...] | None = None
+    teachers_each: tuple[int, ...] | None = None
     teachers: int | None = None
     threshold: int | None = None
     colluders: int = 0
@@ -154,12 +163,40 @@ class Offer:
                 "identities are a different key of 64 hexadecimal digits for each of the roster",
             )
 
+        if self.teachers_each is not None:
+            _require(
+                len(self.teachers_each) == len(self.roster or ())
+                and all(type(each) is int and 1 <= each <= _MOST for each in self.teachers_each)
+                and sum(self.teachers_each) == self.teachers,
+                "each of the roster has a number of teachers, and they sum to the whole",
+            )
+        for name in ("schema", "public_set"):
+            text = getattr(self, name)
+            _require(
+                text is None or (isinstance(text, str) and bool(text) and text.isprintable()),
+                f"{name} is not a line of text",
+            )
+        if self.classes is not None:
+            _require(
+                len(self.classes) > 1
+                and all(map(_is_line, self.classes))
+                and len(set(self.classes)) == len(self.classes),
+                "a class list has two different names or more",
+            )
+
     def _check_terms(self) -> None:
         if self.cap is not None:
             _require(type(self.cap) is Fraction and self.cap >= 0, "the cap is an exact number")
         if self.mechanisms is None:
             return
         _require(bool(self.mechanisms), "a campaign has a mechanism")
+        if self.unit == "party" and self.teachers_each is not None:
+            # One party's data reach all its teachers, and each of their votes is charged.
+            fewest = min(event.votes_per_unit for each in self.mechanisms for event in each.worst)
+            _require(
+                fewest >= max(self.teachers_each),
+                f"a party has up to {max(self.teachers_each)} teachers, charged are {fewest} votes",
+            )
         for each in self.mechanisms:
             _require(
                 each.noise_inside == (self.noise == "distributed"),
@@ -214,7 +251,7 @@ class Offer:
                     continue
                 case "key":
                     value = value.hex()
-                case "roster" | "identities":
+                case "roster" | "identities" | "teachers_each" | "classes":
                     value = None if value is None else list(value)
                 case "mechanisms":
                     value = None if value is None else [each.to_dict() for each in value]
@@ -235,7 +272,7 @@ class Offer:
             raise ProtocolError("not the terms of a campaign: fields are missing or unknown")
         try:
             values["key"] = bytes.fromhex(values["key"])
-            for name in ("roster", "identities"):
+            for name in ("roster", "identities", "teachers_each", "classes"):
                 if values[name] is not None:
                     values[name] = tuple(values[name])
             if values["mechanisms"] is not None:

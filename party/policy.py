@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from party.hours import Hours
 from party.offer import AGGREGATIONS, NOISES, UNITS, Offer
-from party.own_figure import LedgerView, own_figure
+from party.own_figure import LedgerView, cost_of, own_figure
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import LaplaceMax, NoisyHistogram
 from pate.errors import RefusedError, UsageError
+from pate.masking.context import threshold_for
 from pate.statement import rounded_up
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ BY_WORD: Final = ("enrolled", "any", "ask")
 #: The same figure, worked out by another build of the same formulas.
 _ROUNDING: Final = 1.0 + 1e-9
 REPEATS: Final = ("never", "allow")
+
+
+class OutsideHoursError(RefusedError):
+    """A refusal that time will heal: the server may ask again."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,11 @@ class Policy:
         least_noise_multiplier: least ratio of noise to the l2 distance of neighbours, of every
             step: sigma / (sqrt(2) votes_per_unit) for a label. A step costs 1 / (2 ratio^2) of rho.
         least_roster: fewest parties on the roster.
+        least_survivors: fewest parties in a masked sum; None: more than two thirds of the roster.
+        least_colluders: parties in league with the server that the masks of a campaign must
+            stand; None: as many as that allows, just below a third. Sums of two campaigns with
+            other survivors are kept apart by our ledgers only while both counted on as many
+            colluders as there are.
         parties: identity keys (hex) by name, of all who may be on a roster with us. A coordinator
             could enrol parties of its own, and then subtract their votes from the sum.
         aggregation: modes agreed to.
@@ -88,6 +98,8 @@ class Policy:
     least_sigma: Fraction | None = None
     least_noise_multiplier: Fraction | None = None
     least_roster: int | None = 3
+    least_survivors: int | None = None
+    least_colluders: int | None = None
     parties: Mapping[str, str] | None = None
     aggregation: tuple[str, ...] = ("masked",)
     noise: tuple[str, ...] = NOISES
@@ -104,6 +116,10 @@ class Policy:
             whole = getattr(self, name)
             if whole is not None and (type(whole) is not int or whole < 1):
                 raise UsageError(f"{name} is a whole number from 1 on, got {whole!r}")
+        for name in ("least_survivors", "least_colluders"):
+            whole = getattr(self, name)
+            if whole is not None and (type(whole) is not int or whole < 0):
+                raise UsageError(f"{name} is a whole number from 0 on, got {whole!r}")
         for name in ("least_sigma", "least_noise_multiplier"):
             exact = getattr(self, name)
             if exact is not None and (type(exact) is not Fraction or exact <= 0):
@@ -134,6 +150,8 @@ class Policy:
             campaigns="any",
             aggregation=AGGREGATIONS,
             least_roster=None,
+            least_survivors=0,
+            least_colluders=0,
             largest_epsilon=None,
         )
 
@@ -167,10 +185,12 @@ class Policy:
         if ledger_view.of_request != (offer.campaign, offer.queries):
             raise UsageError("the ledger was not asked about this very request")
         _check_promise(offer)
+        _check_cap(offer, ledger_view)
         self._check_modes(offer)
         if offer.queries:
             self._check_hours(now)
         self._check_roster(offer)
+        self._check_threshold(offer)
         for mechanism in offer.mechanisms or ():
             self._check_noise(mechanism)
         if offer.queries and offer.mechanisms is None:
@@ -192,7 +212,7 @@ class Policy:
 
     def _check_hours(self, now: datetime) -> None:
         if self.hours is not None and now not in self.hours:
-            raise _no("hours", str(self.hours), f"it is {now:%a %H:%M}")
+            raise OutsideHoursError(str(_no("hours", str(self.hours), f"it is {now:%a %H:%M}")))
 
     def _check_roster(self, offer: Offer) -> None:
         if self.parties is not None and (offer.roster is not None or offer.queries):
@@ -211,6 +231,18 @@ class Policy:
                 raise _no("least_roster", self.least_roster, "the request has no roster")
         elif len(offer.roster) < self.least_roster:
             raise _no("least_roster", self.least_roster, f"the roster has {len(offer.roster)}")
+
+    def _check_threshold(self, offer: Offer) -> None:
+        if offer.aggregation != "masked" or offer.roster is None:
+            return
+        most, colluders = threshold_for(len(offer.roster))
+        for rule, own, default, found in (
+            ("least_survivors", self.least_survivors, most, offer.threshold),
+            ("least_colluders", self.least_colluders, colluders, offer.colluders),
+        ):
+            least = default if own is None else own
+            if found is None or found < least:
+                raise _no(rule, least, f"the campaign's is {found}")
 
     def _check_noise(self, mechanism: Mechanism) -> None:
         for event in mechanism.worst:
@@ -334,6 +366,24 @@ def _check_promise(offer: Offer) -> None:
         raise RefusedError(
             f"campaign {offer.campaign[:8]} announces epsilon {offer.epsilon:g}, but what its "
             f"terms allow is worth {rounded_up(worth)}"
+        )
+
+
+def _check_cap(offer: Offer, view: LedgerView) -> None:
+    """Check that noisy sums are asked for no more queries than the campaign's cap pays for.
+
+    Whoever answers shows the server a noisy histogram of each, so the cap is the server's too.
+    """
+    if offer.noise != "distributed" or not offer.queries or offer.cap is None:
+        return
+    here = view.of(offer.campaign)
+    if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
+        return
+    cost = cost_of(here, composition_named(offer.composition))
+    if cost > offer.cap:
+        raise RefusedError(
+            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more than "
+            "its cap pays for"
         )
 
 

@@ -178,6 +178,8 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "least_sigma": _bound(_exact),
     "least_noise_multiplier": _bound(_exact),
     "least_roster": _bound(_whole),
+    "least_survivors": _whole,
+    "least_colluders": _whole,
     "parties": _parties,
     "aggregation": _words,
     "noise": _words,

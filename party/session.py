@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from party.client_app import make_client_app
 from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
@@ -29,6 +27,7 @@ from pate.statement import in_words
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from party.policy import Policy
     from pate.runtime.screen import Screen
 
 #: Where a trial's server is, on the same machine.
@@ -66,7 +65,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     """
     enrolment = Enrolment.load(settings.home)
     server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
-    site = _site(settings, server, enrolment)
+    policy = _policy(settings, server, enrolment)
     name = settings.name if enrolment is None else enrolment.name
     dataset = read_dataset(
         settings.data,
@@ -76,7 +75,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         drop=settings.drop,
     )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
-    for line in (*site.in_words(), *_warnings(enrolment)):
+    for line in (*policy.in_words(), *_warnings(enrolment)):
         screen.say(line)
     screen.say(f"{name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
     with screen.bar("teachers ready") as progress:
@@ -95,7 +94,12 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         identity=identity_key(settings.home),
         ensemble=ensemble,
         home=settings.home,
-        site=site,
+        site=Site(
+            policy,
+            PartyLedger(settings.home / LEDGER_FILE),
+            pinned=None if enrolment is None else enrolment.campaign_key,
+            ask=_ask if sys.stdin.isatty() else None,
+        ),
         noise=SystemNoise(),
         public=public,
         say=screen.say,
@@ -128,26 +132,18 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     return ending
 
 
-def _site(settings: Settings, server: str, enrolment: Enrolment | None) -> Site:
+def _policy(settings: Settings, server: str, enrolment: Enrolment | None) -> Policy:
     """Return what this site agrees to.
 
     Raises:
-        UsageError: if the policy cannot be understood.
-        LedgerError: if the party's own ledger does not hold.
+        DataError: if the policy cannot be read.
+        UsageError: if it cannot be understood.
     """
     # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
     loopback = enrolment is None and Server(server).host in LOOPBACK
-    policy = (
-        policy_of(settings.home, loopback=loopback)
-        if settings.policy is None
-        else read_policy(settings.policy, loopback=loopback)
-    )
-    return Site(
-        policy,
-        PartyLedger(settings.home / LEDGER_FILE),
-        pinned=None if enrolment is None else enrolment.campaign_key,
-        ask=_ask if sys.stdin.isatty() else None,
-    )
+    if settings.policy is None:
+        return policy_of(settings.home, loopback=loopback)
+    return read_policy(settings.policy, loopback=loopback)
 
 
 def _warnings(enrolment: Enrolment | None) -> list[str]:
@@ -164,7 +160,16 @@ def _warnings(enrolment: Enrolment | None) -> list[str]:
 
 
 def _ask(question: str) -> bool:
-    return typer.confirm(question, default=False, err=True)
+    """Put a question to whoever sits at the screen; no answer is a no.
+
+    Ctrl-C is not an answer: it stops the party, as anywhere else.
+    """
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    try:
+        return input().strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 class _Over:

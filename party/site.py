@@ -10,6 +10,7 @@ import hmac
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from party.policy import OutsideHoursError
 from pate.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -50,15 +51,13 @@ class Site:
         self._pinned = pinned
         self._ask = ask
         self._clock = clock
+        #: Set when the policy has refused, and will refuse again: there is nothing to wait for.
+        self.refused: RefusedError | None = None
 
     @property
     def allows_again(self) -> bool:
         """Whether queries that one campaign opened may be opened in another with other parties."""
         return self._policy.allow_other
-
-    def in_words(self) -> tuple[str, ...]:
-        """Return the policy as lines for the screen."""
-        return self._policy.in_words()
 
     def join(self, offer: Offer) -> None:
         """Agree to a campaign, durably, or not.
@@ -84,16 +83,18 @@ class Site:
         self._admit(offer, batch, hashes)
         self.ledger.join(offer)
 
-    def answer(self, offer: Offer, batch: bytes, hashes: Sequence[bytes]) -> None:
+    def answer(self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes) -> None:
         """Record, durably, that votes on a batch are about to leave; arguments as above.
+
+        ``source`` is 32 bytes for the data and settings that they are made of.
 
         Raises:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
-        self.ledger.answer(offer, batch, hashes)
+        self.ledger.answer(offer, batch, hashes, source=source)
 
-    def known(self, key: bytes, campaign: bytes) -> None:
-        """Check that we have joined a campaign, and that its own key signed what came.
+    def known(self, key: bytes, campaign: bytes) -> Offer:
+        """Return the terms of a campaign that we have joined and whose own key signed what came.
 
         Raises:
             RefusedError: otherwise.
@@ -103,6 +104,7 @@ class Site:
             raise RefusedError("a step of a campaign that this party has not joined")
         if not hmac.compare_digest(held.offer.key, key):
             raise RefusedError("a step of a campaign, signed by another key than the campaign's")
+        return held.offer
 
     def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
         """Record how the server says that a campaign has ended."""
@@ -116,4 +118,10 @@ class Site:
 
     def _admit(self, offer: Offer, batch: bytes | None, hashes: Sequence[bytes] | None) -> None:
         view = self.ledger.view(offer, batch, hashes)
-        self._policy.admit(offer, view, self._clock(), self._pinned, self._ask)
+        try:
+            self._policy.admit(offer, view, self._clock(), self._pinned, self._ask)
+        except OutsideHoursError:
+            raise
+        except RefusedError as error:
+            self.refused = error
+            raise

@@ -62,6 +62,14 @@ class Ensemble:
         """k, the number of teachers."""
         return len(self.members)
 
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs as the teachers see them: their columns alone, in their order.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teachers take.
+        """
+        return self._takes.conform(inputs)
+
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return how many teachers answer each class.
 

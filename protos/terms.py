@@ -99,6 +99,14 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
+    fewest = min(
+        event.votes_per_unit for each in mechanisms_of(terms) for event in each.worst
+    )
+    most = max(member.teachers for member in terms.roster)
+    check(
+        campaign.unit != "party" or fewest >= most,
+        f"a party has up to {most} teachers, but {fewest} of their votes are charged",
+    )
     honest = campaign.threshold - campaign.colluders
     shares = {_share(each, honest) for each in mechanisms_of(terms)}
     check(len(shares) == 1, "mechanisms that ask for different noise")
@@ -169,8 +177,8 @@ def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
     """Return how wide the integers of a masked sum over ``rows`` queries are: 8, 16 or 32 bits.
 
-    Without noise the sum is in [0, M], which takes as many residues as [-M/2, M/2]. With it, it
-    is beyond the bound with a chance of 2^-60; a sum that wrapped would be wrong, and as private.
+    With noise the sum is beyond the bound with a chance of 2^-60; a sum that wrapped would be
+    wrong, and as private.
 
     Raises:
         ProtocolError: if no width holds it.
@@ -179,11 +187,28 @@ def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:
     share = share_of(campaign)
     try:
         if share is None:
-            return ring_bits((teachers + 1) // 2)
+            return exact_bits(teachers)
         parties, cells = len(campaign.terms.roster), rows * len(campaign.classes)
         return ring_bits(teachers + largest_noise(share, parties, cells))
     except UsageError as error:
         raise ProtocolError(f"a sum that is too large: {error}") from error
+
+
+def exact_bits(teachers: int) -> int:
+    """Return how wide the integers of a sum without noise are: 8, 16 or 32 bits.
+
+    The sum is in [0, M], which takes as many residues as [-M/2, M/2].
+
+    >>> exact_bits(254), exact_bits(1000)
+    (8, 16)
+
+    Args:
+        teachers: M.
+
+    Raises:
+        UsageError: if no width holds it.
+    """
+    return ring_bits((teachers + 1) // 2)
 
 
 def digest_of(campaign: vote_pb2.Campaign) -> bytes:

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.policy import Policy
 from party.site import Site
+from pate.accounting.composition import Gdp
 from pate.data.values import content_hash
 from pate.mechanisms import GNMax
 from protos.pate.v1 import vote_pb2
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 #: Signs as the campaign.
 SERVER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 CAMPAIGN_ID = b"c" * 16
+#: What campaigns may cost, and what it is worth at delta 1e-5.
+CAP = "1/100"
+WORTH = Gdp().epsilon(Fraction(CAP), 1e-5)
 
 
 @contextmanager
@@ -44,7 +48,7 @@ def terms_message(
     members: Sequence[tuple[str, bytes, int]],
     mechanisms: Sequence[Mechanism] = (GNMax(Fraction(40), 1),),
     composition: str = "gdp",
-    cap: str = "1/100",
+    cap: str = CAP,
 ) -> vote_pb2.Terms:
     """The terms of a campaign; members are (name, identity key, teachers)."""
     return vote_pb2.Terms(

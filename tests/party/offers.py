@@ -64,10 +64,12 @@ def batch_of(hashes: list[bytes]) -> bytes:
     return hashlib.sha256(b"".join(hashes)).digest()
 
 
-def answer(ledger: PartyLedger, offer: Offer, hashes: list[bytes]) -> bytes:
+def answer(
+    ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes = bytes(32)
+) -> bytes:
     """Answer a batch, and return its digest."""
     batch = batch_of(hashes)
-    ledger.answer(replace(offer, queries=len(hashes)), batch, hashes)
+    ledger.answer(replace(offer, queries=len(hashes)), batch, hashes, source=source)
     return batch
 
 

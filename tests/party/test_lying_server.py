@@ -48,18 +48,21 @@ PART = Batch((0, 1, 2), batch_hash(HASHES[:3]))
 
 @dataclass
 class Unanimous:
-    """k teachers that all answer one class."""
+    """k teachers that all answer one class, wherever a campaign has it."""
 
     teachers: int
-    answer: int
+    answer: str
     classes: tuple[str, ...] = CLASSES
     unit: str = "record"
     schema: str = "images 4x4x1"
     fingerprint: bytes = b"f" * 32
 
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
+
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
-        votes[:, self.answer] = self.teachers
+        votes[:, list(classes).index(self.answer)] = self.teachers
         return votes
 
 
@@ -82,13 +85,17 @@ class Liar:
         for name in NAMES:
             assert self.tell(name, describe(), joining).WhichOneof("body") == "description"
 
-    def start(self, name: str) -> None:
-        """Start a party, or start it anew: what is in memory is gone."""
+    def start(self, name: str, answer: str | None = None) -> None:
+        """Start a party, or start it anew: what is in memory is gone; with an answer, retrained."""
         home, at = self.root / name, NAMES.index(name)
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Unanimous(at + 1, at % 2),
+            ensemble=Unanimous(
+                at + 1,
+                CLASSES[at % 2] if answer is None else answer,
+                fingerprint=(answer or "f").encode() * 32,
+            ),
             home=home,
             site=site(home),
             noise=SystemNoise(),
@@ -268,10 +275,10 @@ def test_messages_out_of_order(liar: Liar) -> None:
     consent = later.request("a")
     liar.refuses("a", _renamed(consent, ballot), "not begun here")
     liar.step(ballot, advance=False)
-    liar.refuses("a", _renamed(consent, ballot), "")
+    liar.refuses("a", _renamed(consent, ballot), "and the next is")
     masked = vote_pb2.PartyRequest()
     masked.ask_masked.attempt = ballot.attempt
-    liar.refuses("a", masked, "")
+    liar.refuses("a", masked, "and the next is")
     # That attempt ended the one before it.
     liar.refuses("a", consent, "not begun here")
 
@@ -290,12 +297,12 @@ def test_a_second_unmasking_request(liar: Liar) -> None:
     other = vote_pb2.PartyRequest()
     other.CopyFrom(first)
     del other.ask_opening.signatures[3]
-    liar.refuses("a", other, "")
+    liar.refuses("a", other, "a second time")
     # Nor does it sign another list of survivors now.
     consent = vote_pb2.PartyRequest()
     consent.ask_consent.attempt = ballot.attempt
     consent.ask_consent.survivors.extend(NAMES[:3])
-    liar.refuses("a", consent, "")
+    liar.refuses("a", consent, "a second time")
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
@@ -312,12 +319,13 @@ def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
         other = vote_pb2.PartyRequest()
         other.ask_consent.attempt = ballot.attempt
         other.ask_consent.survivors.extend(NAMES[:3] if survivors == NAMES else NAMES)
-        liar.refuses(name, other, "")
+        liar.refuses(name, other, "a second time")
     # Three signed that "d" is alive; "c" does not open under that list, and nobody under its own.
     alive, dropped = signatures[NAMES], signatures[NAMES[:3]]
-    liar.refuses("c", _opening(ballot, alive), "")
-    liar.refuses("c", _opening(ballot, dropped), "")
-    liar.refuses("c", _opening(ballot, {**dropped, "a": alive["a"], "b": alive["b"]}), "")
+    liar.refuses("c", _opening(ballot, alive), "it saw another list")
+    liar.refuses("c", _opening(ballot, dropped), "signed the list of survivors")
+    both = {**dropped, "a": alive["a"], "b": alive["b"]}
+    liar.refuses("c", _opening(ballot, both), "it saw another list")
     for name in ("a", "b", "d"):
         opening = liar.tell(name, _opening(ballot, alive)).opening
         assert not opening.keys
@@ -374,8 +382,70 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
     liar.through(again, [NAMES, NAMES, rest])
     # "a" is to open the list of all four by the signatures of before, after it signs one of three.
     liar.step(again, rest)
-    liar.refuses("a", _opening(again, old), "")
+    liar.refuses("a", _opening(again, old), "it saw another list, or other keys")
     assert liar.opened() == dict.fromkeys(NAMES, 0)
+
+
+def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
+    """Votes in another order of classes, under the same masks: the difference would be votes."""
+    ballot = liar.through(liar.ballot(), [NAMES, NAMES])
+    permuted = vote_pb2.Campaign()
+    permuted.CopyFrom(liar.campaign)
+    permuted.classes[:] = CLASSES[::-1]
+    liar.refuses("a", ballot.request("a"), "on other terms than it was begun on", permuted)
+
+
+def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> None:
+    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.campaign.classes[:] = CLASSES[::-1]
+    for name in NAMES:
+        liar.refuses(name, liar.ballot().request(name), "has changed its classes")
+
+
+@pytest.mark.parametrize("field", ["public_set", "schema"])
+def test_nor_does_what_it_is_about(liar: Liar, field: str) -> None:
+    about = vote_pb2.Campaign()
+    about.CopyFrom(liar.campaign)
+    setattr(about, field, b"x" * 32 if field == "public_set" else "images 4x4x3")
+    reply = liar.tell("a", describe(), about)
+    assert reply.WhichOneof("body") == "refusal"
+
+
+def test_a_party_that_was_trained_anew_gives_no_second_sum(liar: Liar) -> None:
+    """The others' votes are the same, so the difference would be what is new in its data."""
+    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.start("a", "y")
+    again = liar.ballot()
+    liar.through(again, [NAMES, NAMES])
+    liar.refuses("a", again.request("a"), "our data or settings have changed")
+
+
+def test_nor_in_another_campaign(liar: Liar) -> None:
+    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.start("a", "y")
+    liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
+    again = liar.through(liar.ballot(), [NAMES] * 4)
+    liar.refuses("a", again.request("a"), "with other data of ours")
+
+
+def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
+    """A server that puts one of its own in the place of "d" would have the others' sum."""
+    liar.through(liar.ballot(), [NAMES] * 5)
+    sybil = Ed25519PrivateKey.generate()
+    roster = [
+        *liar.roster[:3],
+        Party("d", sybil.public_key().public_bytes_raw(), 4, "record", CLASSES),
+    ]
+    liar.campaign = liar.terms(roster, id=b"d" * 16)
+    home = liar.root / "sybil"
+    liar.voters["d"] = Voter(
+        name="d", identity=sybil, ensemble=Unanimous(4, "y"), home=home, site=site(home),
+        noise=SystemNoise(), public=PUBLIC, say=liar.said["d"].append,
+    )  # fmt: skip
+    liar.roster = roster
+    again = liar.through(liar.ballot(), [NAMES] * 4)
+    for name in NAMES[:3]:
+        liar.refuses(name, again.request(name), "with other parties")
 
 
 def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -> None:
@@ -416,10 +486,12 @@ def test_noise_shares_are_drawn_once(tmp_path: Path) -> None:
 
 def _distributed(liar: Liar) -> vote_pb2.Campaign:
     members = [(party.name, party.identity, party.teachers) for party in liar.roster]
-    terms = terms_message(members, [DistributedGNMax(Fraction(8), 2, 1)], composition="zcdp")
+    terms = terms_message(
+        members, [DistributedGNMax(Fraction(8), 2, 1)], composition="zcdp", cap="1/10"
+    )
     return campaign_message(
         PUBLIC, terms, id=b"e" * 16, classes=CLASSES, aggregation="masked", noise="distributed",
-        threshold=3, colluders=1,
+        threshold=3, colluders=1, epsilon=5.0,
     )  # fmt: skip
 
 

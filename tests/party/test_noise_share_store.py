@@ -29,6 +29,10 @@ ONE, TWO = b"1" * 16, b"2" * 16
 A, B = b"a" * 32, b"b" * 32
 
 
+def zeros(shape: tuple[int, int]) -> NDArray[np.int64]:
+    return np.broadcast_to(np.int64(0), shape)
+
+
 def gaussian(cells: int) -> NDArray[np.int64]:
     return SystemNoise().gaussian(Fraction(50), cells)
 
@@ -44,14 +48,14 @@ def path(tmp_path: Path) -> Path:
 
 def test_one_share_a_batch_for_ever(path: Path) -> None:
     shares = NoiseShares(path)
-    first = shares.share(ONE, A, (30, 10), gaussian)
+    first = shares.share(ONE, A, zeros((30, 10)), gaussian)
     assert first.shape == (30, 10)
     assert first.dtype == np.int64
     for again in (shares, NoiseShares(path)):
-        assert np.array_equal(again.share(ONE, A, (30, 10), never), first)
+        assert np.array_equal(again.share(ONE, A, zeros((30, 10)), never), first)
     # Sigma 50: two of 300 equal draws each come with a chance far below 1e-100.
     for campaign, batch in ((ONE, B), (TWO, A)):
-        assert not np.array_equal(shares.share(campaign, batch, (30, 10), gaussian), first)
+        assert not np.array_equal(shares.share(campaign, batch, zeros((30, 10)), gaussian), first)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -61,11 +65,11 @@ def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
         "import numpy as np\n"
         "from pathlib import Path\n"
         "from party.noise_shares import NoiseShares\n"
-        "NoiseShares(Path(sys.argv[1])).share(b'1' * 16, b'a' * 32, (2, 3), np.arange)\n"
+        "NoiseShares(Path(sys.argv[1])).share(b'1' * 16, b'a' * 32, np.zeros((2, 3), np.int64), np.arange)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == -9
-    assert NoiseShares(path).share(ONE, A, (2, 3), never).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert NoiseShares(path).share(ONE, A, zeros((2, 3)), never).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @settings(max_examples=30, deadline=None)
@@ -81,16 +85,18 @@ def test_every_32_bit_share_comes_back(
 ) -> None:
     path = tmp_path_factory.mktemp("shares") / "noise.db"
     shape = (drawn.shape[0], drawn.shape[1])
-    assert np.array_equal(NoiseShares(path).share(ONE, A, shape, lambda _: drawn.ravel()), drawn)
-    assert np.array_equal(NoiseShares(path).share(ONE, A, shape, never), drawn)
+    assert np.array_equal(
+        NoiseShares(path).share(ONE, A, zeros(shape), lambda _: drawn.ravel()), drawn
+    )
+    assert np.array_equal(NoiseShares(path).share(ONE, A, zeros(shape), never), drawn)
 
 
 @pytest.mark.parametrize("worst", [2**31, -(2**31) - 1, 2**62])
 def test_noise_that_does_not_fit_is_refused_and_not_cut(path: Path, worst: int) -> None:
     shares = NoiseShares(path)
     with pytest.raises(AccountingError, match="32 bits"):
-        shares.share(ONE, A, (1, 2), lambda _: np.array([0, worst], dtype=np.int64))
-    assert shares.share(ONE, A, (1, 2), np.arange).tolist() == [[0, 1]]  # nothing was kept
+        shares.share(ONE, A, zeros((1, 2)), lambda _: np.array([0, worst], dtype=np.int64))
+    assert shares.share(ONE, A, zeros((1, 2)), np.arange).tolist() == [[0, 1]]  # nothing was kept
 
 
 @pytest.mark.parametrize(
@@ -104,29 +110,29 @@ def test_noise_that_does_not_fit_is_refused_and_not_cut(path: Path, worst: int) 
 )
 def test_draws_of_another_kind(path: Path, draw: Callable[[int], NDArray[np.int64]]) -> None:
     with pytest.raises(UsageError, match="int64 draws are wanted"):
-        NoiseShares(path).share(ONE, A, (2, 2), draw)
+        NoiseShares(path).share(ONE, A, zeros((2, 2)), draw)
 
 
-@pytest.mark.parametrize("shape", [(0, 10), (10, 0), (-1, -1), (2**20, 2**10)])
+@pytest.mark.parametrize("shape", [(0, 10), (10, 0), (2**20, 2**10)])
 def test_a_shape_that_no_batch_has(path: Path, shape: tuple[int, int]) -> None:
     with pytest.raises(UsageError, match="no noise share of shape"):
-        NoiseShares(path).share(ONE, A, shape, never)
+        NoiseShares(path).share(ONE, A, zeros(shape), never)
 
 
 def test_another_shape_for_the_same_batch_is_refused(path: Path) -> None:
     shares = NoiseShares(path)
-    shares.share(ONE, A, (4, 6), gaussian)
+    shares.share(ONE, A, zeros((4, 6)), gaussian)
     for shape in ((6, 4), (4, 7), (3, 6)):
         with pytest.raises(RefusedError, match="had 4 rows of 6 classes before"):
-            shares.share(ONE, A, shape, never)
+            shares.share(ONE, A, zeros(shape), never)
 
 
 def test_a_full_disk(path: Path) -> None:
     shares = NoiseShares(path)
-    kept = shares.share(ONE, A, (100, 10), gaussian)
+    kept = shares.share(ONE, A, zeros((100, 10)), gaussian)
     with full_disk(path), pytest.raises(DiskError, match="make room"):
-        shares.share(ONE, B, (1000, 100), gaussian)
-    assert np.array_equal(shares.share(ONE, A, (100, 10), never), kept)
+        shares.share(ONE, B, zeros((1000, 100)), gaussian)
+    assert np.array_equal(shares.share(ONE, A, zeros((100, 10)), never), kept)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ def test_a_full_disk(path: Path) -> None:
     ],
 )
 def test_a_changed_share_is_not_used(path: Path, change: str) -> None:
-    NoiseShares(path).share(ONE, A, (4, 6), gaussian)
+    NoiseShares(path).share(ONE, A, zeros((4, 6)), gaussian)
     with sqlite3.connect(path) as db:
         with pytest.raises(sqlite3.IntegrityError, match="kept as they are"):
             db.execute(change)
@@ -148,7 +154,7 @@ def test_a_changed_share_is_not_used(path: Path, change: str) -> None:
     db.close()
     batch = bytes(32) if "batch" in change else A
     with pytest.raises(StateError, match="damaged; restore it"):
-        NoiseShares(path).share(ONE, batch, (4, 6), never)
+        NoiseShares(path).share(ONE, batch, zeros((4, 6)), never)
 
 
 def test_another_file_is_refused(path: Path) -> None:
@@ -156,3 +162,13 @@ def test_another_file_is_refused(path: Path) -> None:
     path.write_bytes(b"no database, but long enough to be looked at as one" * 40)
     with pytest.raises(StateError, match="damaged"):
         NoiseShares(path)
+
+
+def test_a_share_hides_no_other_votes(path: Path) -> None:
+    """Two sums with one share between them differ by votes alone."""
+    votes = np.array([[3, 0], [1, 2]], dtype=np.int64)
+    first = NoiseShares(path).share(ONE, A, votes, gaussian)
+    assert np.array_equal(NoiseShares(path).share(ONE, A, votes, never), first)
+    for others in (votes[:, ::-1], votes[::-1], votes + 1):
+        with pytest.raises(RefusedError, match="without noise"):
+            NoiseShares(path).share(ONE, A, others, never)

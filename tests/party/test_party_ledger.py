@@ -242,7 +242,7 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
     with pytest.raises(RefusedError, match="never gave votes"):
         ledger.open_batch("c1" * 16, batch, queries(1, 2), SIX)
     with pytest.raises(RefusedError, match="other queries than when it was first asked"):
-        ledger.answer(settled(), batch, queries(1, 2))
+        ledger.answer(settled(), batch, queries(1, 2), source=bytes(32))
     with pytest.raises(RefusedError, match="never joined"):
         ledger.open_batch(OTHER, batch, hashes, SIX)
     plain = settled(campaign=OTHER, aggregation="plain")
@@ -569,7 +569,7 @@ def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
 def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
     for wrong in ([], [b"short"]):
         with pytest.raises(PateError):
-            ledger.answer(settled(), bytes(32), wrong)
+            ledger.answer(settled(), bytes(32), wrong, source=bytes(32))
     with pytest.raises(ProtocolError, match="32 bytes"):
-        ledger.answer(settled(), bytes(31), queries(0, 2))
+        ledger.answer(settled(), bytes(31), queries(0, 2), source=bytes(32))
     assert PartyLedger(ledger.path).head == ledger.head

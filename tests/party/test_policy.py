@@ -15,9 +15,10 @@ from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_figure import LedgerView, Totals
 from party.policy import POLICY_FILE, Allowed, Hours, Policy
 from party.policy_file import parse_policy, policy_of, read_policy
+from pate.accounting.composition import composition_named
 from pate.errors import DataError, RefusedError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
-from tests.party.offers import SIX, KEY, answer, batch_of, joining, noisy, queries, settled
+from tests.party.offers import KEY, SIX, answer, batch_of, joining, noisy, queries, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "policy.md"
 MONDAY_NOON = datetime.fromisoformat("2030-01-07T12:00")
-FREE = Policy(campaigns="any", least_roster=None, largest_epsilon=None)
+FREE = Policy(
+    campaigns="any", least_roster=None, least_survivors=0, least_colluders=0, largest_epsilon=None
+)
 
 
 def admit(
@@ -188,6 +191,25 @@ def test_hours() -> None:
         admit(policy, joining(), now=now)  # joining computes no votes
 
 
+def test_masks_that_stand_fewer_colluders_than_we_reckon_with() -> None:
+    policy = dataclasses.replace(FREE, least_survivors=None, least_colluders=None)
+    admit(policy, settled())  # six parties, five in a sum, one colluder
+    refused(
+        policy, settled(threshold=4, colluders=0), "least_survivors is 5, and the campaign's is 4"
+    )
+    refused(policy, settled(colluders=0), "least_colluders is 1, and the campaign's is 0")
+    admit(dataclasses.replace(policy, least_colluders=0), settled(colluders=0))
+    plain = dataclasses.replace(policy, aggregation=("plain",))
+    admit(plain, settled(aggregation="plain", threshold=1, colluders=0))
+
+
+def test_noisy_sums_of_no_more_queries_than_the_cap_pays_for() -> None:
+    worst = noisy().mechanisms[0].worst[0]  # type: ignore[index]
+    cap = 2 * composition_named("zcdp").cost(worst)
+    admit(FREE, noisy(queries=2, cap=cap, composition="zcdp"))
+    refused(FREE, noisy(queries=3, cap=cap, composition="zcdp"), "more than its cap pays for")
+
+
 def test_only_parties_that_are_known_by_key() -> None:
     """Or a coordinator could enrol five of its own, and take their votes off the sum."""
     keys = {name: name.encode().hex() * 32 for name in SIX}
@@ -300,6 +322,8 @@ def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
         least_sigma=Fraction(40),
         least_noise_multiplier=Fraction(20),
         least_roster=5,
+        least_survivors=4,
+        least_colluders=1,
         aggregation=("masked",),
         noise=("distributed",),
         largest_epsilon=4.0,

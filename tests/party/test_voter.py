@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from party.hours import Hours
 from party.keys import identity_key
+from party.policy import Policy
 from party.voter import Voter
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError
@@ -16,7 +21,7 @@ from pate.noise import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
-from tests.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.campaign_messages import SERVER_KEY, WORTH, campaign_message, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +42,9 @@ class Parity:
     schema: str = "images 4x4x1"
     fingerprint: bytes = b"f" * 32
     asked: list[int] = field(default_factory=list)
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         assert isinstance(inputs, Images)
@@ -98,14 +106,19 @@ def vote(home: Path, voter: Voter, first: int = 0, count: int = 6) -> vote_pb2.R
     return ask(voter, request, campaign(home=home))
 
 
-def make(home: Path, ensemble: Parity | None = None, public: Inputs | None = None) -> Voter:
+def make(
+    home: Path,
+    ensemble: Parity | None = None,
+    public: Inputs | None = None,
+    policy: Policy | None = None,
+) -> Voter:
     home.mkdir(exist_ok=True)
     return Voter(
         name="a",
         identity=identity_key(home),
         ensemble=ensemble or Parity(),
         home=home,
-        site=site(home),
+        site=site(home, policy),
         noise=SystemNoise(),
         public=public,
     )
@@ -154,11 +167,59 @@ def test_the_same_query_is_computed_once_also_after_a_restart(home: Path) -> Non
     assert two[:8] == one
 
 
-def test_new_data_means_new_votes(home: Path) -> None:
+def test_new_data_means_new_votes_but_not_in_the_same_campaign(home: Path) -> None:
+    """There the difference of the two would show what is new."""
     vote(home, make(home, Parity(), PUBLIC))
     changed = Parity(fingerprint=b"g" * 32)
-    vote(home, make(home, changed, PUBLIC))
+    voter = make(home, changed, PUBLIC)
+    assert vote(home, voter).refusal.kind == "RefusedError"
+    request = vote_pb2.PartyRequest()
+    request.ask.batch.rows.extend(range(6))
+    request.ask.batch.digest = batch_hash(PUBLIC.row_hashes())
+    other = campaign(home=home, id=b"d" * 16)
+    assert ask(voter, request, other).WhichOneof("body") == "votes"
     assert changed.asked == [6]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.001, 1e-5), (0.9, 1e-5), (WORTH, 1e-6)])
+def test_an_end_at_another_guarantee_than_was_agreed_to(
+    home: Path, epsilon: float, delta: float
+) -> None:
+    voter = make(home, public=PUBLIC)
+    vote(home, voter)
+    request = vote_pb2.PartyRequest()
+    request.finish.epsilon_cap, request.finish.delta = epsilon, delta
+    # Even if the message itself now says that this was announced.
+    about = campaign(home=home, delta=delta)
+    assert ask(voter, request, about).refusal.kind == "ProtocolError"
+    assert voter.ending is None
+
+
+class Narrow(Parity):
+    """Looks at the first column of a table alone."""
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        assert isinstance(inputs, Table)
+        return Table(inputs.names[:1], inputs.columns[:1])
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        self.asked.append(len(inputs))
+        return np.tile(np.array([3, 0], dtype=np.int64), (len(inputs), 1))
+
+
+def test_a_column_that_nobody_looks_at_makes_no_new_query(home: Path) -> None:
+    x, dummy = np.array([1.0, 2.0]), np.array([7.0, 8.0])
+    seen = []
+    for table, name in ((Table(("x",), (x,)), b"d"), (Table(("x", "y"), (x, dummy)), b"e")):
+        teachers = Narrow(schema="table x:number")
+        voter = make(home, teachers, table)
+        request = vote_pb2.PartyRequest()
+        request.ask.batch.rows.extend([0, 1])
+        request.ask.batch.digest = batch_hash(table.row_hashes())
+        about = campaign(table, home=home, id=name * 16)
+        assert ask(voter, request, about).WhichOneof("body") == "votes"
+        seen.append(teachers.asked)
+    assert seen == [[2], []]
 
 
 def test_votes_before_the_public_set_are_refused(home: Path) -> None:
@@ -216,8 +277,27 @@ def test_a_full_disk_stops_the_vote_and_not_the_party(
         raise DiskError("cannot write: No space left on device")
 
     voter = make(home)
-    monkeypatch.setattr("party.voter.write_file", full)
+    monkeypatch.setattr("party.public_sets.write_file", full)
     assert send_public(voter, size=10_000)[-1].refusal.kind == "DiskError"
+    assert voter.refusal is None
+
+
+def test_a_policy_that_refuses_late_ends_the_party_all_the_same(home: Path) -> None:
+    """Nothing is known of noise before the roster is: joining is allowed, voting is not."""
+    strict = dataclasses.replace(Policy.default(loopback=True), least_sigma=Fraction(1000))
+    voter = make(home, public=PUBLIC, policy=strict)
+    assert describe(voter).WhichOneof("body") == "description"
+    assert voter.refusal is None
+    assert vote(home, voter).refusal.kind == "RefusedError"
+    assert "least_sigma is 1000" in str(voter.refusal)
+
+
+def test_outside_its_hours_a_party_stays(home: Path) -> None:
+    never = Hours.parse("03:00-03:01", ["mon"])
+    away = dataclasses.replace(Policy.default(loopback=True), hours=never)
+    voter = make(home, public=PUBLIC, policy=away)
+    voter._site._clock = lambda: datetime.fromisoformat("2030-01-08T12:00")  # a Tuesday
+    assert vote(home, voter).refusal.kind == "RefusedError"
     assert voter.refusal is None
 
 
@@ -226,7 +306,7 @@ def test_the_end_is_heard(home: Path) -> None:
     vote(home, voter)
     request = vote_pb2.PartyRequest()
     request.finish.queries_asked, request.finish.labels_released = 6, 4
-    request.finish.epsilon_cap, request.finish.delta = 1.0, 1e-5
+    request.finish.epsilon_cap, request.finish.delta = WORTH, 1e-5
     assert ask(voter, request, campaign(home=home)).WhichOneof("body") == "farewell"
     assert voter.ending is not None
     assert (voter.ending.labels_released, voter.ending.votes_given) == (4, 6)

@@ -68,6 +68,7 @@ def test_a_valid_request_passes() -> None:
         {"campaign__mechanism": "gnmax\x1b[2J"},
         {"campaign__aggregation": "x" * 65},
         {"campaign__unit": "nobody"},
+        {"campaign__unit": "party"},  # of which one has 4 teachers, and one vote is charged
         {"campaign__epsilon": float("nan")},
         {"campaign__epsilon": -1.0},
         {"campaign__delta": 0.0},

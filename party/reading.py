@@ -1,0 +1,148 @@
+"""A campaign as a party reads it: what it asks of us, and whether our data and we fit it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from party.offer import Offer
+from pate.accounting.composition import Gate, composition_named
+from pate.errors import ProtocolError, SchemaError
+from protos.terms import cap_of, mechanisms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pate.data.values import Inputs
+    from pate.votes import Counts
+    from protos.pate.v1 import vote_pb2
+
+
+class Ensemble(Protocol):
+    """What the voter needs of a party's teachers."""
+
+    @property
+    def teachers(self) -> int:
+        """k, the number of teachers."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class list of the party's data."""
+
+    @property
+    def unit(self) -> str:
+        """``record`` or ``patient``: what the shards keep together."""
+
+    @property
+    def schema(self) -> str:
+        """One line that describes the inputs the teachers take."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What changes when the data or the settings do, 32 bytes."""
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs as the teachers see them, and nothing that they do not look at."""
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        """Return (n, m) int64 votes, columns in the order of ``classes``."""
+
+
+def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
+    """Return what a request asks of us, for the policy and the ledger.
+
+    Args:
+        key: that signed it, 32 bytes.
+        campaign: checked.
+        queries: how many the request asks votes on.
+
+    Raises:
+        ProtocolError: for values that no campaign has.
+    """
+    known = campaign.HasField("terms")
+    terms = campaign.terms
+    return Offer(
+        key=key,
+        campaign=campaign.id.hex(),
+        aggregator=campaign.mechanism,
+        aggregation=campaign.aggregation,
+        noise=campaign.noise,
+        unit=campaign.unit,
+        epsilon=campaign.epsilon,
+        delta=campaign.delta,
+        public_queries=campaign.queries,
+        public_set=campaign.public_set.hex(),
+        schema=campaign.schema,
+        classes=tuple(campaign.classes) or None,
+        rounds=campaign.rounds,
+        queries=queries,
+        threshold=campaign.threshold,
+        colluders=campaign.colluders,
+        roster=tuple(member.name for member in terms.roster) if known else None,
+        identities=tuple(member.identity.hex() for member in terms.roster) if known else None,
+        teachers_each=tuple(member.teachers for member in terms.roster) if known else None,
+        teachers=sum(member.teachers for member in terms.roster) if known else None,
+        mechanisms=mechanisms_of(terms) if known else None,
+        composition=terms.composition if known else None,
+        cap=cap_of(terms) if known else None,
+    )
+
+
+def check_fits(campaign: vote_pb2.Campaign, ensemble: Ensemble) -> None:
+    """Check that our teachers can serve a campaign.
+
+    Raises:
+        SchemaError: with what to do, if they cannot.
+    """
+    if campaign.unit == "patient" and ensemble.unit != "patient":
+        raise SchemaError(
+            "the campaign protects patients, but our teachers were sharded by record; "
+            "start again with --group COLUMN, the column that names the patient"
+        )
+    unknown = sorted(set(ensemble.classes) - set(campaign.classes))
+    if campaign.classes and unknown:
+        raise SchemaError(
+            f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+            f"the campaign's are {', '.join(campaign.classes)}"
+        )
+    both_images = campaign.schema.startswith("images") or ensemble.schema.startswith("images")
+    if both_images and campaign.schema != ensemble.schema:
+        raise SchemaError(f"the public set is {campaign.schema}, our data is {ensemble.schema}")
+
+
+def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, teachers: int) -> None:
+    """Check that we are on the roster as what we are.
+
+    Raises:
+        ProtocolError: otherwise.
+    """
+    for member in campaign.terms.roster:
+        if (member.name, member.identity) == (name, identity):
+            if member.teachers == teachers:
+                return
+            raise ProtocolError(
+                f"the roster has us with {member.teachers} teachers, we have {teachers}"
+            )
+    raise ProtocolError("we are not on the roster of the campaign that asks for our votes")
+
+
+def check_ending(finish: vote_pb2.Finish, offer: Offer) -> None:
+    """Check that a campaign ends at the guarantee that we agreed to.
+
+    Args:
+        finish: what the server says.
+        offer: the campaign, as our ledger has it.
+
+    Raises:
+        ProtocolError: for another delta, more epsilon than was announced, or another than the cap
+            of the terms is worth.
+    """
+    said = finish.epsilon_cap
+    if finish.delta != offer.delta or not 0 <= said <= offer.epsilon * (1 + 1e-9):
+        raise ProtocolError("the campaign ended at another guarantee than it began with")
+    if offer.cap is None or offer.composition in (None, Gate.name):
+        return
+    worth = composition_named(offer.composition).epsilon(offer.cap, offer.delta)
+    if abs(said - worth) > 1e-6 * worth:
+        raise ProtocolError(
+            f"the campaign ended at epsilon {said:g}, its terms are worth {worth:g}"
+        )
