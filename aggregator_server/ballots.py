@@ -7,12 +7,14 @@ long enough.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import numpy as np
 
 from pate.errors import ProtocolError, QuorumError
+from pate.masking.proofs.terms import commit_seed
 from pate.masking.ring import centred
 from pate.masking.server import ServerMasking
 from pate.noise_shares import check_row_totals
@@ -22,7 +24,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aggregator_server.parties import Party
 
@@ -32,6 +34,7 @@ ANSWERS: Final = {
     "ask_keys": "keys",
     "ask_shares": "boxes",
     "ask_masked": "masked",
+    "ask_proof": "proof",
     "ask_consent": "consent",
     "ask_opening": "opening",
 }
@@ -41,6 +44,7 @@ STEPS: Final = {
     "ask_keys": "keys",
     "ask_shares": "key shares",
     "ask_masked": "masked votes",
+    "ask_proof": "proofs of votes",
     "ask_consent": "signatures of the list of survivors",
     "ask_opening": "shares that open the sum",
 }
@@ -81,6 +85,10 @@ class Ballot(Protocol):
     @property
     def first(self) -> bool:
         """Whether this is the first step: a party that starts anew can still take part."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The parties that must all do this step; empty if any of them may be missing."""
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -130,6 +138,7 @@ class PlainBallot:
         self.step = "ask"
 
     first: ClassVar[bool] = True
+    needed: ClassVar[tuple[str, ...]] = ()
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -170,20 +179,46 @@ class PlainBallot:
 
 
 class MaskedBallot:
-    """Five steps, after which the sum is known and no part of it.
+    """Five steps, six with proofs of votes, after which the sum is known and no part of it.
+
+    Args:
+        campaign: with its terms.
+        roster: of it.
+        batch: what is voted on.
+        only: names of the parties in the sum if its opening was begun before, in the order of the
+            roster: parties open it with nobody else.
+        before_opening: called with the names of the parties in the sum, in that order, before
+            anybody is asked to open it. If it raises nobody is.
 
     Attributes:
         attempt: 16 random bytes, which everything in these steps is bound to.
     """
 
-    def __init__(self, campaign: vote_pb2.Campaign, roster: Sequence[Party], batch: Batch) -> None:
+    def __init__(
+        self,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[Party],
+        batch: Batch,
+        *,
+        only: tuple[str, ...] | None = None,
+        before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
+    ) -> None:
         self._campaign = campaign
         self._teachers = {party.name: party.teachers for party in roster}
-        self._batch = batch
+        self._only = only
+        self._before_opening = before_opening
         self.attempt = wire.new_id()
-        self._context = masked.context_of(campaign, self.attempt, _to_wire(batch))
-        self._masking = ServerMasking(self._context)
-        self._steps = [step for step in STEPS if step != "ask"]
+        # Drawn anew for each attempt, and shown when all masked votes are in.
+        seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
+        self._opens = vote_pb2.AskKeys(
+            attempt=self.attempt,
+            batch=_to_wire(batch),
+            seed_hash=b"" if seed is None else commit_seed(seed),
+        )
+        self._context = masked.context_of(campaign, self._opens)
+        self._masking = ServerMasking(self._context, seed=seed)
+        skipped = {"ask"} if campaign.proofs else {"ask", "ask_proof"}
+        self._steps = [step for step in STEPS if step not in skipped]
         self.step = self._steps[0]
 
     @property
@@ -192,9 +227,15 @@ class MaskedBallot:
         return self.step == self._steps[0]
 
     @property
+    def needed(self) -> tuple[str, ...]:
+        """All of the sum until their votes are in it; for what is left to do, enough will do."""
+        return () if self._only is None or self._masking.survivors else self._only
+
+    @property
     def awaited(self) -> frozenset[str]:
         """The parties that did every step before this one."""
-        return self._masking.awaited
+        awaited = self._masking.awaited
+        return awaited if self._only is None else awaited & frozenset(self._only)
 
     @property
     def answered(self) -> frozenset[str]:
@@ -206,7 +247,9 @@ class MaskedBallot:
         asked, masking = vote_pb2.PartyRequest(), self._masking
         getattr(asked, self.step).attempt = self.attempt
         if self.step == "ask_keys":
-            asked.ask_keys.batch.CopyFrom(_to_wire(self._batch))
+            asked.ask_keys.CopyFrom(self._opens)
+        elif self.step == "ask_proof":
+            asked.ask_proof.seed = masking.seed
         elif self.step == "ask_shares":
             held = masking.keys_for(name)
             asked.ask_shares.keys.extend(
@@ -227,6 +270,8 @@ class MaskedBallot:
     def take(self, party: Party, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step; see :class:`Ballot`."""
         name, masking = party.name, self._masking
+        if name not in self.awaited:
+            raise ProtocolError(f"{name} has no part in this step of a masked sum")
         if self.step == "ask_keys":
             masked.check_keys(reply.keys)
             masking.take_keys(name, masked.keys_from_wire(reply.keys))
@@ -235,6 +280,8 @@ class MaskedBallot:
             masking.take_boxes(name, masked.boxes_from_wire(reply.boxes.boxes))
         elif self.step == "ask_masked":
             masking.take_masked(name, reply.masked.packed)
+        elif self.step == "ask_proof":
+            masking.take_proof(name, reply.proof.content)
         elif self.step == "ask_consent":
             masking.take_signature(name, reply.consent.signature)
         elif self.step == "ask_opening":
@@ -243,9 +290,20 @@ class MaskedBallot:
 
     def advance(self) -> None:
         """See :class:`Ballot`."""
+        if missing := sorted(frozenset(self.needed) - self.answered):
+            raise QuorumError(f"no votes of {', '.join(missing)}, and no other sum may be opened")
         self._masking.advance()
         at = self._steps.index(self.step) + 1
-        self.step = self._steps[at] if at < len(self._steps) else ""
+        step = self._steps[at] if at < len(self._steps) else ""
+        if step == "ask_opening":
+            self._before_opening(self._survivors)
+        self.step = step
+
+    @property
+    def _survivors(self) -> tuple[str, ...]:
+        """The parties in the sum, in the order of the roster."""
+        survivors = set(self._masking.survivors)
+        return tuple(name for name in self._teachers if name in survivors)
 
     def result(self) -> Sum:
         """Return the sum.
@@ -255,8 +313,7 @@ class MaskedBallot:
                 what are no votes, and the masks hide who.
         """
         residues = self._masking.result()
-        survivors = set(self._masking.survivors)
-        responders = tuple(name for name in self._teachers if name in survivors)
+        responders = self._survivors
         teachers = sum(self._teachers[name] for name in responders)
         share = share_of(self._campaign)
         try:
@@ -268,7 +325,8 @@ class MaskedBallot:
             raise ProtocolError(
                 f"the sum of the votes of {', '.join(responders)} is not one of {teachers} "
                 f"teachers: {error}. One of them sent what are no votes, and no label leaves; the "
-                "masks hide who it was: ask them, and start a campaign without that party"
+                "masks hide who it was: ask them. A new campaign without that party needs other "
+                "public inputs, or parties that allow repeats: they opened these with it once"
             ) from error
         return Sum(NoisySum(counts, teachers), responders)
 

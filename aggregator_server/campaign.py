@@ -18,7 +18,7 @@ from aggregator_server.parties import Party, listed
 from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.data.values import batch_hash
-from pate.errors import QuorumError, UsageError
+from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.runtime.failpoints import reach
 from pate.statement import mechanism_in_words
 from protos.bounds import MAX_MESSAGE, PIECE_BYTES
@@ -156,39 +156,70 @@ class Campaign:
         hashes = self._inputs.row_hashes()
         for missing in state.missing_votes:
             rows = tuple(state.voted.rows[missing.start : missing.stop])
-            found = self._vote(Batch(rows, batch_hash([hashes[row] for row in rows])))
+            batch = Batch(rows, batch_hash([hashes[row] for row in rows]))
+            found = self._vote(missing.start, batch)
             reach("votes-arrived")
             self._ledger.record_votes(missing.start, found.total, found.responders)
             reach("votes-recorded")
             self._screen.say(f"votes on {len(rows)} queries from {listed(found.responders)}")
 
-    def _vote(self, batch: Batch) -> Sum:
+    def _vote(self, first: int, batch: Batch) -> Sum:
         """Return the summed votes on a batch; a masked sum is tried more than once."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            ballot = self._ballot(first, batch)
+            try:
+                return self._exchange.collect(
+                    ballot,
+                    least=self._ledger.state().spec.min_parties,
+                    patience=self._patience,
+                    bar=self._screen.bar,
+                )
+            except QuorumError as error:
+                self._require_willing(ballot, error)
+                if ballot.first or attempt == _ATTEMPTS:
+                    raise
+                self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
+            except ProtocolError as error:
+                raise ProtocolError(
+                    f"there is no sum of the votes on {len(batch.rows)} queries, and nothing was "
+                    f"released: {error}"
+                ) from error
+        raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
+
+    def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
         state, campaign = self._ledger.state(), self._exchange.campaign
         roster = [
             Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
             for p in state.roster
         ]
-        for attempt in range(1, _ATTEMPTS + 1):
-            ballot = (
-                MaskedBallot(campaign, roster, batch)
-                if state.spec.masked
-                else PlainBallot(campaign, roster, batch, state.spec.min_parties)
-            )
-            try:
-                found = self._exchange.collect(
-                    ballot,
-                    least=state.spec.min_parties,
-                    patience=self._patience,
-                    bar=self._screen.bar,
-                )
-            except QuorumError as error:
-                if ballot.first or attempt == _ATTEMPTS:
-                    raise
-                self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
-            else:
-                return found
-        raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
+        if not state.spec.masked:
+            return PlainBallot(campaign, roster, batch, state.spec.min_parties)
+
+        def list_opening(survivors: tuple[str, ...]) -> None:
+            self._ledger.record_opening(first, len(batch.rows), survivors)
+            reach("opening-listed")
+
+        return MaskedBallot(
+            campaign, roster, batch, only=state.survivors, before_opening=list_opening
+        )
+
+    def _require_willing(self, ballot: MaskedBallot | PlainBallot, error: QuorumError) -> None:
+        """Check that the sum whose opening has begun can still be had.
+
+        Raises:
+            QuorumError: if parties refuse that it cannot do without.
+        """
+        state, refused = self._ledger.state(), self._exchange.refused
+        fixed = state.survivors
+        needed = len(ballot.needed) or state.spec.min_parties
+        if fixed is None or len(set(fixed) - refused) >= needed:
+            return
+        raise QuorumError(
+            f"{listed(sorted(refused & set(fixed)))} refused a sum of {listed(fixed)}, so these "
+            "queries cannot be had any more in this campaign: parties may have opened their sum "
+            "with just these, and open no other one, since the difference of the two would show "
+            "votes (unless the refusal can be mended there: then `pate-server resume`)"
+        ) from error
 
     def _label(self) -> None:
         state = self._ledger.state()
@@ -263,6 +294,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         noise=spec.noise,
         threshold=spec.min_parties,
         colluders=spec.colluders,
+        proofs=spec.vote_proofs,
     )
 
 

@@ -175,6 +175,14 @@ def serve(
             "the most that --min-parties allows, below a third of the roster.",
         ),
     ] = None,
+    vote_proofs: Annotated[
+        bool,
+        typer.Option(
+            "--vote-proofs",
+            help="Masked: every party proves, showing nothing else, that each row of its votes sums "
+            "to its teachers and has no negative count. Who fails is named and left out.",
+        ),
+    ] = False,
     gate_share: Annotated[
         float, typer.Option(help="Gated: share of the divergence that the test itself may cost.")
     ] = 0.15,
@@ -230,6 +238,7 @@ def serve(
         aggregation=aggregation,
         noise=noise,
         colluders=colluders,
+        vote_proofs=vote_proofs,
     )
     doors = Doors(host, port, student_port, patience, linger, identities)
     summary = start_campaign(_folder(home, campaign), spec, inputs, doors, Screen("pate-server"))

@@ -36,6 +36,7 @@ def make_spec(
     aggregation: str | None = None,
     noise: str = "central",
     colluders: int | None = None,
+    vote_proofs: bool = False,
 ) -> CampaignSpec:
     """Return the specification of a new campaign over a public set.
 
@@ -56,6 +57,7 @@ def make_spec(
         aggregation: plain or masked, or None for masked from three parties on.
         noise: central or distributed.
         colluders: or None for the most that masked sums of so many parties stand.
+        vote_proofs: whether masked votes are proved to be votes.
         fractions: text of each fractional parameter, or None; "40", "2.5" and "1/3" are exact.
 
     Raises:
@@ -95,6 +97,7 @@ def make_spec(
         aggregation=aggregation,
         noise=noise,
         colluders=colluders or 0,
+        vote_proofs=vote_proofs,
         publish=publish,
         gate_order=None if gate is None else _decimal(gate.order),
         gate_target=None if gate is None else _decimal(gate.target),

@@ -89,6 +89,7 @@ class CampaignSpec:
         noise: one of :data:`NOISES`.
         colluders: c, how many parties may collude with the server: they change nothing in what
             masks hide and what noise shares promise. 0 for plain aggregation.
+        vote_proofs: whether each party proves that its masked votes are votes.
         publish: one of :data:`PUBLISH`.
         gate_order: Renyi order of the gate, see
             :class:`~pate.accounting.publishing.gate.GateParameters`; all of its parameters are
@@ -125,6 +126,7 @@ class CampaignSpec:
     aggregation: str = "plain"
     noise: str = "central"
     colluders: int = 0
+    vote_proofs: bool = False
     publish: str = "capped"
     gate_order: Fraction | None = None
     gate_target: Fraction | None = None
@@ -282,6 +284,14 @@ class CampaignSpec:
 
     def _check_aggregation(self) -> None:
         check_count("colluders", self.colluders, 0)
+        if type(self.vote_proofs) is not bool:
+            raise UsageError(f"vote_proofs is yes or no, got {self.vote_proofs!r}")
+        if self.vote_proofs and not self.masked:
+            raise UsageError("vote proofs are for masked sums: plain votes are looked at instead")
+        if self.vote_proofs and self.distributed:
+            raise UsageError(
+                "vote proofs do not cover noise shares: a share may be any number, and so could votes"
+            )
         if not self.masked:
             if self.distributed:
                 raise UsageError(

@@ -122,8 +122,8 @@ def _server(state: CampaignState) -> ObserverStatement:
             "are",
         )
     masks = (
-        f"of the votes it sees sums over {_parties(spec.min_parties)} or more alone, whatever it "
-        f"does, if at most {_parties(spec.colluders)} collude with it"
+        f"of the votes it sees sums over {_parties(spec.min_parties)} or more alone, if at most "
+        f"{_parties(spec.colluders)} collude with it, in this and all campaigns over the same queries"
     )
     if not spec.distributed:
         return ObserverStatement(

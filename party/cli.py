@@ -10,6 +10,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from party import cli_enrol, cli_ledger
+from pate.enrolment import check_name
+from pate.errors import ProtocolError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.screen import Screen
@@ -120,7 +122,9 @@ def start(
 
     screen = Screen("pate-party")
     known_as = name or _name_of(data)
-    place = private_directory(home or default_home("party") / known_as)
+    place = home or default_home("party") / known_as
+    known_as = _checked_name(known_as, place, asked=name is not None)
+    private_directory(place)
     settings = Settings(
         name=known_as,
         data=data,
@@ -147,6 +151,33 @@ def start(
 def _name_of(data: Path) -> str:
     """Return a name made of what the data is called: its file or folder, less the endings."""
     return data.resolve().name.split(".")[0] or "party"
+
+
+def _checked_name(name: str, place: Path, *, asked: bool) -> str:
+    """Return the name that this party has: the one of its enrolment, or the one that it gives.
+
+    Raises:
+        UsageError: if it cannot be a name, or was asked for and is not that of the enrolment.
+        StateError: if the enrolment in ``place`` is damaged.
+    """
+    from party.enrolment import Enrolment
+
+    with contextlib.ExitStack() as held:
+        if place.exists():
+            held.enter_context(locked(place / "lock", "another pate-party"))
+        enrolment = Enrolment.load(place)
+    if enrolment is not None and not asked:
+        return enrolment.name
+    try:
+        check_name(name)
+    except ProtocolError as error:
+        raise UsageError(f"{error}; give one with --name") from error
+    if enrolment is not None and name != enrolment.name:
+        raise UsageError(
+            f"{place} is enrolled as {enrolment.name}, not as {name}: leave out --name, or name "
+            "another --home"
+        )
+    return name
 
 
 def main() -> NoReturn:

@@ -46,13 +46,14 @@ def enroll(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this party's keys and enrol with a server, once.
+    """Make this party's keys and enrol with the server that wrote BUNDLE, once.
 
-    The private keys stay here. If the server cannot be reached, the answer is written to a file
-    for the coordinator; it holds no secret.
-    """
+    The private keys stay here. If the server cannot be reached, its coordinator gets an answer as a file, which holds no secret.
+
+    If it broke off, give the same command again: the same answer is sent.
+    """  # noqa: E501 - a help text is folded where it is shown
     from party.enrolment import enrol, read_bundle
-    from pate.enrolment import fingerprint, readable
+    from pate.enrolment import fingerprint, line_of_party, readable
 
     screen = Screen("pate-party")
     invitation = read_bundle(bundle, dt.datetime.now(dt.UTC))
@@ -69,11 +70,20 @@ def enroll(
             send=answer is None,
             new_identity=new_identity,
         )
-    screen.say(f"your identity key is {readable(done.identity)}; keys are kept in {place}")
+    screen.say(f"your identity key is {done.identity.hex()}; keys are kept in {place}")
+    screen.say(
+        "in [parties] of a policy.toml, yours or another party's: "
+        + line_of_party(invitation.name, done.identity)
+    )
     if done.answer is not None:
         screen.say(
             f"{done.why}: give {done.answer} to the coordinator, for `pate-server admit "
             f"{done.answer.name}`"
+        )
+    if done.waits:
+        screen.say(
+            "the enrolment that you have is used until then: when it was admitted, `pate-party "
+            f"enroll {bundle}` again, while the server runs"
         )
     if as_json:
         print_json(

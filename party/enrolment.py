@@ -1,12 +1,14 @@
 """How a party enrols: it makes its keys, answers the coordinator's bundle, and keeps what it needs.
 
-What is kept becomes valid in one step, with the file ``enrolment.json``: the key of the SuperNode
-and the authority's certificate lie in a directory of their own, whose name is in it. The private
-keys never leave the home.
+Keys and answer lie on disk before the answer is sent, in a directory of their own that
+``enrolment.pending.json`` names. When the server has taken the answer, ``enrolment.json`` names it,
+in one step. Whatever happens in between, the same bundle sends the very same answer again, which
+the server knows; and an earlier enrolment stays until then. The private keys never leave the home.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -25,15 +27,18 @@ from party.keys import identity_key
 from party.supernode import Server, UntrustedServerError
 from pate.enrolment import ROUTE, Answer, Bundle, check_name
 from pate.errors import PateError, RefusedError, StateError, UnreachableError
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import private_directory, sync_directory, write_file
 from pate.runtime.lifeline import LOOPBACK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE: Final = "enrolment.json"
+_PENDING: Final = "enrolment.pending.json"
 _FORMAT: Final = "pate-party-enrolment/1"
 _FOLDER: Final = "enrolments"
+#: In an enrolment's folder: an identity key that is new with it, until that is in its place.
+_NEW_IDENTITY: Final = "identity.new"
 _TIMEOUT_S: Final = 30.0
 WARN_BEFORE: Final = dt.timedelta(days=30)
 
@@ -49,6 +54,7 @@ class Enrolment:
         node_key: key of its SuperNode, OpenSSH format.
         campaign_key: Ed25519 public key (32 bytes) that signs what the server asks.
         ends: when the authority expires.
+        pending: whether a newer one waits, because nobody knows yet that the server has taken it.
     """
 
     name: str
@@ -57,6 +63,7 @@ class Enrolment:
     node_key: Path
     campaign_key: bytes
     ends: dt.datetime
+    pending: bool = False
 
     @classmethod
     def load(cls, home: Path) -> Self | None:
@@ -69,10 +76,9 @@ class Enrolment:
         if not file.exists():
             return None
         try:
-            found = json.loads(file.read_bytes())
-            if found["format"] != _FORMAT:
-                raise ValueError(f"its format is not {_FORMAT}")
-            folder = home.resolve() / _FOLDER / check_name(found["folder"])
+            found = _fields(file)
+            folder = home.resolve() / _FOLDER / found["folder"]
+            _settle(home, folder, found["identity"])
             ca, node_key = folder / "ca.pem", folder / "node.key"
             for path, digest in ((ca, found["ca"]), (node_key, found["node_key"])):
                 if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
@@ -93,13 +99,20 @@ class Enrolment:
                 f"the enrolment in {home} is damaged ({error}); restore it from a backup, or enrol "
                 "again with a new bundle"
             ) from error
-        return cls(name, server, ca, node_key, campaign_key, ends)
+        pending = (home / _PENDING).exists()
+        return cls(name, server, ca, node_key, campaign_key, ends, pending)
 
     def warnings(self, now: dt.datetime) -> list[str]:
-        """Return lines about what expires within 30 days."""
-        if self.ends - now >= WARN_BEFORE:
-            return []
-        return [f"the authority of {self.server} expires on {self.ends:%Y-%m-%d}: {_MEND}"]
+        """Return lines about what expires within 30 days, and a newer enrolment that waits."""
+        lines = []
+        if self.pending:
+            lines.append(
+                "a newer enrolment waits: when the coordinator has admitted it, `pate-party "
+                "enroll` the same bundle again while the server runs; until then the old one is used"
+            )
+        if self.ends - now < WARN_BEFORE:
+            lines.append(f"the authority of {self.server} expires on {self.ends:%Y-%m-%d}: {_MEND}")
+        return lines
 
     def require_valid(self, now: dt.datetime) -> None:
         """Check that the server can still be trusted.
@@ -124,11 +137,13 @@ class Enrolled:
         identity: the party's public identity key, 32 bytes.
         answer: the file that the coordinator must be given, or None: the server has the answer.
         why: why it must be given, or an empty text.
+        waits: whether an earlier enrolment is used until the server is known to have the answer.
     """
 
     identity: bytes
     answer: Path | None
     why: str
+    waits: bool = False
 
 
 def enrol(
@@ -139,7 +154,7 @@ def enrol(
     send: bool = True,
     new_identity: bool = False,
 ) -> Enrolled:
-    """Make keys, answer ``bundle``, and keep what was agreed.
+    """Make keys, answer ``bundle``, and keep what was agreed; once more, send the same answer.
 
     Args:
         bundle: of the coordinator.
@@ -149,18 +164,84 @@ def enrol(
         new_identity: whether to make a new identity key, though there is one.
 
     Raises:
-        RefusedError: if the server does not take the answer; nothing has changed then.
+        RefusedError: if the server does not take the answer; the enrolment before it stays.
         UntrustedServerError: if what answers is not the server of the bundle.
-        UsageError: if the bundle's address cannot be read.
-        StateError: if the identity key is damaged.
+        UsageError: if the bundle's address cannot be read, or was answered before with the old
+            identity, and a new one is asked for now.
+        StateError: if the identity key, or what is kept of an earlier attempt, is damaged.
         DiskError: if it cannot be written; what was there before is still there.
     """
+    draft, is_first = _draft(bundle, home, new_identity)
+    why = "as you asked"
+    if send:
+        try:
+            why = _send(Server(bundle.server, draft.folder / "ca.pem"), draft.answer)
+        except (RefusedError, UntrustedServerError):
+            if is_first:  # nobody has taken it: there is nothing to send again
+                _discard(home, draft)
+            raise
+    if why:
+        write_file(file, draft.answer.to_json(), mode=0o644)
+    waits = bool(why) and draft.is_pending and (home / _FILE).exists()
+    if draft.is_pending and not waits:
+        _accept(home, draft)
+    return Enrolled(draft.answer.identity, file if why else None, why, waits)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Keys and answer as they lie on disk.
+
+    Attributes:
+        folder: where the keys are.
+        fields: content of the file that names the folder.
+        answer: to the bundle.
+        is_pending: whether the party's enrolment is another one still, or none.
+    """
+
+    folder: Path
+    fields: dict[str, str]
+    answer: Answer
+    is_pending: bool
+
+
+def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool]:
+    """Return the answer to a bundle that lies here, or a new one, and whether it is new."""
+    mark = hashlib.sha256(b"bundle" + bundle.to_json()).hexdigest()
+    for name in (_PENDING, _FILE):
+        file = home / name
+        if not file.exists():
+            continue
+        try:
+            fields = _fields(file)
+            if fields.get("bundle") != mark:
+                continue
+            folder = home / _FOLDER / fields["folder"]
+            answer = Answer.from_json((folder / "answer.json").read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
+            raise StateError(
+                f"{file} or what it names is damaged ({error}); restore it from a backup, or "
+                "remove it and enrol with a new bundle"
+            ) from error
+        if new_identity and fields.get("new_identity") != "yes":
+            raise UsageError(
+                "this bundle was answered before, with the identity key that is here, and the "
+                "server may have taken that: leave out --new-identity, or ask for a new bundle"
+            )
+        return _Draft(folder, fields, answer, name == _PENDING), False
+    return _make(bundle, home, mark, new_identity), True
+
+
+def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
+    """Make keys and an answer, and store them durably as pending."""
     label = secrets.token_hex(8)
     folder = private_directory(home / _FOLDER / label)
     try:
         write_file(folder / "ca.pem", bundle.ca)
-        server = Server(bundle.server, folder / "ca.pem")
+        Server(bundle.server, folder / "ca.pem")  # before anything is stored that it would spoil
         identity = Ed25519PrivateKey.generate() if new_identity else identity_key(home)
+        if new_identity:
+            write_file(folder / _NEW_IDENTITY, identity.private_bytes_raw())
         node = ec.generate_private_key(ec.SECP384R1())
         node_file = node.private_bytes(
             serialization.Encoding.PEM,
@@ -169,31 +250,76 @@ def enrol(
         )
         write_file(folder / "node.key", node_file)
         answer = Answer.make(bundle, identity, node)
-        why = "as you asked"
-        if send:
-            why = _send(server, answer)
-        if why:
-            write_file(file, answer.to_json(), mode=0o644)
+        write_file(folder / "answer.json", answer.to_json())
+        fields = {
+            "format": _FORMAT,
+            "name": bundle.name,
+            "server": bundle.server,
+            "folder": label,
+            "bundle": mark,
+            "ca": hashlib.sha256(bundle.ca).hexdigest(),
+            "node_key": hashlib.sha256(node_file).hexdigest(),
+            "identity": answer.identity.hex(),
+            "new_identity": "yes" if new_identity else "no",
+            "campaign_key": bundle.campaign_key.hex(),
+        }
+        for above in (folder.parent, home):
+            sync_directory(above)
+        write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    if new_identity:
-        write_file(home / "identity.key", identity.private_bytes_raw())
-    fields = {
-        "format": _FORMAT,
-        "name": bundle.name,
-        "server": bundle.server,
-        "folder": label,
-        "ca": hashlib.sha256(bundle.ca).hexdigest(),
-        "node_key": hashlib.sha256(node_file).hexdigest(),
-        "identity": answer.identity.hex(),
-        "campaign_key": bundle.campaign_key.hex(),
-    }
-    write_file(home / _FILE, json.dumps(fields, indent=1).encode() + b"\n")
+    _sweep(home)
+    return _Draft(folder, fields, answer, is_pending=True)
+
+
+def _accept(home: Path, draft: _Draft) -> None:
+    """Put a pending enrolment in the place of the one before; the first write decides."""
+    write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
+    _settle(home, draft.folder, draft.fields["identity"])
+    (home / _PENDING).unlink(missing_ok=True)
+    _sweep(home)
+
+
+def _settle(home: Path, folder: Path, identity: str) -> None:
+    """Bring a new identity key from an accepted enrolment to its place, if that is still to do."""
+    made = folder / _NEW_IDENTITY
+    with contextlib.suppress(FileNotFoundError):
+        key = made.read_bytes()
+        if _public(Ed25519PrivateKey.from_private_bytes(key)) == identity:
+            write_file(home / "identity.key", key)
+            made.unlink()
+
+
+def _discard(home: Path, draft: _Draft) -> None:
+    (home / _PENDING).unlink(missing_ok=True)
+    shutil.rmtree(draft.folder, ignore_errors=True)
+
+
+def _sweep(home: Path) -> None:
+    """Remove keys that no enrolment names."""
+    named = set()
+    for name in (_FILE, _PENDING):
+        try:
+            named.add(_fields(home / name)["folder"])
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, PateError):
+            return  # damaged: what it named is not known, and may be of use
     for other in (home / _FOLDER).iterdir():
-        if other.name != label:
+        if other.name not in named:
             shutil.rmtree(other, ignore_errors=True)
-    return Enrolled(answer.identity, file if why else None, why)
+
+
+def _fields(file: Path) -> dict[str, str]:
+    """Read what names an enrolment's folder; whatever is wrong raises one of several errors."""
+    found = json.loads(file.read_bytes())
+    if found["format"] != _FORMAT:
+        raise ValueError(f"its format is not {_FORMAT}")
+    if not all(isinstance(value, str) for value in found.values()):
+        raise TypeError("something that is no text")
+    check_name(found["folder"])
+    return dict(found)
 
 
 def _send(server: Server, answer: Answer) -> str:

@@ -38,8 +38,7 @@ _MOST_OPEN: Final = 8
 class _Attempt:
     """One attempt at the sum of one batch."""
 
-    attempt: bytes
-    batch: vote_pb2.Batch
+    asked: vote_pb2.AskKeys
     hashes: Sequence[bytes]
     masking: PartyMasking
     recorded: bool = False
@@ -76,34 +75,32 @@ class MaskedVotes:
     def keys(
         self,
         campaign: vote_pb2.Campaign,
-        attempt: bytes,
-        batch: vote_pb2.Batch,
+        asked: vote_pb2.AskKeys,
         hashes: Sequence[bytes],
     ) -> vote_pb2.MaskingKeys:
         """Begin an attempt, which ends the one before it in this campaign.
 
         Args:
             campaign: checked, with its terms.
-            attempt: 16 bytes, chosen by the server.
-            batch: what is to be voted on.
+            asked: which attempt, and what is to be voted on.
             hashes: of its queries, in its order, of our own copy.
 
         Raises:
             ProtocolError: if there can be no such sum, or the same attempt is about other queries.
         """
         held = self._open.get(campaign.id)
-        if held is not None and held.attempt == attempt and held.batch != batch:
+        if held is not None and held.asked.attempt == asked.attempt and held.asked != asked:
             raise ProtocolError("the same attempt at a masked sum, over other queries")
-        if held is None or held.attempt != attempt:
+        if held is None or held.asked.attempt != asked.attempt:
             if held is not None:
                 held.masking.forget()
             masking = PartyMasking(
-                masked.context_of(campaign, attempt, batch),
+                masked.context_of(campaign, asked),
                 name=self._name,
                 identity=self._identity,
                 random=secrets.token_bytes,
             )
-            held = _Attempt(attempt, batch, hashes, masking)
+            held = _Attempt(asked, hashes, masking)
             self._open[campaign.id] = held
             self._open.move_to_end(campaign.id)
             while len(self._open) > _MOST_OPEN:
@@ -118,7 +115,7 @@ class MaskedVotes:
 
     def batch(self, campaign: vote_pb2.Campaign, attempt: bytes) -> vote_pb2.Batch:
         """Return what an attempt is about."""
-        return self._held(campaign, attempt).batch
+        return self._held(campaign, attempt).asked.batch
 
     def masked(
         self,
@@ -145,13 +142,20 @@ class MaskedVotes:
         if share is not None:
             noise = self._shares.share(
                 campaign.id,
-                held.batch.digest,
+                held.asked.batch.digest,
                 values,
                 lambda cells: self._noise.gaussian(share, cells),
             )
             values = values + noise
         packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), values)
         return vote_pb2.MaskedVotes(packed=packed)
+
+    def proof(
+        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof
+    ) -> vote_pb2.VoteProof:
+        """Prove that what we masked are the votes of our teachers, and show nothing else."""
+        held = self._held(campaign, asked.attempt)
+        return vote_pb2.VoteProof(content=held.masking.prove(asked.seed))
 
     def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
         """Sign the list of those whose votes are in the sum."""
@@ -180,7 +184,7 @@ class MaskedVotes:
         opening = held.masking.unmask(signatures)
         self._ledger.open_batch(
             campaign.id.hex(),
-            held.batch.digest,
+            held.asked.batch.digest,
             held.hashes,
             held.survivors,
             allow_other=allow_other,
@@ -196,7 +200,7 @@ class MaskedVotes:
 
     def _held(self, campaign: vote_pb2.Campaign, attempt: bytes) -> _Attempt:
         held = self._open.get(campaign.id)
-        if held is None or held.attempt != attempt:
+        if held is None or held.asked.attempt != attempt:
             raise ProtocolError("a step of a masked sum that was not begun here, or is over")
         # Under other terms than the masks are bound to, in another order of classes say, the
         # votes would be others, and the difference of two sums would show them.

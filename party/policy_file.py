@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 #: What removes a bound that the defaults have.
 NONE: Final = "none"
 _LARGEST_FILE: Final = 2**20
+#: Whole numbers are those of 64 bits, as TOML has them; Python would read far longer ones.
+_LARGEST_WHOLE: Final = 2**63 - 1
+_MOST_DIGITS: Final = 100
+_LONGEST_KEY: Final = 60
+_TOO_LARGE: Final = "a number in it is too large"
 
 
 def policy_of(home: Path, *, loopback: bool) -> Policy:
@@ -66,8 +71,12 @@ def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
     """
     try:
         table = tomllib.loads(text, parse_float=Decimal)
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"{source} is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{source} is no policy: its values are nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        # Besides errors in the form: a number that is too large to be read.
+        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else _TOO_LARGE
+        raise DataError(f"{source} is not valid TOML: {reason:.200}") from error
     _only_known(table, tuple(_READERS), source)
     values: dict[str, Any] = {}
     for key, given in table.items():
@@ -88,8 +97,9 @@ def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
 def _only_known(table: dict[str, Any], known: tuple[str, ...], source: str) -> None:
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
-            raise UsageError(f"{source}: no key is called {key!r}; did you mean {near[0]!r}?")
+            short = key[:_LONGEST_KEY]
+            near = difflib.get_close_matches(short, known, n=1, cutoff=0.0)
+            raise UsageError(f"{source}: no key is called {short!r}; did you mean {near[0]!r}?")
 
 
 def _bound(read: Callable[[object], Any]) -> Callable[[object], Any]:
@@ -99,15 +109,20 @@ def _bound(read: Callable[[object], Any]) -> Callable[[object], Any]:
 def _whole(value: object) -> int:
     if type(value) is not int:
         raise UsageError(f"a whole number or {NONE!r} is wanted, got {_shown(value)}")
+    if abs(value) > _LARGEST_WHOLE:
+        raise UsageError(f"a whole number below 2^63 is wanted, got {_shown(value)}")
     return value
 
 
 def _exact(value: object) -> Fraction:
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() in range(-300, 300):
+        if len(value.as_tuple().digits) > _MOST_DIGITS:
+            raise UsageError(f"a number of at most {_MOST_DIGITS} digits is wanted")
         return Fraction(value)
-    if type(value) is int:
+    if type(value) is int and abs(value) <= _LARGEST_WHOLE:
         return Fraction(value)
-    raise UsageError(f"a number is wanted, got {_shown(value)}")
+    sane = " of sane size" if type(value) is int else ""
+    raise UsageError(f"a number is wanted{sane}, got {_shown(value)}")
 
 
 def _float(value: object) -> float:
@@ -128,6 +143,8 @@ def _words(value: object) -> tuple[str, ...]:
 
 def _span(value: object) -> str:
     span = _word(value)
+    if len(span) > _LONGEST_KEY:
+        raise UsageError(f"hours are written as 08:00-18:00, got {_shown(span)}")
     Hours.parse(span)
     return span
 
@@ -162,13 +179,16 @@ def _parties(value: object) -> dict[str, str]:
     for name, key in value.items():
         if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", key):
             raise UsageError(
-                f"{name}: an identity key of 64 hexadecimal digits is wanted, got {_shown(key)}"
+                f"{_shown(name)}: an identity key of 64 hexadecimal digits is wanted, got {_shown(key)}"
             )
     return dict(value)
 
 
 def _shown(value: object) -> str:
-    return repr(str(value) if isinstance(value, Decimal) else value)[:60]
+    try:
+        return repr(str(value) if isinstance(value, Decimal) else value)[:_LONGEST_KEY]
+    except (ValueError, RecursionError):  # thousands of digits, or of tables in each other
+        return "one that is too large to show"
 
 
 _READERS: Final[dict[str, Callable[[object], Any]]] = {

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 import httpx
 
 from party.flower_internals import SUPERNODE_MAIN
-from pate.errors import UnreachableError, UsageError
+from pate.enrolment import split_address
+from pate.errors import ProtocolError, UnreachableError, UsageError
 from pate.runtime.home import new_secret
 from pate.runtime.lifeline import LOOPBACK, Child, free_port
 
@@ -60,14 +61,13 @@ class Server:
         Raises:
             UsageError: if the address cannot be read or the certificates are not there.
         """
-        host, colon, port = address.rpartition(":")
-        self.host = host.removeprefix("[").removesuffix("]")
-        if not (colon and self.host and port.isascii() and port.isdigit() and int(port) < 2**16):
-            raise UsageError(f"{address!r} is no server address; write host:port")
+        try:
+            self.host, self.port = split_address(address)
+        except ProtocolError as error:
+            raise UsageError(str(error)) from error
         self.address = address
         self.in_clear = root_certificates is None and self.host in LOOPBACK
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
-        self.port = int(port)
         self.verify = _trust(self.root_certificates)
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 

@@ -170,11 +170,7 @@ class Voter:
                 )
             case "ask_keys":
                 asked = self._asked(key, campaign, request.ask_keys.batch)
-                reply.keys.CopyFrom(
-                    masked.keys(
-                        campaign, request.ask_keys.attempt, request.ask_keys.batch, asked.hashes
-                    )
-                )
+                reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.hashes))
             case "ask_shares":
                 self._site.known(key, campaign.id)
                 reply.boxes.CopyFrom(masked.boxes(campaign, request.ask_shares))
@@ -190,6 +186,9 @@ class Voter:
                         votes=asked.votes,
                     )
                 )
+            case "ask_proof":
+                self._site.known(key, campaign.id)
+                reply.proof.CopyFrom(masked.proof(campaign, request.ask_proof))
             case "ask_consent":
                 reach("masked-sent")
                 self._site.known(key, campaign.id)

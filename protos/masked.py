@@ -12,6 +12,7 @@ import numpy as np
 
 from pate.masking.context import Context, Member
 from pate.masking.messages import Keys, Opening
+from pate.masking.proofs.terms import Proofs
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -27,6 +28,8 @@ from protos.terms import bits_of, digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+#: Of the seed of proofs, and of its hash.
+SEED_BYTES: Final = 32
 #: A box holds two shares of 66 bytes and what seals them.
 MAX_BOX: Final = 512
 MAX_SHARE: Final = 128
@@ -58,6 +61,8 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
         case "ask_keys":
             length(request.ask_keys.attempt, ID_BYTES, "attempt")
             check_batch(request.ask_keys.batch, campaign)
+            wanted = SEED_BYTES if campaign.proofs else 0
+            length(request.ask_keys.seed_hash, wanted, "the hash of a seed")
         case "ask_shares":
             length(request.ask_shares.attempt, ID_BYTES, "attempt")
             check_names([each.party for each in request.ask_shares.keys], "a list of keys")
@@ -66,6 +71,10 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
         case "ask_masked":
             length(request.ask_masked.attempt, ID_BYTES, "attempt")
             check_boxes(request.ask_masked.boxes)
+        case "ask_proof":
+            length(request.ask_proof.attempt, ID_BYTES, "attempt")
+            length(request.ask_proof.seed, SEED_BYTES, "a seed")
+            check(campaign.proofs, "a proof is asked for in a campaign without proofs")
         case "ask_consent":
             length(request.ask_consent.attempt, ID_BYTES, "attempt")
             check_names(request.ask_consent.survivors, "a list of survivors")
@@ -100,16 +109,25 @@ def check_opening(opening: vote_pb2.Opening) -> None:
             check(0 < len(share.value) <= MAX_SHARE, f"a share of {len(share.value)} bytes")
 
 
-def context_of(campaign: vote_pb2.Campaign, attempt: bytes, batch: vote_pb2.Batch) -> Context:
+def context_of(campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys) -> Context:
     """Return what both sides of a masked sum must agree on.
+
+    Args:
+        campaign: checked, with its terms.
+        asked: what opens the attempt.
 
     Raises:
         ProtocolError: if there can be no such sum.
     """
+    batch = asked.batch
+    proofs = None
+    if campaign.proofs:
+        teachers = tuple(each.teachers for each in campaign.terms.roster)
+        proofs = Proofs(teachers, asked.seed_hash)
     return Context(
         version=1,
         campaign=campaign.id,
-        attempt=attempt,
+        attempt=asked.attempt,
         batch=batch.digest,
         members=tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
         rows=len(batch.rows),
@@ -118,6 +136,7 @@ def context_of(campaign: vote_pb2.Campaign, attempt: bytes, batch: vote_pb2.Batc
         threshold=campaign.threshold,
         colluders=campaign.colluders,
         terms=digest_of(campaign),
+        proofs=proofs,
     )
 
 

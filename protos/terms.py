@@ -68,6 +68,10 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
         "noise shares are for masked sums",
     )
     check(
+        not campaign.proofs or (campaign.aggregation, campaign.noise) == ("masked", "central"),
+        "proofs of votes are for masked sums without noise shares",
+    )
+    check(
         0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
         "the budget is not a pair of positive numbers",
     )

@@ -15,25 +15,29 @@ class Phase(Enum):
     KEYS = "keys"
     SHARES = "shares"
     MASKED = "masked votes"
+    PROOFS = "a proof of its votes"
     CONSISTENCY = "a signature"
     UNMASK = "an opening"
     DONE = "nothing more"
     FORGOTTEN = "nothing: it was ended"
 
 
-_ORDER = list(Phase)
 Answer = TypeVar("Answer")
 
 
 class Answers:
     """The answers of one attempt.
 
+    Args:
+        proved: whether votes are proved: without that there is one phase less.
+
     Attributes:
         phase: what is asked for next.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, proved: bool = False) -> None:
         self.phase = Phase.KEYS
+        self._order = [each for each in Phase if proved or each is not Phase.PROOFS]
         self._given: dict[Phase, tuple[bytes, object]] = {}
 
     def given(self, phase: Phase, request: bytes, kind: type[Answer]) -> Answer | None:
@@ -66,7 +70,7 @@ class Answers:
     def give(self, phase: Phase, request: bytes, answer: Answer) -> Answer:
         """Keep an answer, go on to the next phase, and return the answer."""
         self._given[phase] = (request, answer)
-        self.phase = _ORDER[_ORDER.index(phase) + 1]
+        self.phase = self._order[self._order.index(phase) + 1]
         return answer
 
     def forget(self) -> None:

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Final
 from pate.errors import ProtocolError, UsageError
 from pate.masking.encoding import digest, encode, whole
 from pate.masking.messages import HASH_BYTES, KEY_BYTES, check_bytes
-from pate.masking.ring import WIDTHS, ring_bits
+from pate.masking.proofs.segments import LinkedRing
+from pate.masking.proofs.shape import Shape
+from pate.masking.ring import WIDTHS, Ring, ring_bits
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from pate.masking.proofs.terms import Proofs
 
 __all__ = [
     "VERSION",
@@ -79,6 +83,7 @@ class Context:
         threshold: t, least number of parties in a sum.
         colluders: c, most parties that may work together with the server.
         terms: hash of all terms of the campaign, 32 bytes.
+        proofs: what is needed to prove votes; None if they are not proved.
 
     Raises:
         ProtocolError: if a field is out of bounds, or they do not fit together.
@@ -95,6 +100,7 @@ class Context:
     threshold: int
     colluders: int
     terms: bytes
+    proofs: Proofs | None = None
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
@@ -127,11 +133,45 @@ class Context:
             check_threshold(len(names), self.threshold, self.colluders)
         except UsageError as error:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
+        if self.proofs is not None:
+            self.proofs.check(self.rows, self.classes, len(names), self.bits)
 
     @property
     def count(self) -> int:
         """Values of a vote matrix."""
         return self.rows * self.classes
+
+    @cached_property
+    def values(self) -> int:
+        """Values that a party masks: its votes, and link masks if they are proved."""
+        return self.count + self.links
+
+    @cached_property
+    def links(self) -> int:
+        """Link masks of a party; none if votes are not proved."""
+        if self.proofs is None:
+            return 0
+        tests, used = self.proofs.largest(self.rows, self.classes).linked
+        return tests * used
+
+    @property
+    def masked_bytes(self) -> int:
+        """Length of a party's masked votes, with a commitment before them if they are proved."""
+        ring = Ring(self.bits)
+        if self.proofs is None:
+            return ring.packed_bytes(self.count)
+        return HASH_BYTES + LinkedRing(ring, self.links).packed_bytes(self.values)
+
+    def shape_of(self, name: str) -> Shape:
+        """Return the shape of a party's votes as it proves them.
+
+        Raises:
+            UsageError: if votes are not proved.
+        """
+        if self.proofs is None:
+            raise UsageError("votes are not proved in this sum")
+        code = self.proofs.largest(self.rows, self.classes).code
+        return Shape(self.rows, self.classes, self.proofs.teachers[self.points[name] - 1], code)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -165,6 +205,7 @@ class Context:
             whole(self.threshold),
             whole(self.colluders),
             self.terms,
+            *(() if self.proofs is None else (self.proofs.encoded(self.rows, self.classes),)),
         )
 
     def check_members(self, names: Collection[str], what: str) -> None:

@@ -57,12 +57,21 @@ class KeyPair:
         Raises:
             ProtocolError: if the key is a point of low order, with which it would be no secret.
         """
+        if peer in self._agreed:
+            return self._agreed[peer]
         try:
-            return self._key.exchange(X25519PublicKey.from_public_bytes(peer))
+            secret = self._key.exchange(X25519PublicKey.from_public_bytes(peer))
         except ValueError as error:  # the secret would be all zeros
             raise ProtocolError(
                 f"the key of {whose} is a point of low order: nothing can be kept secret with it"
             ) from error
+        self._agreed[peer] = secret
+        return secret
+
+    @cached_property
+    def _agreed(self) -> dict[bytes, bytes]:
+        """Secrets by public key: each serves a box in either direction, and costs the most."""
+        return {}
 
     @cached_property
     def _key(self) -> X25519PrivateKey:

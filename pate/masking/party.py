@@ -1,4 +1,7 @@
-"""A party in a masked sum: five answers, each given once, in one order.
+"""A party in a masked sum: five answers, or six, each given once, in one order.
+
+The sixth proves its votes, if the context asks for it, after they are masked and before anybody
+signs who is in the sum.
 
 Why a server that lies learns at most one sum, over t - c honest parties or more (in full in
 docs/proofs/masked-sum.md):
@@ -25,7 +28,10 @@ server sees the party drop out, and goes on while t are left.
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.answers import Answers, Phase
@@ -41,15 +47,16 @@ from pate.masking.keys import (
     unseal,
 )
 from pate.masking.messages import SIGNATURE_BYTES, Keys, Opening, check_bytes
+from pate.masking.proofs.prover import Prover
+from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
 from pate.masking.ring import Ring
 from pate.masking.roster import Announced, check_survivors, sign_keys, survivors_to_sign
 from pate.masking.shamir import split, to_bytes
-from pate.masking.stream import ChaChaStream, MaskStream
+from pate.masking.stream import ChaChaStream, LinkedStream, MaskStream, VoteStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from numpy.typing import NDArray
 
@@ -70,7 +77,7 @@ class PartyMasking:
         name: of this party.
         identity: its signing key, the one of the roster.
         random: gives that many uniform bytes, such as ``secrets.token_bytes``.
-        stream: where masks come from; left out, ChaCha20 in the ring of the context.
+        stream: where masks of votes come from; left out, ChaCha20 in the ring of the context.
 
     Raises:
         ProtocolError: if the roster does not have this party with this identity.
@@ -83,7 +90,7 @@ class PartyMasking:
         name: str,
         identity: Ed25519PrivateKey,
         random: Callable[[int], bytes],
-        stream: MaskStream | None = None,
+        stream: VoteStream | None = None,
     ) -> None:
         context.check_members([name], "this party's own place")
         if identity.public_key().public_bytes_raw() != context.identities[name]:
@@ -92,8 +99,11 @@ class PartyMasking:
         self.name = name
         self._identity = identity
         self._random = random
-        self._stream = stream or ChaChaStream(Ring(context.bits))
-        self._answers = Answers()
+        votes = stream or ChaChaStream(Ring(context.bits))
+        proved = context.proofs is not None
+        self._stream: MaskStream = LinkedStream(votes, context.links) if proved else votes
+        self._answers = Answers(proved=proved)
+        self._prover: Prover | None = None
         self._own: Keys | None = None
         self._mask_pair: KeyPair | None = None
         self._share_pair: KeyPair | None = None
@@ -190,11 +200,13 @@ class PartyMasking:
                 would show the difference.
 
         Returns:
-            Masked votes, residues as little-endian unsigned integers.
+            Masked votes, residues as little-endian unsigned integers. If votes are proved: 32
+            bytes of a commitment to them, masked votes, and masked link masks of four bytes each.
 
         Raises:
             ProtocolError: for a box from who is no neighbour, that does not open or holds no
                 shares, and for values of another shape.
+            UsageError: if votes are proved, and these are not valid.
             QuorumError: if too few boxes came.
             RefusedError: if it was asked before with other boxes.
         """
@@ -224,11 +236,42 @@ class PartyMasking:
             sender: unseal(announced, share, sender, self.name, boxes[sender])
             for sender in sorted(boxes)
         }
-        masked = self._masked(announced, sorted(boxes), values)
+        commitment, prover = b"", self._prover_of(values)
+        if prover is not None:
+            commitment = prover.commitment
+            values = np.concatenate([values.ravel(), prover.link_masks.ravel().astype(np.int64)])
+        masked = commitment + self._masked(announced, sorted(boxes), values)
         self._held.update(held)
-        # From here on no secret of this party is needed but the shares that it holds.
+        self._prover = prover
+        # From here on no secret of this party is needed but the shares that it holds, and what
+        # proves its votes.
         self._mask_pair = self._share_pair = self._seed = None
         return self._answers.give(Phase.MASKED, request, masked)
+
+    def prove(self, seed: bytes) -> bytes:
+        """Prove that the votes that were masked are valid.
+
+        Args:
+            seed: of the server, 32 bytes, the one that the context has the hash of. Any other is
+                refused: with seeds of its choice for each party a server could read single votes.
+
+        Returns:
+            A proof, as long as :attr:`pate.masking.proofs.shape.Shape.proof_bytes` says.
+
+        Raises:
+            ProtocolError: if it is another seed, or not the turn of a proof.
+            RefusedError: after :meth:`forget`.
+        """
+        check_bytes(seed, SEED_BYTES, "the seed of proofs")
+        request = digest("ask proof", seed)
+        if (given := self._answers.given(Phase.PROOFS, request, bytes)) is not None:
+            return given
+        fixed = self.context.proofs.seed_hash if self.context.proofs is not None else b""
+        if not hmac.compare_digest(commit_seed(seed), fixed):
+            raise ProtocolError("the seed of proofs is not the one that this attempt began with")
+        proof = _kept(self._prover).prove(seed)
+        self._prover = None
+        return self._answers.give(Phase.PROOFS, request, proof)
 
     def sign_survivors(self, survivors: Sequence[str]) -> bytes:
         """Sign the list of those whose masked votes are in the sum.
@@ -316,12 +359,19 @@ class PartyMasking:
         """Drop all secrets and answers. Nothing more is answered."""
         self._answers.forget()
         self._mask_pair = self._share_pair = self._seed = self._announced = None
+        self._prover = None
         self._held = {}
+
+    def _prover_of(self, values: NDArray[np.integer]) -> Prover | None:
+        if self.context.proofs is None:
+            return None
+        context, name = self.context, self.name
+        return Prover(Statement(context.shape_of(name), context.digest, name), values, self._random)
 
     def _masked(
         self, announced: Announced, peers: Sequence[str], values: NDArray[np.integer]
     ) -> bytes:
-        ring, count = self._stream.ring, self.context.count
+        ring, count = self._stream.ring, self.context.values
         total = ring.reduce(values).ravel()
         ring.add(total, self._stream(own_mask_key(announced, self.name, _kept(self._seed)), count))
         own = _kept(self._mask_pair)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,25 @@ Residues = NDArray[np.unsignedinteger]
 
 #: Widths that travel. Each fills its container, so adding wraps by itself and no bit is wasted.
 WIDTHS: Final = (8, 16, 32)
+
+
+class Group(Protocol):
+    """What a masked sum needs of the group that it is in; :class:`Ring` is the one of votes."""
+
+    def reduce(self, values: NDArray[np.integer]) -> Residues:
+        """Return integers as elements, in a new array."""
+
+    def add(self, total: Residues, other: Residues) -> None:
+        """Add ``other`` to ``total``, in place."""
+
+    def subtract(self, total: Residues, other: Residues) -> None:
+        """Subtract ``other`` from ``total``, in place."""
+
+    def pack(self, residues: Residues) -> bytes:
+        """Return elements as bytes."""
+
+    def unpack(self, packed: bytes, count: int) -> Residues:
+        """Return the elements that :meth:`pack` packed; ProtocolError if it is not that."""
 
 
 @dataclass(frozen=True)

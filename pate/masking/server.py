@@ -1,4 +1,4 @@
-"""The server in a masked sum: takes five answers of each party, and at last the sum.
+"""The server in a masked sum: takes five answers of each party, or six, and at last the sum.
 
 It learns nothing else if it is honest, and docs/proofs/masked-sum.md says what it learns if it is
 not. Parties are not: whatever they send is checked, and what they may still do is to spoil the sum
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.errors import ProtocolError, QuorumError
+from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.keys import BOX_BYTES
 from pate.masking.messages import Keys, Opening, check_bytes
+from pate.masking.proofs.collected import Collected
+from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import Ring
 from pate.masking.roster import Announced, check_keys, check_survivors, survivors_to_sign
 from pate.masking.shamir import from_bytes
-from pate.masking.stream import ChaChaStream, MaskStream
+from pate.masking.stream import ChaChaStream, LinkedStream, MaskStream, VoteStream
 from pate.masking.unmasking import Unmasking
 
 if TYPE_CHECKING:
@@ -36,12 +38,10 @@ class Phase(Enum):
     KEYS = "keys"
     SHARES = "shares"
     MASKED = "masked votes"
+    PROOFS = "proofs of votes"
     CONSISTENCY = "signatures of the list of survivors"
     UNMASK = "openings"
     DONE = "nothing"
-
-
-_ORDER = list(Phase)
 
 
 class ServerMasking:
@@ -52,23 +52,45 @@ class ServerMasking:
 
     Args:
         context: of the attempt.
-        stream: where masks come from; left out, ChaCha20 in the ring of the context.
+        stream: where masks of votes come from; left out, ChaCha20 in the ring of the context.
+        seed: of proofs, 32 bytes, if votes are proved: drawn for this attempt, kept to itself
+            until all masked votes are in, and the one that the context has the hash of.
 
     Attributes:
         phase: what is being waited for.
-        survivors: names of the parties in the sum, sorted; empty before their masked votes are in.
+        survivors: names of the parties in the sum, sorted; empty before their masked votes are in,
+            and proved if they are.
         signatures: over that list, by name; empty before they are in.
         faults: pairs (whose secret, who gave the share) of shares that did not fit and were done
             without. One of the two is at fault.
     """
 
-    def __init__(self, context: Context, *, stream: MaskStream | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        stream: VoteStream | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        fixed = None if context.proofs is None else context.proofs.seed_hash
+        if (None if seed is None else commit_seed(seed)) != fixed:
+            raise UsageError(
+                "a masked sum with proofs needs the seed that its context has the hash of, and one "
+                "without proofs none"
+            )
         self.context = context
         self.phase = Phase.KEYS
         self.survivors: tuple[str, ...] = ()
         self.signatures: Mapping[str, bytes] = {}
         self.faults: tuple[tuple[str, str], ...] = ()
-        self._stream = stream or ChaChaStream(Ring(context.bits))
+        votes = stream or ChaChaStream(Ring(context.bits))
+        self._stream: MaskStream = votes
+        self._seed = seed
+        self._collected: Collected | None = None
+        if seed is not None:
+            linked = LinkedStream(votes, context.links)
+            self._stream, self._collected = linked, Collected(context, seed, linked.ring)
+        self._order = [each for each in Phase if seed is not None or each is not Phase.PROOFS]
         self._awaited = frozenset(context.names)
         self._keys: dict[str, Keys] = {}
         self._boxes: dict[str, dict[str, bytes]] = {}
@@ -77,7 +99,7 @@ class ServerMasking:
         self._openings: dict[str, Opening] = {}
         self._announced: Announced | None = None
         self._to_sign = b""
-        self._total = self._stream.ring.reduce(np.zeros(context.count, dtype=np.int64))
+        self._total = self._stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
         self._result: NDArray[np.int64] | None = None
 
     @property
@@ -138,19 +160,50 @@ class ServerMasking:
         self._boxes[name] = dict(boxes)
 
     def take_masked(self, name: str, packed: bytes) -> None:
-        """Take a party's masked votes into the sum.
+        """Take a party's masked votes into the sum; if they are proved, aside until they are.
 
         Raises:
             ProtocolError: if they are not so many residues.
         """
         self._expect(Phase.MASKED, name)
-        residues = self._stream.ring.unpack(packed, self.context.count)
+        if self._collected is not None:
+            residues = self._collected.masked(name, packed)
+        else:
+            residues = self._stream.ring.unpack(packed, self.context.count)
         # Only a hash is kept: the votes are in the sum.
         held = hashlib.sha256(packed).digest()
         if self._repeated(self._masked, name, held):
             return
-        self._stream.ring.add(self._total, residues)
+        if self._collected is not None:
+            self._collected.keep(name, packed)
+        else:
+            self._stream.ring.add(self._total, residues)
         self._masked[name] = held
+
+    @property
+    def seed(self) -> bytes:
+        """What to ask parties for proofs with, 32 bytes.
+
+        Raises:
+            ProtocolError: before all masked votes are in; whoever knew it earlier could cheat.
+        """
+        if self._seed is None or self._order.index(self.phase) < self._order.index(Phase.PROOFS):
+            raise ProtocolError(f"no seed is shown while the server waits for {self.phase.value}")
+        return self._seed
+
+    def take_proof(self, name: str, proof: bytes) -> None:
+        """Take the proof that a party's masked votes are valid. Without it they are not summed.
+
+        Raises:
+            ProtocolError: if it does not hold; names the party.
+        """
+        self._expect(Phase.PROOFS, name)
+        if (collected := self._collected) is None:
+            raise ProtocolError("votes are not proved in this sum")
+        if name in collected.proved and isinstance(proof, bytes):
+            self._repeated(collected.proved, name, hashlib.sha256(proof).digest())
+            return
+        collected.take_proof(name, proof)
 
     def take_signature(self, name: str, signature: bytes) -> None:
         """Take a party's signature over the list of survivors.
@@ -189,7 +242,8 @@ class ServerMasking:
 
         Raises:
             QuorumError: if they are too few; nothing is learned and more may still answer.
-            ProtocolError: if the shares do not give the secrets that they are of.
+            ProtocolError: if the shares do not give the secrets that they are of, or the sum is not
+                of the votes that were proved.
         """
         if self.phase is Phase.DONE:
             raise ProtocolError("this attempt at a masked sum is done")
@@ -206,15 +260,17 @@ class ServerMasking:
             )
         if self.phase is Phase.KEYS:
             self._announced = Announced(self.context, self._keys)
-        elif self.phase is Phase.MASKED:
+        elif self.phase is (Phase.MASKED if self._collected is None else Phase.PROOFS):
             self.survivors = tuple(sorted(answered))
             self._to_sign = survivors_to_sign(self._known, self.survivors)
+            if self._collected is not None:
+                self._total = self._collected.total(self.survivors)
         elif self.phase is Phase.CONSISTENCY:
             self.signatures = {name: self._signed[name] for name in sorted(self._signed)}
         elif self.phase is Phase.UNMASK:
             self._result = self._unmasked()
         self._awaited = frozenset() if self.phase is Phase.UNMASK else answered
-        self.phase = _ORDER[_ORDER.index(self.phase) + 1]
+        self.phase = self._order[self._order.index(self.phase) + 1]
 
     def keys_for(self, name: str) -> dict[str, Keys]:
         """Return what to ask a party for shares with: everybody's keys."""
@@ -254,7 +310,10 @@ class ServerMasking:
             masked = sorted(known.graph.neighbours(name) & alive)
             unmasking.pair_masks(total, name, masked, keys[name])
         self.faults = tuple(sorted(unmasking.faults))
-        return total.astype(np.int64).reshape(self.context.rows, self.context.classes)
+        counts: NDArray[np.int64] = total.astype(np.int64)
+        if self._collected is not None:
+            counts = self._collected.opened(total, self.survivors)
+        return counts.reshape(self.context.rows, self.context.classes)
 
     def _dropped(self) -> frozenset[str]:
         """Who shared its secrets and did not vote, and has survivors that mask with it."""
@@ -273,6 +332,7 @@ class ServerMasking:
             Phase.KEYS: self._keys,
             Phase.SHARES: self._boxes,
             Phase.MASKED: self._masked,
+            Phase.PROOFS: {} if self._collected is None else self._collected.proved,
             Phase.CONSISTENCY: self._signed,
             Phase.UNMASK: self._openings,
             Phase.DONE: {},

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from pate.masking.proofs.field import DRAWN_BYTES, FIELD
+from pate.masking.proofs.segments import LinkedRing
+
 if TYPE_CHECKING:
-    from pate.masking.ring import Residues, Ring
+    from pate.masking.ring import Group, Residues, Ring
+
+#: Counter 0, and a nonce that no mask of votes has.
+_LINK_NONCE: Final = bytes(8) + b"pate/lnk"
 
 
 class MaskStream(Protocol):
     """Where masks come from. Tests put ideal ones, and tiny rings, in the place of ChaCha20."""
 
     @property
-    def ring(self) -> Ring:
-        """The ring of the masks, and of the sum."""
+    def ring(self) -> Group:
+        """The group of the masks, and of the sum."""
 
     def __call__(self, key: bytes, count: int) -> Residues:
         """Return the mask of a key: (count,) residues, the same each time.
 
         Args:
             key: 32 bytes, used for nothing else.
-            count: rows times classes.
+            count: rows times classes; and link masks, if votes are proved.
         """
+
+
+class VoteStream(MaskStream, Protocol):
+    """Masks of votes alone."""
+
+    @property
+    def ring(self) -> Ring:
+        """The ring of votes."""
 
 
 class ChaChaStream:
@@ -39,3 +53,26 @@ class ChaChaStream:
         """See :class:`MaskStream`."""
         cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
         return self.ring.from_uniform(cipher.update(bytes(self.ring.packed_bytes(count))))
+
+
+class LinkedStream:
+    """Masks of votes, followed by masks of what links them to their proofs.
+
+    Both come from one key: those of votes as without proofs, those of links from the key stream of
+    ChaCha20 under another nonce, 16 bytes for each element, within 2^-99 of uniform.
+
+    Args:
+        votes: where masks of votes come from.
+        links: link masks of a party.
+    """
+
+    def __init__(self, votes: VoteStream, links: int) -> None:
+        self.ring = LinkedRing(votes.ring, links)
+        self._votes = votes
+
+    def __call__(self, key: bytes, count: int) -> Residues:
+        """See :class:`MaskStream`."""
+        links = self.ring.links
+        cipher = Cipher(algorithms.ChaCha20(key, _LINK_NONCE), mode=None).encryptor()
+        elements = FIELD.reduce(cipher.update(bytes(DRAWN_BYTES * links)))
+        return self.ring.join(self._votes(key, count - links), elements)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: Most choices of shares that are tried for one secret. With shares to spare, one wrong share is
 #: done without at any threshold below this, and two at one of up to 40.
 MOST_TRIES: Final = 1_000
+#: What all tries beyond the first may cost for one sum, in squares of the threshold: some twenty
+#: seconds. Many bad dealers must not cost the server an hour.
+MOST_WORK: Final = 45_000_000
 
 
 class Unmasking:
@@ -33,6 +36,7 @@ class Unmasking:
     def __init__(self, announced: Announced, stream: MaskStream) -> None:
         self._announced = announced
         self._stream = stream
+        self._work = 0
         self._weights: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.faults: set[tuple[str, str]] = set()
 
@@ -92,7 +96,10 @@ class Unmasking:
         liars = {holder for _, holder in self.faults}
         # Who gave a wrong share before is asked last.
         holders = sorted(shares, key=lambda holder: (holder in liars, points[holder]))
-        for chosen in _choices(holders, threshold):
+        for tried, chosen in enumerate(_choices(holders, threshold)):
+            self._work += threshold**2 if tried else 0
+            if self._work > MOST_WORK:
+                break
             at = tuple(points[holder] for holder in chosen)
             value = combine((shares[holder] for holder in chosen), self._weights_of(at))
             secret = secret_of(value)

@@ -25,6 +25,7 @@ QUERIES = 300
 #: 64 queries at a time, so releases precede every kill from the third on.
 KILLS = (
     "roster-recorded",
+    "opening-listed",
     "votes-arrived",
     "votes-recorded",
     "release-recorded",
@@ -34,9 +35,11 @@ KILLS = (
     "campaign-closed",
 )
 #: The last entry of the ledger that each of them leaves.
-LAST = ("roster", "roster", "votes", "release", "charge", "charge", "round-end", "close")
+LAST = (
+    "roster", "opening", "opening", "votes", "release", "charge", "charge", "round-end", "close",
+)  # fmt: skip
 #: Killed there, the next process is killed before it writes, or has nothing to write any more.
-ADDS_NOTHING = ("roster-recorded", "campaign-closed")
+ADDS_NOTHING = ("opening-listed", "campaign-closed")
 MECHANISM = (
     "--aggregator",
     "confident-gnmax",
@@ -97,7 +100,7 @@ class Story:
 def story(sites: Sites, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder = tmp_path_factory.mktemp("killed")
     with Campaign(folder, sites) as campaign:
-        names = sites.names[:2]
+        names = sites.names  # three, so that votes are masked
         server = campaign.serve(
             sites.public(0, QUERIES), *MECHANISM, parties=",".join(names), failpoint=KILLS[0]
         )
@@ -147,10 +150,16 @@ def test_no_query_is_released_twice_and_none_before_its_charge(story: Story) -> 
 
 
 def test_votes_on_disk_are_not_asked_for_again(story: Story) -> None:
-    assert story.end.kinds.count("votes") == 1
+    assert story.end.kinds.count("votes") == story.end.kinds.count("opening") == 1
     votes = story.end.bodies[story.end.kinds.index("votes")]
-    assert votes["responders"] == sorted(votes["responders"]) == ["north", "south"]
-    assert votes["teachers"] == 2 * TEACHERS
+    assert votes["responders"] == sorted(votes["responders"]) == ["north", "south", "west"]
+    assert votes["teachers"] == 3 * TEACHERS
+
+
+def test_a_sum_is_opened_with_those_of_the_first_attempt(story: Story) -> None:
+    """Killed before the opening and after it, so it was opened twice: with the same parties."""
+    opening = story.end.bodies[story.end.kinds.index("opening")]
+    assert opening == {"first": 0, "count": QUERIES, "survivors": ["north", "south", "west"]}
 
 
 def test_the_parties_leave_by_themselves(story: Story) -> None:

@@ -233,3 +233,20 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
             program.stopped("pate-party", signal.SIGTERM)
         assert describe(campaign.place)["phase"] == "gathering"
         campaign.verified()
+
+
+def test_a_policy_that_refuses_once_the_noise_is_known(sites: Sites, tmp_path: Path) -> None:
+    """Joining is allowed, since nothing is known of noise then; voting is not."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text("least_sigma = 1000\n")
+    with Campaign(tmp_path / "campaign", sites) as campaign:
+        server = campaign.serve(
+            sites.public(600, 60), "--aggregator", "gnmax", "--sigma2", "2", parties="1"
+        )
+        south = campaign.party("south", "--policy", policy)
+        server.ends(31)
+        south.ends(32)
+        assert "least_sigma is 1000, and gnmax adds 2 votes" in south.lines[-1]
+        (refused,) = [line for line in server.lines if "south: refused" in line]
+        assert "least_sigma" not in refused  # the server learns that, and not why
+        assert describe(campaign.place)["phase"] == "voting"

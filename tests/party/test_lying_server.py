@@ -20,6 +20,7 @@ from aggregator_server.parties import Party
 from party.keys import identity_key
 from party.voter import Voter
 from pate.data.values import Images, Inputs, batch_hash
+from pate.errors import ProtocolError
 from pate.mechanisms import DistributedGNMax
 from pate.noise import SystemNoise
 from protos import wire
@@ -375,7 +376,7 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
         old[name] = liar.tell(name, ballot.request(name)).consent.signature
         liar.start(name)
     again = liar.ballot()
-    again.attempt = ballot.attempt
+    again.attempt, again._opens = ballot.attempt, ballot._opens
     again._context = ballot._context
     again._masking = type(ballot._masking)(ballot._context)
     rest = NAMES[:3]
@@ -501,3 +502,34 @@ def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
     plain.ask.batch.digest = WHOLE.digest
     asked = liar.terms(liar.roster, aggregation="plain", colluders=0)
     liar.refuses("a", plain, "has changed its aggregation", asked)
+
+
+def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
+    ballot = liar.through(liar.ballot(), [NAMES] * 3)
+    rest = NAMES[:3]
+    liar.step(ballot, rest, advance=False)
+    reply = liar.tell("d", ballot.request("d"))
+    forged = bytearray(reply.proof.content)
+    forged[len(forged) // 2] ^= 1
+    reply.proof.content = bytes(forged)
+    with pytest.raises(ProtocolError, match="d"):
+        ballot.take(liar.party("d"), reply)
+    ballot.advance()
+    found = liar.through(ballot, [rest, rest]).result()
+    assert found.responders == rest
+    np.testing.assert_array_equal(found.total.counts, [[4, 2]] * 6)
+
+
+def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
+    """With a seed for each party a server could solve the links for single votes."""
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
+    ballot = liar.through(liar.ballot(), [NAMES] * 3)
+    other = ballot.request("a")
+    other.ask_proof.seed = bytes(32)
+    liar.refuses("a", other, "not the one that this attempt began with")
+    early = liar.ballot()
+    liar.step(early, advance=False)
+    asked = vote_pb2.PartyRequest()
+    asked.ask_proof.attempt, asked.ask_proof.seed = early.attempt, early._masking._seed or b""
+    liar.refuses("a", asked, "and the next is")

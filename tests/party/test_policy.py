@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_figure import LedgerView, Totals
@@ -411,6 +413,97 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
             policy_of(tmp_path, loopback=False)
     path.write_text("least_roster = 9")
     assert policy_of(tmp_path, loopback=True).least_roster == 9
+
+
+# --- the file, as an enemy writes it --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("largest_epsilon = 1e99999999999999999999", DataError, "a number in it is too large"),
+        ("largest_epsilon = -1e99999999999999999999", DataError, "a number in it is too large"),
+        ("least_sigma = 1e999999999", UsageError, "least_sigma: a number is wanted"),
+        ("largest_epsilon = 1" + "0" * 400, UsageError, "largest_epsilon: a number is wanted of"),
+        ("delta = 1" + "0" * 400, UsageError, "delta: a number is wanted of sane size"),
+        ("least_sigma = 1" + "0" * 400, UsageError, "least_sigma: a number is wanted of sane size"),
+        ("delta = 0." + "1" * 101, UsageError, "delta: a number of at most 100 digits"),
+        ("max_queries = 1" + "0" * 400, UsageError, "a whole number below 2^63 is wanted"),
+        ("max_queries = 9223372036854775808", UsageError, "a whole number below 2^63 is wanted"),
+        ("max_queries = " + "9" * 5000, DataError, "a number in it is too large"),
+        ("max_queries = 0x" + "f" * 5000, UsageError, "got one that is too large to show"),
+        ("hours = 0x" + "f" * 5000, UsageError, "got one that is too large to show"),
+        ("campaigns = " + "[" * 3000 + "]" * 3000, DataError, "nested too deeply"),
+        ("campaigns = " + "{a=" * 3000 + "1" + "}" * 3000, DataError, "nested too deeply"),
+        ("max_queries" + ".a" * 2000 + " = 1", UsageError, "got one that is too large to show"),
+        ("k" * 100_000 + " = 1", UsageError, "no key is called 'kkkk"),
+        ("hours = '" + "8" * 100_000 + "'", UsageError, "hours are written as 08:00-18:00"),
+        ('[parties]\n"a\\nb" = "c"', UsageError, "parties: 'a\\nb': an identity key"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else None,
+)
+def test_a_file_of_an_enemy_ends_in_one_line(text: str, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=re.escape(words)) as caught:
+        parsed(text)
+    line = str(caught.value)
+    assert line.startswith("policy.toml")
+    assert line.isprintable()
+    assert len(line) < 400
+
+
+def test_numbers_at_their_bounds() -> None:
+    assert parsed("max_queries = 9223372036854775807").max_queries == 2**63 - 1
+    assert parsed("delta = 0." + "1" * 100).delta == float("0." + "1" * 100)
+
+
+SCALARS = st.one_of(
+    st.integers(-(10**30), 10**30).map(str),
+    st.integers(1, 6000).map(lambda digits: "9" * digits),
+    st.integers(1, 6000).map(lambda digits: "0x" + "f" * digits),
+    st.tuples(st.integers(-9, 9), st.integers(-(10**25), 10**25)).map("{0[0]}e{0[1]}".format),
+    st.floats().map(str),
+    st.sampled_from(("true", "07:30:00", "2030-01-07", "2030-02-31T25:00Z", "+inf", "-nan", "''")),
+    st.sampled_from(("none", "enrolled", "masked", "mon", "08:00-18:00", "a" * 64)).map(repr),
+    st.text(max_size=12).map(lambda text: f'"{text}"'),
+    st.text(max_size=12),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
+        st.dictionaries(st.sampled_from(("key", "id", "a")), inner, max_size=3).map(
+            lambda parts: (
+                "{" + ", ".join(f"{name} = {value}" for name, value in parts.items()) + "}"
+            )
+        ),
+        st.tuples(st.integers(1, 400), inner).map(lambda deep: "[" * deep[0] + deep[1]),
+    ),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(sorted({field.name for field in dataclasses.fields(Policy)} | {"weekdays"}))
+LINES = st.one_of(
+    st.tuples(NAMES, VALUES).map(" = ".join),
+    st.tuples(NAMES, st.integers(1, 300), VALUES).map(
+        lambda it: f"{it[0]}{'.a' * it[1]} = {it[2]}"
+    ),
+    NAMES.map("[{}]".format),
+    NAMES.map("[[{}]]".format),
+    st.text(max_size=30),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINES, max_size=4).map("\n".join))
+def test_nothing_but_our_errors_leaves_the_parser(text: str) -> None:
+    try:
+        policy = parsed(text)
+    except (UsageError, DataError) as error:
+        line = str(error)
+        assert line.startswith("policy.toml")
+        assert line.isprintable()
+        assert len(line) < 1000
+    else:
+        assert policy.in_words()
 
 
 @pytest.mark.parametrize("change", [{"least_sigma": 4.0}, {"max_queries": True}, {"delta": 0.0}])

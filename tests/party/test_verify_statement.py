@@ -14,8 +14,10 @@ from party.offer import Offer
 from party.verify import Check, agrees, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
 from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
-from tests.aggregator_server.campaigns import label, make_spec, start
+from pate.votes import Histogram
+from tests.aggregator_server.campaigns import NAMES, label, make_spec, make_votes, start
 from tests.party.offers import KEY, answer, answer_and_open, joining, noisy, queries, settled
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 #: Gdp of the cap 1/10 of the offers at delta 1e-5.
 WORTH = Gdp().epsilon(Fraction(1, 10), 1e-5)
+NOISE = {
+    "central": "central: exact discrete noise, drawn by the server",
+    "distributed": "distributed: exact discrete noise, a share from each party, of which 4 are "
+    "counted",
+}
+#: What an answer of the offers costs: of a Gaussian step all labels cost the same.
+ANSWER = total_cost(Gdp(), GNMax(Fraction(40), 1).worst)
 
 
 def observers(epsilon: float, server: float | None = None) -> tuple[ObserverStatement, ...]:
@@ -33,6 +42,10 @@ def observers(epsilon: float, server: float | None = None) -> tuple[ObserverStat
         ObserverStatement("public", epsilon, 1e-5, "labels"),
         ObserverStatement("server", server, None if server is None else 1e-5, "sums"),
     )
+
+
+#: Somebody of whom no statement of ours speaks.
+OTHER = ObserverStatement("hospital_b", 0.001, 1e-9, "nothing to see")
 
 
 def published(offer: Offer, **changes: Any) -> PrivacyStatement:
@@ -46,7 +59,7 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
         "adjacency": ADJACENCY[offer.unit],
         "mechanism": tuple(each.to_dict() for each in offer.mechanisms),
         "aggregation": offer.aggregation,
-        "noise": f"{offer.noise}: exact discrete noise",
+        "noise": NOISE[offer.noise],
         "teachers": offer.teachers,
         "queries_asked": 5,
         "labels_released": 4,
@@ -67,7 +80,7 @@ def ledger(tmp_path: Path) -> PartyLedger:
 def answered(
     ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
 ) -> CampaignRecord:
-    ledger.join(joining(noise=offer.noise, aggregation=offer.aggregation))
+    ledger.join(joining(noise=offer.noise, aggregation=offer.aggregation, rounds=offer.rounds))
     answer_and_open(ledger, offer, queries(0, count))
     if told:
         ledger.end(offer.campaign, queries_asked=5, labels_released=4, epsilon=1.7, delta=1e-5)
@@ -107,6 +120,12 @@ def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
         ({"aggregation": "plain"}, ["aggregation"]),
         ({"noise": "distributed: shares"}, ["noise"]),
         ({"noise": "simulated: from a seed"}, ["noise"]),
+        ({"noise": "central: none was drawn at all"}, ["noise"]),
+        ({"noise": NOISE["distributed"]}, ["noise"]),
+        ({"noise": "central"}, ["noise"]),
+        ({"noise": ""}, ["noise"]),
+        ({"noise": 5}, ["noise"]),
+        ({"observer": "nobody"}, ["observer"]),
         ({"teachers": 251}, ["teachers"]),
         (
             {"mechanism": ({"mechanism": "gnmax", "sigma": "41", "votes_per_unit": 1},)},
@@ -121,24 +140,103 @@ def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
         ({"epsilon": WORTH * (1 - 1e-6), "statements": observers(WORTH * (1 - 1e-6))}, ["epsilon"]),
         ({"realised": "1/9"}, ["realised cost"]),
         ({"realised": "-1/9"}, ["realised cost"]),
-        ({"labels_released": 6}, ["labels", "ending"]),
+        ({"realised": "0"}, ["realised cost"]),
+        ({"realised": "1/1000000000"}, ["realised cost"]),
+        ({"realised": str(5 * ANSWER - Fraction(1, 10**9))}, ["realised cost"]),
+        ({"realised": 1}, ["realised"]),
+        ({"realised": "9" * 400}, ["realised cost"]),
+        ({"queries_asked": 0, "labels_released": 0, "realised": "0"}, ["ending"]),
+        ({"queries_asked": 4}, ["ending"]),
+        ({"labels_released": 3}, ["ending"]),
+        ({"queries_asked": "5"}, ["queries_asked"]),
+        ({"labels_released": 4.0}, ["labels_released"]),
+        ({"teachers": True}, ["teachers"]),
+        ({"queries_asked": 10**1000}, ["queries_asked"]),
+        ({"ledger_head": "rubbish"}, ["ledger head"]),
+        ({"ledger_head": "9:" + "ab" * 31}, ["ledger head"]),
+        ({"ledger_head": "0:" + "ab" * 32}, ["ledger head"]),
+        ({"ledger_head": "9:" + "AB" * 32}, ["ledger head"]),
+        ({"ledger_head": "9:" + "ab" * 32 + "\n"}, ["ledger head"]),
+        ({"ledger_head": None}, ["ledger_head"]),
+        ({"labels_released": 6, "realised": "1/50"}, ["labels", "ending"]),
         ({"labels_released": 5}, ["ending"]),
         ({"queries_asked": 6}, ["ending"]),
-        ({"queries_asked": 101}, ["queries asked", "ending"]),
+        ({"queries_asked": 101, "realised": "1/10"}, ["queries asked", "ending"]),
         (
-            {"queries_asked": 102, "labels_released": 101},
+            {"queries_asked": 102, "labels_released": 101, "realised": "1/10"},
             ["labels in the public set", "queries asked", "ending"],
         ),
-        ({"queries_asked": -1, "labels_released": -2}, ["labels"]),
+        ({"queries_asked": -1, "labels_released": -2}, ["labels", "ending"]),
         ({"statements": observers(1.0)}, ["public"]),
         ({"statements": observers(WORTH, 1.0)}, ["server"]),
         ({"statements": observers(WORTH)[:1]}, ["observers"]),
         ({"statements": observers(WORTH) * 2}, ["observers"]),
+        ({"statements": observers(WORTH)[:1] * 2}, ["observers"]),
+        ({"statements": (*observers(WORTH), OTHER)}, ["observers"]),
+        ({"statements": (*observers(WORTH)[:1], OTHER)}, ["observers"]),
     ],
 )
 def test_each_lie_is_named(ledger: PartyLedger, change: dict[str, Any], names: list[str]) -> None:
     record = answered(ledger, settled())
     assert wrong(verify_statement(published(settled(), **change), record)) == names
+
+
+def test_what_was_not_looked_at_is_said(ledger: PartyLedger) -> None:
+    checks = verify_statement(published(settled()), answered(ledger, settled()))
+    details = {each.name: each.detail for each in checks}
+    assert details["observers"].endswith("only figures are checked")
+    assert details["ledger head"].endswith("we cannot tell")
+
+
+def test_no_text_of_a_statement_can_move_a_cursor(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled())
+    hostile = "\x1b[2K\r\nok       all: is well" * 10_000
+    statement = published(
+        settled(),
+        noise=hostile,
+        aggregation=hostile,
+        adjacency=hostile,
+        composition=hostile,
+        cap=hostile,
+        realised=hostile,
+        ledger_head=hostile,
+        observer=hostile,
+        mechanism=({"mechanism": hostile},),
+        statements=(ObserverStatement(hostile, None, None, hostile),),
+    )
+    lines = [str(each) for each in verify_statement(statement, record)]
+    lines += [str(each) for each in verify_statement(replace(statement, campaign=hostile), None)]
+    assert all(line.isprintable() and len(line) < 2000 for line in lines)
+
+
+def test_before_the_end_less_may_be_claimed(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled(), told=False)
+    less = published(settled(), queries_asked=3, labels_released=1, realised=str(3 * ANSWER))
+    checks = verify_statement(less, record)
+    assert wrong(checks) == []
+    assert {each.name for each in checks if each.finding == "unclear"} == {
+        "queries asked",
+        "ending",
+    }
+
+
+def test_the_least_that_labels_cost_is_that_of_the_mechanisms(tmp_path: Path) -> None:
+    """Of 5 asked and 4 labels: a check costs the first event, a label both, reinforced the first."""
+    confident = ConfidentGNMax(150, Fraction(200), Fraction(40), 1)
+    interactive = InteractiveGNMax(150, Fraction(200), Fraction(40), Fraction(9, 10), 1)
+    check = Gdp().cost(confident.worst[0])
+    label = total_cost(Gdp(), confident.worst)
+    for number, (mechanisms, least) in enumerate(
+        (
+            ((confident,), 4 * label + check),
+            ((confident, interactive), 5 * check),
+        )
+    ):
+        offer = settled(mechanisms=mechanisms, rounds=len(mechanisms))
+        record = answered(PartyLedger(tmp_path / f"{number}.db"), offer)
+        for realised, names in ((least, []), (least * Fraction(999, 1000), ["realised cost"])):
+            statement = published(offer, realised=str(realised))
+            assert wrong(verify_statement(statement, record)) == names
 
 
 def test_a_campaign_that_was_never_joined(ledger: PartyLedger) -> None:
@@ -205,6 +303,9 @@ def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> Non
         "realised": "1",
     }
     assert wrong(verify_statement(published(offer, **gated), record)) == []
+    for less in ("0", "1/2"):
+        statement = published(offer, **gated | {"realised": less})
+        assert wrong(verify_statement(statement, record)) == ["realised cost"]
     wider = {**gated, "mechanism": (*steps, {"mechanism": "gate", **gate, "target": "2"})}
     assert wrong(verify_statement(published(offer, **wider), record)) == ["epsilon"]
     broken = {**gated, "mechanism": (*steps, {"mechanism": "gate", "order": "10"})}
@@ -241,7 +342,13 @@ def offered(state: CampaignState) -> Offer:
 def test_the_statement_of_a_real_server_agrees(
     ledger: PartyLedger, tmp_path: Path, aggregation: str
 ) -> None:
-    with start(tmp_path / "server.db", make_spec(aggregation=aggregation)) as server:
+    spec = make_spec(aggregation=aggregation)
+    with start(tmp_path / "server.db", spec, voted=False) as server:
+        votes = make_votes(spec.queries)
+        for first in (0, 100):
+            if aggregation == "masked":
+                server.record_opening(first, 100, NAMES)
+            server.record_votes(first, Histogram(votes[first : first + 100], 100), NAMES)
         label(server)
         state = server.state()
     statement = PrivacyStatement.from_json(privacy_statement(state).to_json())
@@ -251,9 +358,18 @@ def test_the_statement_of_a_real_server_agrees(
             answer(ledger, offer, queries(first, 100))
         else:
             answer_and_open(ledger, offer, queries(first, 100), offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
+    ledger.end(
+        offer.campaign,
+        queries_asked=state.queries_asked,
+        labels_released=len(state.labels),
+        epsilon=state.epsilon,
+        delta=offer.delta,
+    )
     checks = verify_statement(statement, ledger.find(offer.campaign))
-    assert wrong(checks) == []
-    assert statement.queries_asked > 0
+    assert {each.finding for each in checks} == {"ok"}
+    assert statement.queries_asked > statement.labels_released > 0
+    assert statement.noise == NOISE["central"]
     assert wrong(verify_statement(replace(statement, cap="1/3"), ledger.find(offer.campaign))) == [
         "cap"
     ]

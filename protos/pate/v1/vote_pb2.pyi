@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Campaign(_message.Message):
-    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "terms")
+    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "terms")
     ID_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class Campaign(_message.Message):
     NOISE_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     COLLUDERS_FIELD_NUMBER: _ClassVar[int]
+    PROOFS_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     id: bytes
     classes: _containers.RepeatedScalarFieldContainer[str]
@@ -37,8 +38,9 @@ class Campaign(_message.Message):
     noise: str
     threshold: int
     colluders: int
+    proofs: bool
     terms: Terms
-    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
 
 class Terms(_message.Message):
     __slots__ = ("roster", "mechanisms", "composition", "cap")
@@ -73,7 +75,7 @@ class SignedRequest(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class PartyRequest(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening")
+    __slots__ = ("version", "nonce", "campaign", "describe", "public_piece", "ask", "finish", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening", "ask_proof")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +88,7 @@ class PartyRequest(_message.Message):
     ASK_MASKED_FIELD_NUMBER: _ClassVar[int]
     ASK_CONSENT_FIELD_NUMBER: _ClassVar[int]
     ASK_OPENING_FIELD_NUMBER: _ClassVar[int]
+    ASK_PROOF_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: Campaign
@@ -98,7 +101,8 @@ class PartyRequest(_message.Message):
     ask_masked: AskMasked
     ask_consent: AskConsent
     ask_opening: AskOpening
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ...) -> None: ...
+    ask_proof: AskProof
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ()
@@ -129,12 +133,14 @@ class Ask(_message.Message):
     def __init__(self, batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
 
 class AskKeys(_message.Message):
-    __slots__ = ("attempt", "batch")
+    __slots__ = ("attempt", "batch", "seed_hash")
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    SEED_HASH_FIELD_NUMBER: _ClassVar[int]
     attempt: bytes
     batch: Batch
-    def __init__(self, attempt: _Optional[bytes] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ...) -> None: ...
+    seed_hash: bytes
+    def __init__(self, attempt: _Optional[bytes] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., seed_hash: _Optional[bytes] = ...) -> None: ...
 
 class AskShares(_message.Message):
     __slots__ = ("attempt", "keys")
@@ -159,6 +165,14 @@ class AskMasked(_message.Message):
     attempt: bytes
     boxes: _containers.RepeatedCompositeFieldContainer[Box]
     def __init__(self, attempt: _Optional[bytes] = ..., boxes: _Optional[_Iterable[_Union[Box, _Mapping]]] = ...) -> None: ...
+
+class AskProof(_message.Message):
+    __slots__ = ("attempt", "seed")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    attempt: bytes
+    seed: bytes
+    def __init__(self, attempt: _Optional[bytes] = ..., seed: _Optional[bytes] = ...) -> None: ...
 
 class AskConsent(_message.Message):
     __slots__ = ("attempt", "survivors")
@@ -207,7 +221,7 @@ class SignedReply(_message.Message):
     def __init__(self, body: _Optional[bytes] = ..., identity: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Reply(_message.Message):
-    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening")
+    __slots__ = ("version", "nonce", "campaign", "party", "description", "receipt", "votes", "refusal", "farewell", "keys", "boxes", "masked", "consent", "opening", "proof")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
@@ -222,6 +236,7 @@ class Reply(_message.Message):
     MASKED_FIELD_NUMBER: _ClassVar[int]
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
     campaign: bytes
@@ -236,7 +251,8 @@ class Reply(_message.Message):
     masked: MaskedVotes
     consent: Consent
     opening: Opening
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ...) -> None: ...
+    proof: VoteProof
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., party: _Optional[str] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., receipt: _Optional[_Union[PieceReceipt, _Mapping]] = ..., votes: _Optional[_Union[VoteMatrix, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., keys: _Optional[_Union[MaskingKeys, _Mapping]] = ..., boxes: _Optional[_Union[Boxes, _Mapping]] = ..., masked: _Optional[_Union[MaskedVotes, _Mapping]] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., opening: _Optional[_Union[Opening, _Mapping]] = ..., proof: _Optional[_Union[VoteProof, _Mapping]] = ...) -> None: ...
 
 class Description(_message.Message):
     __slots__ = ("teachers", "classes", "public_set", "unit")
@@ -305,6 +321,12 @@ class MaskedVotes(_message.Message):
     PACKED_FIELD_NUMBER: _ClassVar[int]
     packed: bytes
     def __init__(self, packed: _Optional[bytes] = ...) -> None: ...
+
+class VoteProof(_message.Message):
+    __slots__ = ("content",)
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    def __init__(self, content: _Optional[bytes] = ...) -> None: ...
 
 class Consent(_message.Message):
     __slots__ = ("signature",)

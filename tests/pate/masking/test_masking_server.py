@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pate.errors import ProtocolError
+from pate.masking import unmasking
 from pate.masking.messages import Opening
 from pate.masking.roster import sign_keys
 from pate.masking.shamir import PRIME, from_bytes, to_bytes
@@ -168,6 +169,17 @@ def test_wrong_openings_without_shares_to_spare_leave_no_sum() -> None:
     attempt.server.take_opening(NAMES[4], openings[NAMES[4]])
     attempt.server.advance()
     assert (attempt.server.result() == attempt.expected(NAMES[:5])).all()
+
+
+def test_what_tries_may_cost_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One try more would find the seed: with no work to spare for it, there is no sum."""
+    monkeypatch.setattr(unmasking, "MOST_WORK", 0)
+    attempt = Attempt(CONTEXT)
+    openings = opened(attempt, 5)
+    for name in NAMES[:5]:
+        attempt.server.take_opening(name, lying(openings[name]) if name == PEER else openings[name])
+    with pytest.raises(ProtocolError, match="do not give it back"):
+        attempt.server.advance()
 
 
 def test_a_party_that_dealt_wrong_shares_is_named() -> None:

@@ -1,0 +1,168 @@
+"""A party's side: commits to its votes, and proves once that they are valid."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import RefusedError, UsageError
+from pate.masking.encoding import draw
+from pate.masking.proofs import tree
+from pate.masking.proofs.transcript import SEED_BYTES, Statement, opened, weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from pate.masking.proofs.field import Elements
+
+#: Symbols that are worked on at once: 16 MiB, and some copies of it.
+_AT_ONCE: Final = 2**21
+
+
+class Prover:
+    """Proves one party's votes.
+
+    Args:
+        statement: whose votes, and where.
+        votes: (queries, classes) integers, none negative, each row with a sum of k.
+        random: gives that many uniform bytes, such as ``secrets.token_bytes``.
+
+    Attributes:
+        commitment: root over everything, 32 bytes.
+        link_masks: (tests, used slots) elements, uniform: the party adds them to the masked sum.
+            Whoever sees them and the proof sees combinations of the votes.
+
+    Raises:
+        UsageError: if the votes are not valid.
+    """
+
+    def __init__(
+        self, statement: Statement, votes: NDArray[np.integer], random: Callable[[int], bytes]
+    ) -> None:
+        shape, code, field = statement.shape, statement.shape.code, statement.shape.code.field
+        self.statement = statement
+        self._check(votes)
+        hidden = field.uniform(random, shape.rows, code.columns)
+        rows = np.concatenate([self._planes(votes), hidden], axis=1)
+        masks = field.uniform(random, 2 * code.tests, code.degree)
+        link, near = masks[: code.tests], masks[code.tests :]
+        self.link_masks: Elements = link[:, : shape.linked[1]].copy()
+        self._rows = code.interpolate(rows)
+        self._link, self._near = code.interpolate(link), code.interpolate(near)
+        # Uniform among polynomials with 2 * degree coefficients that are 0 at all slots: what is
+        # 0 there and of low degree, and any multiple of X^degree - 1.
+        zero = np.zeros((code.tests, code.degree), np.uint64)
+        zero[:, code.slots :] = field.uniform(random, code.tests, code.columns)
+        above = field.uniform(random, code.tests, code.degree)
+        below = field.minus(code.interpolate(zero), above)
+        self._zero = np.concatenate([below, above], axis=1)
+        self._symbols = self._encoded()
+        salts = draw(random, tree.SALT_BYTES * code.length)
+        self._salts = [
+            salts[at : at + tree.SALT_BYTES] for at in range(0, len(salts), tree.SALT_BYTES)
+        ]
+        self._levels = tree.grow(
+            [
+                tree.leaf(statement.binding, place, salt, column.tobytes())
+                for place, (salt, column) in enumerate(zip(self._salts, self._symbols, strict=True))
+            ]
+        )
+        self.commitment: bytes = self._levels[-1][0]
+        self._given: tuple[bytes, bytes] | None = None
+
+    def prove(self, seed: bytes) -> bytes:
+        """Answer the server's seed.
+
+        The same seed again gets the same bytes: a second answer would show more of the rows than
+        what hides them.
+
+        Args:
+            seed: 32 bytes, which the server shows once it has all commitments and masked votes.
+
+        Raises:
+            RefusedError: for a second seed.
+            UsageError: if it does not have 32 bytes.
+        """
+        if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
+            raise UsageError(f"the seed of proofs must be {SEED_BYTES} bytes")
+        if self._given is None:
+            self._given = (seed, self._proof(seed))
+            # What is not shown is needed no more.
+            self._symbols = np.empty((0, 0), np.dtype("<u4"))
+            self._rows = self._link = self._near = self._zero = np.empty((0, 0), np.uint64)
+            self._salts, self._levels = [], []
+        before, proof = self._given
+        if not hmac.compare_digest(before, seed):
+            raise RefusedError("asked to prove votes a second time, with another seed")
+        return proof
+
+    def _check(self, votes: NDArray[np.integer]) -> None:
+        shape = self.statement.shape
+        if votes.shape != (shape.queries, shape.classes) or not np.issubdtype(
+            votes.dtype, np.integer
+        ):
+            raise UsageError(
+                f"votes to prove are ({shape.queries}, {shape.classes}) integers, got "
+                f"{votes.shape} {votes.dtype}"
+            )
+        if np.any(votes < 0) or np.any(votes.sum(axis=1, dtype=np.int64) != shape.teachers):
+            raise UsageError(
+                f"votes that are negative or do not sum to {shape.teachers} cannot be proved, nor "
+                "can votes with a noise share: leave out --vote-proofs or take central noise"
+            )
+
+    def _planes(self, votes: NDArray[np.integer]) -> Elements:
+        """Return what goes into the slots of the rows: (rows, slots)."""
+        return self.statement.shape.planes(votes)
+
+    def _encoded(self) -> NDArray[np.uint32]:
+        """Return all codewords, one symbol of each in a row: (length, width)."""
+        shape, code = self.statement.shape, self.statement.shape.code
+        out = np.empty((code.length, shape.width), np.dtype("<u4"))
+        step, at = max(1, _AT_ONCE // code.length), 0
+        for group in (self._rows, self._link, self._near, self._zero):
+            for start in range(0, len(group), step):
+                words = code.encode(group[start : start + step])
+                out[:, at : at + len(words)] = words.T
+                at += len(words)
+        return out
+
+    def _proof(self, seed: bytes) -> bytes:
+        shape, code, field = (
+            self.statement.shape,
+            self.statement.shape.code,
+            self.statement.shape.code.field,
+        )
+        asked = weights(self.statement, seed)
+        link = field.mod(field.combine(shape.spread(asked.link), self._rows) + self._link)
+        near = field.mod(field.combine(asked.near, self._rows) + self._near)
+        valid = field.mod(self._squares(asked.bits) + self._zero)
+        totals = shape.totals(asked.totals)
+        sums = field.minus(field.combine(totals, self._rows), shape.target(asked.totals))
+        valid[:, : code.degree] = field.mod(valid[:, : code.degree] + sums)
+        shown = b"".join(map(field.write, (near, link, valid)))
+        at = opened(self.statement, seed, self.commitment, shown)
+        salts = b"".join(self._salts[place] for place in at)
+        paths = b"".join(tree.path(self._levels, place) for place in at)
+        return shown + self._symbols[at].tobytes() + salts + paths
+
+    def _squares(self, by: Elements) -> Elements:
+        """Return the weighted sum of bit * (bit - 1): (tests, 2 * degree) coefficients."""
+        shape, code, field = (
+            self.statement.shape,
+            self.statement.shape.code,
+            self.statement.shape.code.field,
+        )
+        # A product has 2 * degree coefficients, and these symbols are its values at so many points.
+        points = self._symbols[:: code.stretch // 2, : shape.rows]
+        total = np.zeros((code.tests, 2 * code.degree), np.uint64)
+        step = max(1, _AT_ONCE // len(points))
+        for start in range(0, shape.rows, step):
+            bits = points[:, start : start + step].T.astype(np.uint64)
+            squares = field.mod(bits * (bits + np.uint64(field.prime - 1)))
+            total = field.mod(total + field.combine(by[:, start : start + step], squares))
+        return code.interpolate_coset(total)
