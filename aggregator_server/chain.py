@@ -21,7 +21,9 @@ _TAG: Final = b"pate ledger entry v1\0"
 GENESIS: Final = hashlib.sha256(b"pate ledger v1").digest()
 
 #: Every kind of entry there is, in the order of a campaign.
-KINDS: Final = ("open", "roster", "votes", "charge", "release", "round-end", "predictions", "close")
+KINDS: Final = (
+    "open", "roster", "opening", "votes", "charge", "release", "round-end", "predictions", "close",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.ballots import ANSWERS, STEPS
 from aggregator_server.parties import Party, check_classes_agree, listed
 from aggregator_server.wire import EXPIRED, GONE, LOST
-from pate.errors import PateError, ProtocolError, QuorumError, every_kind
+from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
 
@@ -98,6 +98,8 @@ class Exchange:
         self._ballot: Ballot | None = None
         #: Parties that said no, or failed too often: not waited for unless they come back.
         self._out: set[str] = set()
+        #: Those of them that said no for good, by their policy or their ledger.
+        self._refused: set[str] = set()
         self._farewells: set[str] = set()
 
     # --- the roster ----------------------------------------------------------------------
@@ -152,6 +154,11 @@ class Exchange:
             missing = f"; missing: {listed(absent)}"
         return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
 
+    @property
+    def refused(self) -> frozenset[str]:
+        """Those who refused something of the last batch on purpose, and are not back since."""
+        return frozenset(self._refused)
+
     # --- votes ---------------------------------------------------------------------------
 
     def collect(
@@ -164,10 +171,10 @@ class Exchange:
     ) -> Sum:
         """Return the summed votes of a batch, taken through all steps of ``ballot``.
 
-        In each step every party that can still do it is waited for until ``least`` have done it
-        and ``patience`` seconds have passed since; one that refuses or keeps failing is not, nor,
-        after the first step of a masked sum, one that has been away for ``patience`` seconds: its
-        secrets are gone if it was started anew.
+        In each step every party that can still do it is waited for until ``least`` have done it,
+        or all whom the step needs, and ``patience`` seconds have passed since. One that refuses or
+        keeps failing is not waited for, nor, after the first step of a masked sum, one that has
+        been away for ``patience`` seconds: its secrets are gone if it was started anew.
 
         Args:
             ballot: what to ask, step by step.
@@ -176,13 +183,15 @@ class Exchange:
             bar: shows how far a step is, in parties of the roster.
 
         Raises:
-            QuorumError: if so many refused or failed that ``least`` cannot be reached.
+            QuorumError: if so many refused or failed that ``least`` cannot be reached, or somebody
+                who is needed did.
             ProtocolError: if the sum cannot be the votes of those who answered.
         """
         if self._roster is None:
             raise QuorumError("votes were asked for before the roster was known")
         self._ballot = ballot
         self._out.clear()
+        self._refused.clear()
         try:
             while ballot.step:
                 with bar(f"{STEPS[ballot.step]} from parties") as progress:
@@ -202,6 +211,7 @@ class Exchange:
         progress: Callable[[int, int], None],
     ) -> None:
         """Ask all parties of one step, and return when it has waited long enough."""
+        least = max(least, len(ballot.needed))
         began = self._clock()
         remind = began + _REMIND_S
         enough_since: float | None = None
@@ -209,7 +219,7 @@ class Exchange:
             self._step()
             self._ask_everyone(ballot)
             now, answered = self._clock(), ballot.answered
-            progress(len(answered), len(self._roster or ()))
+            progress(len(answered), self._asked(ballot))
             able = ballot.awaited - self._out
             if not ballot.first and now - began > patience:
                 able -= {name for name in able if name not in self._node_of}
@@ -217,7 +227,7 @@ class Exchange:
                 return
             if len(able | answered) < least:
                 raise QuorumError(
-                    f"only {len(able | answered)} of {len(self._roster or ())} parties can still "
+                    f"only {len(able | answered)} of {self._asked(ballot)} parties can still "
                     f"answer, the campaign needs {least}: nothing was released; "
                     "mend the parties named above, then `pate-server resume`"
                 )
@@ -234,9 +244,19 @@ class Exchange:
 
     def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
         missing = sorted(able - ballot.answered)
+        away = [name for name in missing if name not in self._node_of]
+        if ballot.first and ballot.needed and away:
+            return (
+                f"the sum was being opened with {listed(ballot.needed)} when it was interrupted: "
+                f"all of them must be there again; missing: {listed(away)}"
+            )
         notes = [n if n in self._node_of else f"{n} (not connected)" for n in missing]
-        done = f"{len(ballot.answered)} of {len(self._roster or ())}"
+        done = f"{len(ballot.answered)} of {self._asked(ballot)}"
         return f"{STEPS[ballot.step]} from {done} parties; waiting for {listed(notes)}"
+
+    def _asked(self, ballot: Ballot) -> int:
+        """Return how many parties there are to ask in all."""
+        return len(ballot.needed or self._roster or ())
 
     @cached_property
     def _slices(self) -> list[bytes]:
@@ -352,6 +372,8 @@ class Exchange:
                 raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
         if what == "refusal":
             kind = every_kind().get(reply.refusal.kind, PateError)
+            if issubclass(kind, RefusedError) and question.party is not None:
+                self._refused.add(question.party)
             self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
             self._put_out(question)
         elif what == "description" and question.about == "describe":
@@ -373,8 +395,18 @@ class Exchange:
         said = reply.description
         wire.check_description(said)
         party = Party(reply.party, identity, said.teachers, said.unit, tuple(said.classes))
-        if self._enrolled is not None and self._enrolled().get(party.name) != identity:
-            raise ProtocolError(f"{party.name} is not enrolled with that key; it is told nothing")
+        if self._enrolled is not None:
+            try:
+                known = self._enrolled()
+            except StateError as error:
+                # Ours to mend, and none of the party's doing: it is asked again.
+                self._say(f"who is enrolled cannot be read now: {error}")
+                self._described.discard(node)
+                return
+            if known.get(party.name) != identity:
+                raise ProtocolError(
+                    f"{party.name} is not enrolled with that key; it is told nothing"
+                )
         expected = (self._roster or self._known).get(party.name)
         if self._roster is not None and expected is None:
             self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
@@ -399,6 +431,7 @@ class Exchange:
             self._has_public_set.add(party.name)
         self._failures[party.name] = 0
         self._out.discard(party.name)
+        self._refused.discard(party.name)
         if back or self._awaited <= _GREETED:
             self._say(f"{party.name} {'is back' if back else 'joined'}: {party.teachers} teachers")
 

@@ -170,6 +170,31 @@ class Ledger:
         }
         return self._append("roster", body)
 
+    def record_opening(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
+        """Keep with whom a masked sum is opened, before anybody is asked to.
+
+        An opening that stands in the ledger as it is asked for is not written again.
+
+        Args:
+            first: place of the batch's first query among those voted on; the others follow it.
+            count: number of its queries.
+            survivors: names of the parties in the sum, in the order of the roster.
+
+        Raises:
+            QuorumError: if they are too few.
+            LedgerError: if another list was written down before, or there is nothing to open.
+        """
+        with self._turn:
+            wanted = (first, count, tuple(survivors))
+            if wanted in [(e.first, e.count, e.survivors) for e in self._state.openings]:
+                return self._state
+            body: dict[str, Json] = {
+                "first": first,
+                "count": count,
+                "survivors": list(survivors),
+            }
+            return self._append("opening", body)
+
     def record_votes(
         self, first: int, histogram: Histogram | NoisySum, responders: Sequence[str]
     ) -> CampaignState:

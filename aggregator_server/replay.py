@@ -21,9 +21,9 @@ from aggregator_server.state import (
     ReleasedLabel,
     RosterParty,
     Source,
-    VoteBatch,
 )
 from aggregator_server.terms import recorded_terms, voted_rows
+from aggregator_server.vote_entries import opening, votes
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.accounting.events import event_from_dict
@@ -145,33 +145,6 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         cap=cap,
         voted=voted_rows(spec, mechanisms, composition, cap),
     )
-
-
-def _votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    fields = Fields(body, "first count teachers responders digest")
-    first, count = fields.integer("first"), fields.integer("count", 1)
-    if first + count > len(state.voted):
-        raise LedgerError(f"votes for query {first + count - 1} of {len(state.voted)}")
-    for batch in state.batches:
-        if first < batch.first + batch.count and batch.first < first + count:
-            raise LedgerError(
-                f"votes for queries {first} to {first + count - 1} were recorded before"
-            )
-    responders = fields.texts("responders")
-    held = {party.name: party.teachers for party in state.roster}
-    if responders != tuple(name for name in held if name in set(responders)):
-        raise LedgerError(f"responders are not parties in the roster's order: {responders}")
-    if len(responders) < state.spec.min_parties:
-        raise QuorumError(
-            f"{len(responders)} parties answered; the campaign needs {state.spec.min_parties}"
-        )
-    teachers = fields.integer("teachers", 1)
-    if teachers != sum(held[name] for name in responders):
-        raise LedgerError(f"{teachers} teachers voted, but the responders have another number")
-    batch = VoteBatch(first, count, teachers, responders, fields.text("digest"), entry.seq)
-    batches = tuple(sorted((*state.batches, batch), key=lambda each: each.first))
-    after = replace(state, batches=batches)
-    return after if after.missing_votes else replace(after, phase="labelling")
 
 
 def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
@@ -383,7 +356,8 @@ _Step = Callable[[CampaignState, "Entry", "dict[str, Json]"], CampaignState]
 #: By kind of entry: the phases in which it may come, and what it does.
 _STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
     "roster": (("gathering",), _roster),
-    "votes": (("voting", "labelling"), _votes),
+    "opening": (("voting",), opening),
+    "votes": (("voting", "labelling"), votes),
     "charge": (("voting", "labelling"), _charge),
     "release": (("labelling",), _release),
     "round-end": (("labelling",), _round_end),

@@ -42,6 +42,25 @@ class RosterParty:
 
 
 @dataclass(frozen=True)
+class SumOpening:
+    """With whom a masked sum is opened: written before any party is asked to open it.
+
+    A party gives its shares for one list of survivors and no other, ever. So does the server.
+
+    Attributes:
+        first: place of the batch's first query among those that are voted on.
+        count: number of queries, consecutive there.
+        survivors: names of the parties in the sum, in the order of the roster.
+        entry: number of the ledger entry.
+    """
+
+    first: int
+    count: int
+    survivors: tuple[str, ...]
+    entry: int
+
+
+@dataclass(frozen=True)
 class VoteBatch:
     """What the chain says about one batch of summed votes.
 
@@ -129,6 +148,7 @@ class CampaignState:
         spent: charged so far; what an interrupted charge held back stays in it.
         wasted: the part of ``spent`` that was charged for answers that never came.
         voted: the queries that parties vote on, fixed with the roster.
+        openings: of masked sums, ordered by first query; all with the same survivors.
         batches: summed votes, ordered by first query.
         labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
@@ -151,6 +171,7 @@ class CampaignState:
     spent: Fraction = Fraction(0)
     wasted: Fraction = Fraction(0)
     voted: VotedRows = field(default_factory=VotedRows)
+    openings: tuple[SumOpening, ...] = ()
     batches: tuple[VoteBatch, ...] = ()
     labels: Mapping[int, ReleasedLabel] = field(default_factory=dict)
     answered: Mapping[int, frozenset[int]] = field(default_factory=dict)
@@ -195,14 +216,27 @@ class CampaignState:
 
     @property
     def missing_votes(self) -> tuple[range, ...]:
-        """The queries without votes, as ranges of places among those that are voted on."""
+        """The queries without votes, as ranges of places among those that are voted on.
+
+        A batch whose opening began is a range by itself: it is asked for again as it was.
+        """
+        held = {batch.first for batch in self.batches}
         gaps: list[range] = []
         at = 0
-        for batch in self.batches:
-            gaps.append(range(at, batch.first))
-            at = batch.first + batch.count
+        places = {(batch.first, batch.count) for batch in self.batches}
+        places |= {(opening.first, opening.count) for opening in self.openings}
+        for first, count in sorted(places):
+            gaps.append(range(at, first))
+            at = first + count
+            if first not in held:
+                gaps.append(range(first, at))
         gaps.append(range(at, len(self.voted)))
         return tuple(gap for gap in gaps if gap)
+
+    @property
+    def survivors(self) -> tuple[str, ...] | None:
+        """The parties that every masked sum from now on is of; None while none was opened."""
+        return self.openings[0].survivors if self.openings else None
 
     def batch_of(self, query: int) -> VoteBatch:
         """Return the batch of votes that ``query`` is in.

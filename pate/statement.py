@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, cast
@@ -154,6 +155,8 @@ class PrivacyStatement:
             raise UsageError(
                 f"a privacy statement of version {self.protocol_version!r}, known is {PROTOCOL_VERSION}"
             )
+        if not isinstance(self.campaign, str) or not re.fullmatch("([0-9a-f]{2})+", self.campaign):
+            raise UsageError(f"a campaign's id is hexadecimal, got {self.campaign!r:.40}")
         if self.unit not in ADJACENCY:
             raise UsageError(f"unknown unit of privacy {self.unit!r}")
         _check_figures(self.epsilon, self.delta)
@@ -186,7 +189,7 @@ class PrivacyStatement:
             body["statements"] = tuple(ObserverStatement(**each) for each in body["statements"])
             made = cls(**body)
             written = made.to_json()
-        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
             raise ProtocolError(f"not a privacy statement of this version: {error}") from error
         # Every value, its type and every word are then what this version would have written.
         if json.loads(written) != json.loads(text):

@@ -14,6 +14,7 @@ from typing import Final
 #: Every failpoint there is; a misspelt name in a test must not pass unnoticed.
 NAMES: Final = frozenset({
     "roster-recorded",      # server: the roster is in the ledger, no votes were asked
+    "opening-listed",       # server: whose sum is opened is in the ledger, nobody was asked to
     "votes-arrived",        # server: all votes are here, nothing of them is on disk
     "votes-recorded",       # server: the histogram is on disk
     "charge-recorded",      # server: the charge is durable, no noise was drawn

@@ -212,6 +212,7 @@ def test_a_campaign_with_noise_in_its_counts(tmp_path: Path) -> None:
     )
     ledger = start(tmp_path / "ledger.db", spec, voted=False)
     noise = np.random.default_rng(4).normal(0, 9, size=(200, 3)).round().astype(np.int64)
+    ledger.record_opening(0, 200, NAMES)
     ledger.record_votes(0, NoisySum(mixed_votes(200, 100) + noise, 100), NAMES)
     label(ledger)
     found = check_against_counts(ledger, 25)

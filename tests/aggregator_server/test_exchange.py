@@ -22,7 +22,7 @@ from pate.noise import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
-from tests.campaign_messages import SERVER_KEY, campaign_message, no_bar, site, terms_message
+from tests.campaign_messages import SERVER_KEY, WORTH, campaign_message, no_bar, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +45,9 @@ class Constant:
         self.teachers = teachers
         self.classes = classes
         self.answer = answer
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
@@ -271,7 +274,7 @@ def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> Non
     roster = exchange.gather(2)
     fix(exchange, roster, roster[0].classes)
     exchange.finish(
-        vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=1, delta=1e-5),
+        vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=WORTH, delta=1e-5),
         voted=("p0", "p1"),
     )
     assert [v.ending.labels_released for v in house.voters if v.ending] == [2, 2]

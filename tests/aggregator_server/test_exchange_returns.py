@@ -21,7 +21,7 @@ from pate.data.values import Images, Inputs, batch_hash
 from pate.noise import SystemNoise
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
-from tests.campaign_messages import SERVER_KEY, campaign_message, no_bar, site, terms_message
+from tests.campaign_messages import SERVER_KEY, WORTH, campaign_message, no_bar, site, terms_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (4, 4, 4, 1), dtype=np.uint8))
 CLASSES = ("x", "y")
-END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=1, delta=1e-5)
+END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=WORTH, delta=1e-5)
 
 
 class Teacher:
@@ -42,6 +42,9 @@ class Teacher:
     unit = "record"
     schema = "images 4x4x1"
     fingerprint = b"f" * 32
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         return np.tile(np.array([1, 0], dtype=np.int64), (len(inputs), 1))

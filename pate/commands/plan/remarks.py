@@ -25,8 +25,9 @@ EXPECTED: Final = (
     "holds whatever the votes are."
 )
 SERVER: Final = (
-    "Towards the server nothing is guaranteed: with plain aggregation it sees the votes. The row on "
-    "noisy histograms is for a server that saw no more than one per query, with noise sigma2."
+    "Towards the server nothing is guaranteed: it draws the noise, and sees exact sums of votes, or each "
+    "party's with plain aggregation. The row on noisy histograms is for a server that saw no more than "
+    "one per query, with noise sigma2: --noise distributed."
 )
 SHARES: Final = (
     "Every party adds a share of noise, and the server sees one noisy histogram of each query voted "
