@@ -28,7 +28,7 @@ demo: $(VENV)/.installed
 	$(BIN)/pate demo
 
 test: $(VENV)/.tools
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 check: $(VENV)/.tools
 	$(BIN)/ruff check .
