@@ -5,6 +5,9 @@ network sees of it) and the run that carries the campaign, and hands out one wir
 that survives the loss of any of them but the first process itself. If that one is killed, its
 child ends with it. With identities, only enrolled parties get through, and who is enrolled is
 looked at all the time: a party that is revoked in another terminal is shut out at once.
+
+The SuperLink's interface for operators asks nobody on this machine who he is, so what it lets in is
+no proof of anything: the wire offers nodes of enrolled parties alone, and others are shut out.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from aggregator_server.flower_internals import LINK_ERRORS, Session
 from aggregator_server.gateway import Gateway
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.desk import Desk
-from aggregator_server.nodes import let_in
+from aggregator_server.listening import raise_file_limit
+from aggregator_server.nodes import let_in, pem
 from aggregator_server.parties import listed
 from aggregator_server.superlink import SuperLink, trust_in
 from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
@@ -31,10 +35,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from aggregator_server.identities import Identities
+    from aggregator_server.identities import Identities, Member
     from aggregator_server.identities.registry import Stamp
 
 _WATCH_S: Final = 0.2
+#: Between two looks at whom the SuperLink lets in, if the list of parties stays as it is.
+_NODES_S: Final = 2.0
 #: Starts in a row that may fail before the deployment gives up.
 _ATTEMPTS: Final = 4
 #: What a SuperLink answers when our run is not one that it lets us use: it was stopped or is gone.
@@ -101,7 +107,9 @@ class Deployment:
         self._superlink: SuperLink | None = None
         self._session: Session | None = None
         self._names: Mapping[int, str] = {}
+        self._members: Mapping[str, Member] = {}
         self._seen: Stamp | None = None
+        self._looked = 0.0
         self._trouble = ""
         self._closing = threading.Event()
         self._suspicion: str | None = None
@@ -148,6 +156,7 @@ class Deployment:
             ProcessError: if the SuperLink or the gateway does not start.
             DiskError: if ``home`` cannot be written.
         """
+        raise_file_limit()
         try:
             # First of all, so that parties that are early are told that it is not ready yet.
             self._gateway.start()
@@ -178,13 +187,14 @@ class Deployment:
         self._session = Session(address, self._superlink.secret, trust=trust)
         # Before anybody can reach it: an enrolled party would be refused, and not know why.
         self._let_in(self._superlink)
-        self._wire.attach(GridWire(self._session.grid, ttl=self._ttl))
+        self._wire.attach(GridWire(self._session.grid, ttl=self._ttl, admits=self._admits))
         self._gateway.point_at(self._superlink.address)
 
     def _tear_down(self) -> int:
         """Stop the SuperLink, or reap it. Returns how many messages are lost."""
         self._gateway.point_at(None)
         lost = self._wire.detach()
+        self._names, self._members = {}, {}
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -198,25 +208,45 @@ class Deployment:
         if self._identities is None:
             return
         # First the stamp: what changes after it was taken is seen as a change again.
-        stamp = self._identities.registry.stamp()
-        changed = let_in(superlink.address, superlink.trust, self._identities.enrolled())
+        stamp, self._looked = self._identities.registry.stamp(), time.monotonic()
+        members = self._identities.enrolled()
+        # Whoever is revoked is out here, even if the SuperLink cannot be told now.
+        self._gateway.keep_in(pem(member.node) for member in members.values())
+        known = self._names
+        self._names = {
+            node: name for node, name in known.items() if members.get(name) == self._members[name]
+        }
+        changed = let_in(superlink.address, superlink.trust, members)
+        self._names, self._members = changed.names, members
         self._gateway.let_in(changed.keys)
-        self._names, self._seen = changed.names, stamp
-        if changed.went:
-            self._on_event(f"shut out: {listed(changed.went)}")
+        self._seen = stamp
+        if went := sorted(known[node] for node in changed.went if node in known):
+            self._on_event(f"shut out: {listed(went)}")
+        if strange := sum(node not in known for node in changed.went):
+            self._on_event(
+                f"shut out: {strange} that no enrolled party knows of; somebody on this machine "
+                "let them in, and they were sent nothing"
+            )
+
+    def _admits(self, node: int) -> bool:
+        """Say whether a node may take part: with identities, if it is an enrolled party's."""
+        return self._identities is None or node in self._names
 
     def _look_at_registry(self, superlink: SuperLink) -> None:
-        """Follow what was enrolled or revoked meanwhile, here or in another terminal."""
-        if self._identities is None or self._identities.registry.stamp() == self._seen:
+        """Follow what was enrolled or revoked meanwhile, and shut out what nobody enrolled."""
+        if self._identities is None:
+            return
+        changed = self._identities.registry.stamp() != self._seen
+        if not changed and time.monotonic() - self._looked < _NODES_S:
             return
         try:
             self._let_in(superlink)
         except (PateError, *LINK_ERRORS) as error:
             # Tried again at the next look; said once.
             trouble = f"cannot follow the list of parties: {error}"
-            if trouble != self._trouble:
+            if changed and trouble != self._trouble:
                 self._on_event(trouble)
-            self._trouble = trouble
+                self._trouble = trouble
         else:
             self._trouble = ""
 

@@ -7,17 +7,21 @@ API for parties, and the health check. Anything else does not exist, but for one
 where parties that were invited send their keys, while a code is open for one.
 
 With identities, what does not even name the node key of an enrolled party ends here, unread.
-Whether the sender holds that key is for the SuperLink to check.
+Whether the sender holds that key is for the SuperLink to check. What a stranger can make this
+process hold is bounded: connections and their time (:mod:`aggregator_server.listening`), heads, and
+bodies.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import ssl
 import threading
 import time
 from base64 import b64encode
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httpx
@@ -60,8 +64,14 @@ _STRANGER: Final = {
     "/v1/fleet/register-node": (KEY_NEEDED, "only enrolled parties may connect"),
     "/v1/fleet/activate-node": (KEY_REFUSED, "this key is not one of an enrolled party"),
 }
+#: Largest head of one request (its line and headers), in bytes; Flower's stay below 2 KiB.
+MAX_HEAD: Final = 32 * 2**10
 #: Largest body of one request, in bytes; Flower cuts what is larger into pieces of 5 MiB.
 MAX_BODY: Final = 16 * 2**20
+#: Seconds in which a body must have arrived: the largest, at half a megabit per second.
+_BODY_S: Final = 300.0
+#: The same for the answer of a party that was invited.
+_ANSWER_S: Final = 10.0
 _START_DEADLINE_S: Final = 20.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
 
@@ -124,6 +134,8 @@ class Filter:
                     trust_env=False,
                     verify=True if self._trust is None else self._trust,
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+                    # Parties share this client: what one is told to keep is not another's.
+                    cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
                 )
                 await send({"type": "lifespan.startup.complete"})
             else:
@@ -143,7 +155,7 @@ class Filter:
             return 404, [], b""
         if method == "POST" and not self._is_known(scope):
             return _refuse(path)
-        body = await _body(scope, receive, MAX_BODY)
+        body = await _body(scope, receive, MAX_BODY, _BODY_S)
         if body is None:
             # What is left of the body is not read: the connection cannot be used again.
             return 413, [(b"connection", b"close")], b""
@@ -171,7 +183,7 @@ class Filter:
         """Pass on the answer of a party. Whatever is wrong with it, the reply is the same."""
         if not await asyncio.to_thread(desk.open):
             return 404, [], b""
-        body = await _body(scope, receive, MAX_FILE)
+        body = await _body(scope, receive, MAX_FILE, _ANSWER_S)
         if body is None:
             return 403, [(b"connection", b"close")], b""
         source = str((scope.get("client") or ("an unknown address",))[0])
@@ -190,11 +202,18 @@ def _refuse(path: str) -> Answer:
     return 412, headers, json.dumps({"code": code, "detail": detail}).encode()
 
 
-async def _body(scope: Scope, receive: Receive, limit: int) -> bytes | None:
-    """Read a body, or return None if it is larger than ``limit`` bytes or breaks off."""
+async def _body(scope: Scope, receive: Receive, limit: int, within: float) -> bytes | None:
+    """Read a body; None if it has more than ``limit`` bytes, breaks off, or takes too long."""
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > limit:
             return None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            return await _whole(receive, limit)
+    return None
+
+
+async def _whole(receive: Receive, limit: int) -> bytes | None:
     body = bytearray()
     while True:
         message = await receive()
@@ -262,6 +281,14 @@ class Gateway:
         """Let pass from now on what names one of these node keys (PEM), and nothing else."""
         self._filter.keys = frozenset(map(b64encode, keys))
 
+    def keep_in(self, keys: Iterable[bytes]) -> None:
+        """Let pass no longer what names a node key (PEM) that is not one of these.
+
+        Before the first :meth:`let_in` it changes nothing: nothing is passed on to anybody yet.
+        """
+        if self._filter.keys is not None:
+            self._filter.keys &= frozenset(map(b64encode, keys))
+
     def start(self) -> None:
         """Begin to serve, and return when it does.
 
@@ -270,10 +297,21 @@ class Gateway:
         """
         import uvicorn
 
+        from aggregator_server.listening import (
+            BoundedListener,
+            ImpatientProtocol,
+            quiet_uvicorn,
+            room_for_connections,
+        )
+
+        quiet_uvicorn()
         config = uvicorn.Config(
             self._filter,
             lifespan="on",
             ws="none",
+            # The other parser that uvicorn may take bounds neither headers nor the request's line.
+            http=ImpatientProtocol,
+            h11_max_incomplete_event_size=MAX_HEAD,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -287,9 +325,8 @@ class Gateway:
             # Both ends are ours, and the version before lets an onlooker see certificates.
             config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._listener],), name="gateway", daemon=True
-        )
+        self._listener = BoundedListener(self._listener, room_for_connections())
+        self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._thread.start()
         deadline = time.monotonic() + _START_DEADLINE_S
         while not self._server.started:
@@ -297,6 +334,12 @@ class Gateway:
                 self.stop()
                 raise ProcessError(f"the gateway at port {self.port} did not start")
             time.sleep(0.01)
+
+    def _serve(self) -> None:
+        from aggregator_server.listening import Loop
+
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(self._server.serve(sockets=[self._listener]))
 
     def stop(self) -> None:
         """Stop serving and give the port back. Harmless if it never started."""

@@ -33,13 +33,14 @@ class Changed:
         keys: the node keys (PEM) that it lets in now.
         names: the enrolled party of each node id that it lets in now.
         came: parties whose nodes may connect from now on.
-        went: parties, as far as they are known, whose nodes are shut out from now on.
+        went: ids of nodes that are shut out from now on. What such a node calls itself is not
+            here: whoever reaches the SuperLink's interface for operators can have named it.
     """
 
     keys: frozenset[bytes]
     names: Mapping[int, str]
     came: tuple[str, ...]
-    went: tuple[str, ...]
+    went: tuple[int, ...]
 
 
 def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Member]) -> Changed:
@@ -51,18 +52,18 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
     Raises:
         httpx.HTTPError: if the SuperLink does not answer or refuses.
     """
-    wanted = {_pem(member.node): member.name for member in members.values()}
+    wanted = {pem(member.node): member.name for member in members.values()}
     with ControlClient(address, trust) as control:
         known = _nodes(control)
         went = []
-        for key, (node, name) in known.items():
+        for key, node in known.items():
             if key not in wanted:
                 _shut_out(control, node)
-                went.append(name)
+                went.append(node)
         names, came = {}, []
         for key, name in wanted.items():
             if key in known:
-                names[known[key][0]] = name
+                names[known[key]] = name
             else:
                 request = RegisterNodeRequest(public_key=key, name=name)
                 names[control.RegisterNode(request).node_id] = name
@@ -70,10 +71,10 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
     return Changed(frozenset(wanted), names, tuple(came), tuple(went))
 
 
-def _nodes(control: ControlClient) -> dict[bytes, tuple[int, str]]:
-    """Return the nodes that are let in: id and name by public key."""
+def _nodes(control: ControlClient) -> dict[bytes, int]:
+    """Return the nodes that are let in: id by public key."""
     return {
-        node.public_key: (node.node_id, node.name)
+        node.public_key: node.node_id
         for node in control.ListNodes(ListNodesRequest()).nodes_info
         if node.status != _GONE
     }
@@ -84,10 +85,10 @@ def _shut_out(control: ControlClient, node: int) -> None:
         control.UnregisterNode(UnregisterNodeRequest(node_id=node))
     except httpx.HTTPStatusError:
         # A SuperLink in memory fails, after it has shut it out, for a node that never connected.
-        if any(node == other for other, _ in _nodes(control).values()):
+        if node in _nodes(control).values():
             raise
 
 
-def _pem(node: bytes) -> bytes:
+def pem(node: bytes) -> bytes:
     """Return a node key as Flower writes it."""
     return node_key(node).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

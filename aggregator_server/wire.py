@@ -95,14 +95,24 @@ class GridWire:
     :meth:`receive`; whoever owns the link decides what that means.
     """
 
-    def __init__(self, grid: Grid, *, ttl: float = DEFAULT_TTL_S, limit: int = MAX_MESSAGE) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        *,
+        ttl: float = DEFAULT_TTL_S,
+        limit: int = MAX_MESSAGE,
+        admits: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         """Speak through ``grid``.
 
         Args:
             grid: a grid whose run is set.
             ttl: how long a message and its answer are good for, in seconds.
             limit: largest body that is accepted from a party, in bytes.
+            admits: says of a node whether it is a party's. Whoever it does not admit is never
+                sent anything nor heard, whatever the grid lets in.
         """
+        self._admits = admits
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
@@ -111,11 +121,14 @@ class GridWire:
 
     def nodes(self) -> frozenset[int]:
         """Return the parties that are connected now."""
-        return frozenset(self._grid.get_node_ids())
+        return frozenset(filter(self._admits, self._grid.get_node_ids()))
 
     def send(self, node: int, body: bytes) -> str:
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
         handle = uuid.uuid4().hex
+        if not self._admits(node):
+            self._ready.append(Arrival(handle, node, None, GONE))
+            return handle
         message = query(self._grid.run.run_id, node, pack(body), self._ttl)
         # An empty id, or none at all, is how a grid says that it does not know the node.
         sent = next(iter(self._grid.push_messages([message])), None)
@@ -155,6 +168,8 @@ class GridWire:
         if known is None:
             return None
         handle, node = known
+        if not self._admits(node):
+            return Arrival(handle, node, None, GONE)
         if reply.has_error():
             return Arrival(handle, node, None, _failure(reply))
         try:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from party.keys import identity_key
 from party.supernode import Server, UntrustedServerError
 from pate.enrolment import ROUTE, Answer, Bundle, check_name
-from pate.errors import PateError, RefusedError, StateError, UnreachableError
+from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
 from pate.runtime.home import private_directory, sync_directory, write_file
 from pate.runtime.lifeline import LOOPBACK
 
@@ -70,15 +70,20 @@ class Enrolment:
         """Return the enrolment in a party's home, or None if it never enrolled.
 
         Raises:
-            StateError: if it is damaged.
+            StateError: if it is damaged, or the first one was begun and not finished.
         """
         file = home / _FILE
         if not file.exists():
-            return None
+            if not (home / _PENDING).exists():
+                return None
+            raise StateError(
+                f"an enrolment in {home} was begun, and nobody knows whether the server has taken "
+                f"it: `pate-party enroll` the same bundle again, or remove {home / _PENDING}"
+            )
         try:
             found = _fields(file)
             folder = home.resolve() / _FOLDER / found["folder"]
-            _settle(home, folder, found["identity"])
+            _settle(home, folder)
             ca, node_key = folder / "ca.pem", folder / "node.key"
             for path, digest in ((ca, found["ca"]), (node_key, found["node_key"])):
                 if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
@@ -94,13 +99,15 @@ class Enrolment:
                 raise ValueError("the campaign's key")
             ends = x509.load_pem_x509_certificate(ca.read_bytes()).not_valid_after_utc
             name, server = check_name(found["name"]), Server(found["server"], ca).address
-        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
+        except _DAMAGE as error:
             raise StateError(
                 f"the enrolment in {home} is damaged ({error}); restore it from a backup, or enrol "
                 "again with a new bundle"
             ) from error
-        pending = (home / _PENDING).exists()
-        return cls(name, server, ca, node_key, campaign_key, ends, pending)
+        waiting = _named(home, _PENDING)
+        return cls(
+            name, server, ca, node_key, campaign_key, ends, waiting not in (None, folder.name)
+        )
 
     def warnings(self, now: dt.datetime) -> list[str]:
         """Return lines about what expires within 30 days, and a newer enrolment that waits."""
@@ -126,6 +133,8 @@ class Enrolment:
             )
 
 
+#: What reading a file of an enrolment may raise.
+_DAMAGE: Final = (OSError, ValueError, KeyError, TypeError, PateError)
 _MEND: Final = "ask its coordinator for a new bundle, and `pate-party enroll` it"
 
 
@@ -182,8 +191,8 @@ def enrol(
             raise
     if why:
         write_file(file, draft.answer.to_json(), mode=0o644)
-    waits = bool(why) and draft.is_pending and (home / _FILE).exists()
-    if draft.is_pending and not waits:
+    waits = bool(why) and _named(home, _FILE) != draft.folder.name and _is_usable(home)
+    if not waits:
         _accept(home, draft)
     return Enrolled(draft.answer.identity, file if why else None, why, waits)
 
@@ -196,39 +205,33 @@ class _Draft:
         folder: where the keys are.
         fields: content of the file that names the folder.
         answer: to the bundle.
-        is_pending: whether the party's enrolment is another one still, or none.
     """
 
     folder: Path
     fields: dict[str, str]
     answer: Answer
-    is_pending: bool
 
 
 def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool]:
     """Return the answer to a bundle that lies here, or a new one, and whether it is new."""
     mark = hashlib.sha256(b"bundle" + bundle.to_json()).hexdigest()
+    if (current := _named(home, _FILE)) is not None:
+        _settle(home, home / _FOLDER / current)
     for name in (_PENDING, _FILE):
-        file = home / name
-        if not file.exists():
-            continue
         try:
-            fields = _fields(file)
+            fields = _fields(home / name)
             if fields.get("bundle") != mark:
                 continue
             folder = home / _FOLDER / fields["folder"]
             answer = Answer.from_json((folder / "answer.json").read_bytes())
-        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
-            raise StateError(
-                f"{file} or what it names is damaged ({error}); restore it from a backup, or "
-                "remove it and enrol with a new bundle"
-            ) from error
+        except _DAMAGE:
+            continue  # there is none, or it is of no use: a new answer takes its place
         if new_identity and fields.get("new_identity") != "yes":
             raise UsageError(
                 "this bundle was answered before, with the identity key that is here, and the "
                 "server may have taken that: leave out --new-identity, or ask for a new bundle"
             )
-        return _Draft(folder, fields, answer, name == _PENDING), False
+        return _Draft(folder, fields, answer), False
     return _make(bundle, home, mark, new_identity), True
 
 
@@ -270,25 +273,25 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     _sweep(home)
-    return _Draft(folder, fields, answer, is_pending=True)
+    return _Draft(folder, fields, answer)
 
 
 def _accept(home: Path, draft: _Draft) -> None:
     """Put a pending enrolment in the place of the one before; the first write decides."""
-    write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
-    _settle(home, draft.folder, draft.fields["identity"])
-    (home / _PENDING).unlink(missing_ok=True)
+    if _named(home, _FILE) != draft.folder.name:
+        write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
+    _settle(home, draft.folder)
+    if _named(home, _PENDING) == draft.folder.name:
+        (home / _PENDING).unlink()
     _sweep(home)
 
 
-def _settle(home: Path, folder: Path, identity: str) -> None:
+def _settle(home: Path, folder: Path) -> None:
     """Bring a new identity key from an accepted enrolment to its place, if that is still to do."""
     made = folder / _NEW_IDENTITY
     with contextlib.suppress(FileNotFoundError):
-        key = made.read_bytes()
-        if _public(Ed25519PrivateKey.from_private_bytes(key)) == identity:
-            write_file(home / "identity.key", key)
-            made.unlink()
+        write_file(home / "identity.key", made.read_bytes())
+        made.unlink()
 
 
 def _discard(home: Path, draft: _Draft) -> None:
@@ -298,17 +301,26 @@ def _discard(home: Path, draft: _Draft) -> None:
 
 def _sweep(home: Path) -> None:
     """Remove keys that no enrolment names."""
-    named = set()
-    for name in (_FILE, _PENDING):
-        try:
-            named.add(_fields(home / name)["folder"])
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError, PateError):
-            return  # damaged: what it named is not known, and may be of use
+    named = {_named(home, _FILE), _named(home, _PENDING)}
     for other in (home / _FOLDER).iterdir():
         if other.name not in named:
             shutil.rmtree(other, ignore_errors=True)
+
+
+def _is_usable(home: Path) -> bool:
+    """Say whether there is an enrolment with which this party can connect."""
+    try:
+        return Enrolment.load(home) is not None
+    except StateError:
+        return False
+
+
+def _named(home: Path, file: str) -> str | None:
+    """Return the folder that a file names; None if it names none."""
+    try:
+        return _fields(home / file)["folder"]
+    except _DAMAGE:
+        return None
 
 
 def _fields(file: Path) -> dict[str, str]:

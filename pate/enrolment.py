@@ -12,6 +12,7 @@ cannot be found by trying: it has 256 bits.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import re
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ _ED25519_SIGNATURE: Final = 64
 _ECDSA_SIGNATURE: Final = 104
 _NODE_BYTES: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*{_LABEL}")
+_PORT: Final = re.compile("[0-9]{1,5}")
 _DOMAIN: Final = b"pate/v1/enrolment/"
 _NODE_SIGNATURE: Final = ec.ECDSA(hashes.SHA256())
 
@@ -58,6 +62,47 @@ def check_name(name: str) -> str:
             "the first a letter or digit"
         )
     return name
+
+
+def is_host(host: str) -> bool:
+    """Say whether this is an address, or a name that can stand in a certificate.
+
+    A name that ends in a number is none: it is an address that was mistyped, and where it leads
+    depends on the program. Nor is an address with the name of a network interface.
+
+    >>> [is_host(host) for host in ("pate.example.org", "2001:db8::7", "192.0.2.300", "fe80::1%a")]
+    [True, True, False, False]
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return bool(_HOST_NAME.fullmatch(host)) and not host.rpartition(".")[2].isdigit()
+    return "%" not in host
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``, ``[host]:port`` for an address of IPv6.
+
+    Raises:
+        ProtocolError: if it is none.
+    """
+    host, _, port = address.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    # In brackets an address of IPv6 and nothing else, and it nowhere else.
+    known = is_host(bare) and (":" in bare) == (bare != host)
+    if not (known and _PORT.fullmatch(port) and 0 < int(port) < 2**16):
+        raise ProtocolError(f"{address!r:.320} is no server address; write host:port")
+    return bare, int(port)
+
+
+def line_of_party(name: str, identity: bytes) -> str:
+    """Return a party as the table ``[parties]`` of a ``policy.toml`` has it.
+
+    >>> line_of_party("b.1", bytes(32))[:16]
+    '"b.1" = "0000000'
+    """
+    key = f'"{name}"' if "." in name else name
+    return f'{key} = "{identity.hex()}"'
 
 
 def fingerprint(ca: bytes) -> bytes:
@@ -109,10 +154,7 @@ class Bundle:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        _check(
-            0 < len(self.server) <= 300 and self.server.isprintable() and " " not in self.server,
-            "a bundle without the address of a server",
-        )
+        split_address(self.server)
         _length(self.code, CODE_BYTES, "the code")
         _length(self.campaign_key, _KEY_BYTES, "the campaign's key")
         _check(0 < self.expires < 2**40, "a bundle whose code ends at no time")
@@ -328,8 +370,8 @@ def _read(body: bytes, format_: str, names: str) -> dict[str, object]:
 
 def _text(fields: Mapping[str, object], name: str) -> str:
     value = fields[name]
-    if not isinstance(value, str):
-        raise ProtocolError(f"{name} is no text")
+    if not isinstance(value, str) or not value.isascii():
+        raise ProtocolError(f"{name} is no text, or not of ASCII alone")
     return value
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from pate.enrolment import is_host
 from pate.errors import StateError, UsageError
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ CERTIFICATE_LIFE: Final = dt.timedelta(days=365)
 _BACKDATED: Final = dt.timedelta(hours=24)
 #: Always in a server's certificate: for trials on one machine, and for the SuperLink.
 _OWN: Final = ("localhost", "127.0.0.1", "::1")
-_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_HOST_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,13 @@ def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
         UsageError: if one is neither an address nor a host name, or is the address of no machine.
     """
     for host in hosts:
+        if not is_host(host):
+            raise UsageError(
+                f"{host!r} is no host name and no address: name what parties connect to"
+            )
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
-            if not _HOST_NAME.fullmatch(host):
-                raise UsageError(
-                    f"{host!r} is no host name and no address: name what parties connect to"
-                ) from None
             continue
         if address.is_unspecified or address.is_multicast:
             raise UsageError(f"{host} is the address of no machine: name what parties connect to")

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from aggregator_server.identities.registry import INVITED, REVOKED, Entry
+from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED, Entry
 from aggregator_server.identities.store import CODE_LIFE, Identities
-from pate.enrolment import Answer, readable
+from pate.enrolment import Answer, line_of_party, readable
 from pate.errors import DataError, StateError
 from pate.runtime.command import JsonOption, print_json
 from pate.runtime.home import default_home, write_file
@@ -85,16 +86,20 @@ def enroll(
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Write the bundle with which one party enrols itself.
+    """Write the bundle with which the party NAME enrols itself.
 
     Hand it over in private: until it is used, whoever has it can enrol in the party's name.
     """
     identities = _identities(home)
-    bundle = identities.invite(
-        name, now=_now(), life=dt.timedelta(days=days), again=again, server=server
-    )
     path = out or Path(f"{name}.bundle.json")
-    write_file(path, bundle.to_json())
+    bundle = identities.invite(
+        name,
+        now=_now(),
+        life=dt.timedelta(days=days),
+        again=again,
+        server=server,
+        hand_over=lambda made: write_file(path, made.to_json()),
+    )
     screen = Screen("pate-server")
     screen.say(
         f"{path} is for {name} alone, and good until {_date(bundle.expires)}: there, "
@@ -109,7 +114,7 @@ def admit(
     ],
     home: HomeOption = None,
 ) -> None:
-    """Take in the answer of a party that could not send it itself."""
+    """Take in FILE, the answer of a party that could not send it itself."""
     try:
         body = file.read_bytes()
     except OSError as error:
@@ -118,7 +123,7 @@ def admit(
     new = _identities(home).admit(answer, _now())
     Screen("pate-server").say(
         f"{answer.name} is enrolled{'' if new else ' already, with these keys'}; its identity key "
-        f"is {readable(answer.identity)}"
+        f"is {answer.identity.hex()}: compare it with the party's screen"
     )
 
 
@@ -132,16 +137,19 @@ def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
     screen = Screen("pate-server")
     for line in identities.warnings(_now()):
         screen.say(line)
-    table = Table("party", "state", "since", "identity key", "open code until")
+    table = Table("party", "state", "since", "open code until")
     for entry in entries:
-        key = readable(entry.identity) if entry.identity else ""
         code = "" if entry.invitation is None else _date(entry.invitation.expires)
-        table.add_row(entry.name, entry.state, _date(entry.changed), key, code)
+        table.add_row(entry.name, entry.state, _date(entry.changed), code)
     screen.show(table)
+    if enrolled := [entry for entry in entries if entry.state == ENROLLED]:
+        # Whole, and as they are: a party may put these lines into its policy.
+        keys = "\n".join(line_of_party(entry.name, entry.identity) for entry in enrolled)
+        screen.show(Text(f"identity keys:\n{keys}"))
 
 
 def revoke(name: NameArgument, home: HomeOption = None) -> None:
-    """Shut a party out for good: a server that runs disconnects it at once."""
+    """Shut the party NAME out for good: a server that runs disconnects it at once."""
     before = _identities(home).revoke(name, _now())
     done = {
         INVITED: f"{name} was never enrolled; its code is void",
@@ -155,7 +163,7 @@ def rotate(home: HomeOption = None) -> None:
 
     A server that runs keeps the old one until it is started again.
     """
-    identities = _identities(home)
+    identities = _identities(home, certified=False)
     until = identities.rotate(_now())
     screen = Screen("pate-server")
     screen.say(f"{identities.certificate} is good until {until:%Y-%m-%d}; start the server again")
@@ -163,8 +171,8 @@ def rotate(home: HomeOption = None) -> None:
         screen.say(line)
 
 
-def _identities(home: Path | None) -> Identities:
-    found = Identities.open(_home(home))
+def _identities(home: Path | None, *, certified: bool = True) -> Identities:
+    found = Identities.open(_home(home), certified=certified)
     if found is None:
         raise StateError(f"there is no identity in {_home(home)}; make one with `pate-server init`")
     return found

@@ -1,4 +1,8 @@
-"""Where answers of parties arrive over the network: taken in, or refused without a reason."""
+"""Where answers of parties arrive over the network: taken in, or refused without a reason.
+
+A party whose answer was taken in may not have heard so, and sends the very same again: it is told
+that it is enrolled. For that the desk stays open for a while after an answer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import time
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from pate.enrolment import Answer, readable
+from aggregator_server.identities.registry import ENROLLED
+from pate.enrolment import Answer
 from pate.errors import PateError
 
 if TYPE_CHECKING:
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 #: A code cannot be guessed: this only keeps an address from keeping the server busy.
 ATTEMPTS: Final = 10
 WITHIN_S: Final = 600.0
+#: How long after it was taken in an answer may be sent again, in seconds.
+RECEIPT_S: Final = 14 * 86_400
 #: Addresses that are remembered.
 _ADDRESSES: Final = 4096
 
@@ -48,14 +55,16 @@ class Desk:
         self._refused: OrderedDict[str, deque[float]] = OrderedDict()
 
     def open(self) -> bool:
-        """Say whether a code is open, so that an answer could come at all."""
+        """Say whether a code is open, or was used lately, so that an answer could come at all."""
         now = self._clock().timestamp()
         try:
             parties = self._identities.registry.parties()
         except PateError:
             return False
         return any(
-            p.invitation is not None and p.invitation.expires > now for p in parties.values()
+            (p.invitation is not None and p.invitation.expires > now)
+            or (p.state == ENROLLED and now < p.changed + RECEIPT_S)
+            for p in parties.values()
         )
 
     def answer(self, body: bytes, source: str) -> bool:
@@ -75,13 +84,10 @@ class Desk:
                 self._note(source)
                 self._on_event(f"an enrolment from {source} was refused: {error}")
                 return False
-            if not new:
-                # The code was used up by this very answer; somebody sends it again.
-                self._note(source)
-                return False
-        self._on_event(
-            f"{answer.name} is enrolled; its identity key is {readable(answer.identity)}"
-        )
+        if new:
+            self._on_event(
+                f"{answer.name} is enrolled; its identity key is {answer.identity.hex()}"
+            )
         return True
 
     def _is_tired_of(self, source: str) -> bool:

@@ -8,6 +8,7 @@ or after it, and knows from the file's number and time that there is something t
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -19,7 +20,7 @@ from pate.errors import DiskError, PateError, RefusedError, StateError, UsageErr
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _FORMAT: Final = "pate-parties/1"
@@ -29,6 +30,8 @@ REVOKED: Final = "revoked"
 _STATES: Final = (INVITED, ENROLLED, REVOKED)
 #: What tells one state of the file from another: its number, time of change and size.
 Stamp = tuple[int, int, int]
+#: A file that cannot be opened for such a reason has not changed: this process is short of means.
+_SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Registry:
         """Open the registry at ``path``; nothing is read yet."""
         self._path = path
         self._lock = path.with_suffix(".lock")
+        self._read_last: tuple[Stamp, Mapping[str, Entry]] | None = None
 
     @staticmethod
     def empty() -> bytes:
@@ -91,17 +95,43 @@ class Registry:
     def parties(self) -> Mapping[str, Entry]:
         """Return all parties, by name, in the order of their names.
 
-        Raises:
-            StateError: if the file is damaged or gone.
-        """
-        try:
-            return _read(self._path.read_bytes())
-        except (OSError, ValueError, KeyError, TypeError, PateError) as error:
-            raise StateError(
-                f"{self._path} is damaged or cannot be read ({error}); restore it from a backup"
-            ) from error
+        A process that has no open file left gets what it read last, if the file is the same still.
 
-    def invite(self, name: str, verifier: bytes, *, now: int, expires: int, again: bool) -> None:
+        Raises:
+            StateError: if the file is damaged or gone, or cannot be read now.
+        """
+        stamp = self.stamp()
+        try:
+            found = _read(self._path.read_bytes())
+        except OSError as error:
+            if error.errno not in _SHORT:
+                raise StateError(
+                    f"{self._path} cannot be read ({error.strerror}); restore it from a backup"
+                ) from error
+            if self._read_last is None or self._read_last[0] != stamp:
+                raise StateError(
+                    f"{self._path} cannot be read now ({error.strerror}); nothing is wrong with "
+                    "it: raise the limit of open files (`ulimit -n`), or wait"
+                ) from error
+            return self._read_last[1]
+        except (ValueError, KeyError, TypeError, PateError) as error:
+            raise StateError(
+                f"{self._path} is damaged ({error}); restore it from a backup"
+            ) from error
+        if stamp is not None:
+            self._read_last = stamp, found
+        return found
+
+    def invite(
+        self,
+        name: str,
+        verifier: bytes,
+        *,
+        now: int,
+        expires: int,
+        again: bool,
+        hand_over: Callable[[], None] = lambda: None,
+    ) -> None:
         """Open a code for a party; one that was open for it before is void.
 
         Args:
@@ -110,6 +140,8 @@ class Registry:
             now: the time.
             expires: when the code ends.
             again: whether a party that is enrolled or revoked may enrol anew.
+            hand_over: stores the code for the party. It is called when all else is well; if it
+                raises, no code is opened and none is void.
 
         Raises:
             ProtocolError: if the name cannot be one.
@@ -124,6 +156,7 @@ class Registry:
                     f"{name} is {entry.state} already; --again lets it enrol with new keys"
                     + (", and keeps the old ones until it has" if entry.state == ENROLLED else "")
                 )
+            hand_over()
             table[name] = replace(entry, invitation=Invitation(verifier, expires))
 
     def take(self, answer: Answer, *, authority: bytes, now: int) -> bool:
@@ -149,13 +182,14 @@ class Registry:
             code = None if entry is None else entry.invitation
             # The same work whether the name is known or not.
             fits = answer.made_with(bytes(32) if code is None else code.verifier, authority)
+            if (
+                entry is not None
+                and (entry.state, entry.identity, entry.node)
+                == (ENROLLED, answer.identity, answer.node)
+                and not fits
+            ):
+                return False  # whoever sends it has not heard that it arrived
             if entry is None or code is None:
-                if entry is not None and (entry.state, entry.identity, entry.node) == (
-                    ENROLLED,
-                    answer.identity,
-                    answer.node,
-                ):
-                    return False
                 raise RefusedError(
                     f"no code is open for {answer.name}: it was used, or never given"
                 )

@@ -22,8 +22,8 @@ from aggregator_server.identities.authority import (
     make_authority,
 )
 from aggregator_server.identities.registry import ENROLLED, Registry
-from pate.enrolment import CODE_BYTES, Answer, Bundle, fingerprint, verifier_of
-from pate.errors import DiskError, PateError, StateError, UsageError
+from pate.enrolment import CODE_BYTES, Answer, Bundle, fingerprint, split_address, verifier_of
+from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
 from pate.runtime.home import private_directory, sync_directory, write_file
 from pate.runtime.lifeline import LOOPBACK
 
@@ -68,8 +68,12 @@ class Identities:
         registry: the parties.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, certified: bool = True) -> None:
         """Read the identity in ``directory``.
+
+        Args:
+            directory: where it lies.
+            certified: whether the server's certificate must be there; :meth:`rotate` makes another.
 
         Raises:
             StateError: if it is damaged.
@@ -89,10 +93,18 @@ class Identities:
                 raise ValueError(f"its format is not {_FORMAT}")
             self.address = str(settings["address"])
             self.hosts = check_hosts([str(host) for host in settings["hosts"]])
-            self._ends()
+            ends(self.ca.read_bytes())
         except (OSError, ValueError, KeyError, TypeError, PateError) as error:
             raise StateError(
                 f"the identity in {directory} is damaged ({error}); restore it from a backup"
+            ) from error
+        try:
+            if certified:
+                ends(self.certificate.read_bytes())
+        except (OSError, StateError) as error:
+            raise StateError(
+                f"the server's certificate in {directory} is damaged ({error}): `pate-server "
+                "rotate` makes a new one, and parties need do nothing"
             ) from error
 
     @classmethod
@@ -148,14 +160,14 @@ class Identities:
         return cls(place)
 
     @classmethod
-    def open(cls, home: Path) -> Self | None:
+    def open(cls, home: Path, *, certified: bool = True) -> Self | None:
         """Return the identity in a server's home, or None if there is none.
 
         Raises:
-            StateError: if it is damaged.
+            StateError: if it is damaged; with ``certified``, also if the server's certificate is.
         """
         place = home / FOLDER
-        return cls(place.resolve()) if place.exists() else None
+        return cls(place.resolve(), certified=certified) if place.exists() else None
 
     def enrolled(self) -> Mapping[str, Member]:
         """Return who is enrolled and not revoked now, by name.
@@ -177,6 +189,7 @@ class Identities:
         life: dt.timedelta = CODE_LIFE,
         again: bool = False,
         server: str | None = None,
+        hand_over: Callable[[Bundle], None] = lambda _: None,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> Bundle:
         """Return the bundle of a party, with a new one-time code that is open from now on.
@@ -187,13 +200,17 @@ class Identities:
             life: how long the code is good for.
             again: whether a party that is enrolled or revoked may enrol anew.
             server: where it is told to connect; left out, :attr:`address`.
+            hand_over: stores the bundle; the code is opened after it, and not if it raises.
             random: makes the code.
 
         Raises:
-            UsageError: if the party is enrolled or revoked, and not ``again``.
+            UsageError: if the party is enrolled or revoked, and not ``again``; or the certificate
+                is not for ``server``.
             ProtocolError: if the name cannot be one.
             StateError, DiskError: if the registry cannot be read or written.
         """
+        if server is not None:
+            self._check_is_ours(server)
         expires = int((now + life).timestamp())
         bundle = Bundle(
             name=name,
@@ -204,9 +221,25 @@ class Identities:
             expires=expires,
         )
         self.registry.invite(
-            name, verifier_of(bundle.code), now=int(now.timestamp()), expires=expires, again=again
+            name,
+            verifier_of(bundle.code),
+            now=int(now.timestamp()),
+            expires=expires,
+            again=again,
+            hand_over=lambda: hand_over(bundle),
         )
         return bundle
+
+    def _check_is_ours(self, server: str) -> None:
+        try:
+            host, _ = split_address(server)
+        except ProtocolError as error:
+            raise UsageError(str(error)) from error
+        if _plain(host) not in map(_plain, self.hosts):
+            raise UsageError(
+                f"{host} is not one of the hosts that this server's certificate is for "
+                f"({', '.join(self.hosts)}): no party would trust it there"
+            )
 
     def admit(self, answer: Answer, now: dt.datetime) -> bool:
         """Take in the answer of a party; see :meth:`Registry.take`."""
@@ -266,6 +299,14 @@ class Identities:
                 "`pate-server rotate` makes a new one, and parties need do nothing",
             ),
         ]
+
+
+def _plain(host: str) -> str:
+    """Return a host in the one way of writing it."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
 
 
 def joined(host: str, port: int) -> str:

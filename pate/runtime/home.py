@@ -26,13 +26,18 @@ def default_home(role: str) -> Path:
 
 
 def private_directory(path: Path) -> Path:
-    """Make ``path`` and its parents, readable by their owner alone, and return it.
+    """Make ``path`` and those of its parents that are not there, and return it.
+
+    What is made is readable by its owner alone; what is there stays as it is.
 
     Raises:
         DiskError: if it cannot be made.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in reversed(path.parents):
+            if not parent.exists():  # its own `parents=True` would leave them open to all
+                parent.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise DiskError(f"cannot make the directory {path}: {error.strerror}") from error
     return path

@@ -65,6 +65,7 @@ class Noting(http.server.BaseHTTPRequestHandler):
         self.send_header("content-type", "application/protobuf")
         self.send_header("flwr-component-name", "SuperLink")
         self.send_header("x-internal", "127.0.0.1")
+        self.send_header("set-cookie", "session=1; path=/")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -179,6 +180,34 @@ def test_body_and_flowers_headers_pass_and_no_others(
     assert body == b"\x00body\xff"
     assert seen["flwr-signature"] == "s"
     assert not {"x-forwarded-for", "cookie"} & set(seen)
+
+
+def test_what_a_superlink_tells_one_party_to_keep_does_not_come_back(
+    client: httpx.Client, upstream: Upstream
+) -> None:
+    upstream.seen.clear()
+    for _ in range(2):
+        assert "set-cookie" not in client.get("/health").headers
+    assert not [headers for *_, headers, _ in upstream.seen if "cookie" in headers]
+
+
+def test_who_may_pass_can_be_narrowed_and_not_widened(upstream: Upstream) -> None:
+    gateway = Gateway("127.0.0.1", 0)
+    gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
+    gateway.start()
+    try:
+        url = f"http://127.0.0.1:{gateway.port}/v1/fleet/get-run"
+
+        def passes(key: bytes) -> bool:
+            return httpx.post(url, headers=named(key), trust_env=False).is_success
+
+        gateway.keep_in([b"a"])
+        assert passes(b"b"), "before anybody was let in it changes nothing"
+        gateway.let_in([b"a", b"b"])
+        gateway.keep_in([b"a", b"c"])
+        assert [passes(key) for key in (b"a", b"b", b"c")] == [True, False, False]
+    finally:
+        gateway.stop()
 
 
 def test_a_body_of_the_limit_passes_and_a_larger_one_does_not(

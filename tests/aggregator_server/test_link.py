@@ -101,6 +101,33 @@ def test_an_unknown_node_is_gone(grid: LocalGrid) -> None:
     assert wire.receive() == [Arrival(handle, 7, None, GONE)]
 
 
+def test_who_is_not_admitted_is_never_asked_nor_heard(grid: LocalGrid) -> None:
+    """Whatever the grid lets in: anybody who reaches a SuperLink's operators' API lets nodes in."""
+    asked: list[int] = []
+    push = grid.push_messages
+
+    def pushing(messages: Iterable[Message]) -> Iterable[str]:
+        sent = list(messages)
+        asked.extend(message.metadata.dst_node_id for message in sent)
+        return push(sent)
+
+    grid.push_messages = pushing  # type: ignore[method-assign, assignment]
+    admitted = {FIRST, SECOND}
+    wire = GridWire(grid, admits=admitted.__contains__)
+    assert wire.nodes() == {FIRST, SECOND}
+    grid.slow_down(SECOND, 0.05)
+    late = wire.send(SECOND, b"x")
+    admitted.remove(SECOND)
+    assert wire.nodes() == {FIRST}
+    # What it answers now to what it was asked before is not taken.
+    assert collect(wire, 1) == [Arrival(late, SECOND, None, GONE)]
+    handle = wire.send(SECOND, b"secret")
+    assert wire.receive() == [Arrival(handle, SECOND, None, GONE)]
+    assert asked == [SECOND]
+    wire.send(FIRST, b"x")
+    assert collect(wire, 1)[0].body == b"echo x"
+
+
 def test_a_party_that_left_is_gone_and_may_come_back(grid: LocalGrid) -> None:
     wire = GridWire(grid)
     grid.leave(SECOND)

@@ -6,6 +6,7 @@ SuperLink.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import signal
@@ -32,6 +33,7 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from aggregator_server.deployment import Deployment
+from aggregator_server.flower_internals import ControlClient, ListNodesRequest, RegisterNodeRequest
 from aggregator_server.identities import Identities
 from aggregator_server.superlink import trust_in
 from aggregator_server.wire import GONE, Arrival
@@ -263,14 +265,58 @@ def test_a_stranger_cannot_speak_for_a_party(link: Link, where: str) -> None:
     assert link.names() == ["a", "b"]
 
 
+def test_whom_another_user_of_this_machine_lets_in_is_asked_nothing_and_shut_out(
+    link: Link,
+) -> None:
+    """He reaches the SuperLink's interface for operators on loopback, and has no file of ours."""
+    superlink = link.deployment._superlink
+    assert superlink is not None
+    key = ec.generate_private_key(ec.SECP384R1())
+    pem = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    with ControlClient(superlink.address, superlink.trust) as control:
+        node = control.RegisterNode(RegisterNodeRequest(public_key=pem, name="a")).node_id
+        with (
+            FleetHttpClient.from_server_address(
+                superlink.address,
+                False,
+                link.identities.ca.read_bytes(),
+                interceptors=[NodeAuthHttpInterceptor(key, key.public_key())],
+            ) as fleet,
+            contextlib.suppress(httpx.HTTPStatusError),
+        ):  # shut out already
+            fleet.ActivateNode(ActivateNodeRequest(public_key=pem, heartbeat_interval=30))
+        assert node not in link.deployment.wire.nodes()
+        assert node not in link.deployment.names
+        handle = link.deployment.wire.send(node, b"a signed request")
+        assert link.deployment.wire.receive() == [Arrival(handle, node, None, GONE)]
+        until(
+            lambda: (
+                not [
+                    each
+                    for each in control.ListNodes(ListNodesRequest()).nodes_info
+                    if each.public_key == pem and each.status != "unregistered"
+                ]
+            ),
+            "it is shut out",
+            20,
+        )
+    assert any("no enrolled party knows of" in event for event in link.events)
+    assert "shut out: a" not in link.events, "what it calls itself is not said"
+    assert link.names() == ["a", "b"]
+
+
 def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> None:
     with httpx.Client(verify=trust_in(link.identities), trust_env=False, timeout=30) as client:
         public = f"https://{link.deployment.address}"
         assert client.get(f"{public}/health").status_code == 200
         others = every_other_route()
         assert ("POST", "/v1/control/register-node") in others
-        for method, path in [*others, ("POST", "/pate/v1/enroll")]:
+        for method, path in others:
             assert client.request(method, public + path).status_code == 404, (method, path)
+        # Open for a while after the last enrolment, and for answers alone.
+        assert client.post(public + "/pate/v1/enroll", content=b"{}").status_code == 403
 
 
 def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) -> None:

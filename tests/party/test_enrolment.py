@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import pathlib
 import ssl
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,19 +13,34 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_private_key,
+)
+from typer.testing import CliRunner
 
 from aggregator_server.gateway import Gateway
 from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from aggregator_server.identities.desk import Desk
+from party import cli, enrolment
 from party.client_app import make_client_app
 from party.enrolment import Enrolment, enrol, read_bundle
 from party.keys import identity_key
 from party.resident import Connection
-from party.supernode import UntrustedServerError, probe
+from party.supernode import Server, UntrustedServerError, probe
 from pate.enrolment import ROUTE, Answer, Bundle
-from pate.errors import ProtocolError, RefusedError, StateError, UnreachableError, UsageError
+from pate.errors import (
+    DataError,
+    DiskError,
+    ProtocolError,
+    RefusedError,
+    StateError,
+    UnreachableError,
+    UsageError,
+)
+from pate.runtime import home as home_module
 from pate.runtime.lifeline import free_port
 
 if TYPE_CHECKING:
@@ -161,7 +178,9 @@ def test_replayed_altered_and_late_answers_get_the_same_reply(door: Door, tmp_pa
     assert door.post(body[:-20]) == 403
     assert door.post(b"") == 403
     assert door.post(body) == 200
-    assert door.post(body) == 403, "the same once more"
+    before = list(door.events)
+    assert door.post(body) == 200, "the same once more: its sender may not have heard"
+    assert door.events == before
     door.identities.invite("c", now=now() - 15 * DAY, server=door.address)
     late = door.identities.invite("c", now=now() - 15 * DAY, server=door.address)
     enrol(late, tmp_path / "c", file=tmp_path / "c.json", send=False)
@@ -181,6 +200,156 @@ def test_enrolling_again_changes_the_nodes_key_and_keeps_the_identity(
     assert first.identity == second.identity
     assert before.node_key != after.node_key
     assert not before.node_key.exists()
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.parametrize(("earlier", "new_identity"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "where", ["before it is sent", "after it", "enrolment.json", "identity.key", "pending"]
+)
+def test_a_crash_while_enrolling_is_mended_by_the_same_command(
+    door: Door,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    earlier: bool,
+    new_identity: bool,
+) -> None:
+    """Wherever it breaks off, the old enrolment or the new one is whole, and none is lost."""
+    home, unused = tmp_path / "home", tmp_path / "unused"
+    if earlier:
+        enrol(door.invite("a"), home, file=unused)
+    before = door.identities.enrolled().get("a")
+    bundle = door.invite("a", again=True)
+    send, write = enrolment._send, home_module.write_file
+
+    def broken_send(server: Server, answer: Answer) -> str:
+        if where == "after it":
+            assert send(server, answer) == ""
+        if where in ("before it is sent", "after it"):
+            raise Crash
+        return send(server, answer)
+
+    def broken_write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+        if path.name == where and path.parent == home:
+            raise DiskError("No space left")
+        write(path, content, mode=mode)
+
+    def broken_unlink(path: Path, missing_ok: bool = False) -> None:
+        if where == "pending" and path.name == "enrolment.pending.json":
+            raise Crash
+        os.unlink(path)  # noqa: PTH108 - its method is what is replaced
+
+    door.events.clear()
+    monkeypatch.setattr(enrolment, "_send", broken_send)
+    monkeypatch.setattr(enrolment, "write_file", broken_write)
+    monkeypatch.setattr(pathlib.Path, "unlink", broken_unlink)
+    survives = where == "identity.key" and not new_identity  # it is not written then
+    if survives:
+        enrol(bundle, home, file=unused, new_identity=new_identity)
+    else:
+        with pytest.raises((Crash, DiskError)):
+            enrol(bundle, home, file=unused, new_identity=new_identity)
+    monkeypatch.undo()
+    # What is there can be read, and is of one piece.
+    committed = where in ("identity.key", "pending")
+    if earlier or committed:
+        kept = Enrolment.load(home)
+        assert kept is not None
+        assert kept.pending is (not committed and earlier)
+        if not committed:
+            assert before is not None
+            assert public_node_key(kept) == before.node
+            assert "waits" in kept.warnings(now())[0]
+    else:
+        with pytest.raises(StateError, match="begun"):
+            Enrolment.load(home)
+    done = enrol(bundle, home, file=unused, new_identity=new_identity)
+    assert (done.answer, done.waits) == (None, False)
+    kept = Enrolment.load(home)
+    assert kept is not None
+    assert not kept.pending
+    member = door.identities.enrolled()["a"]
+    assert (member.identity, member.node) == (done.identity, public_node_key(kept))
+    assert identity_key(home).public_key().public_bytes_raw() == done.identity
+    if before is not None:
+        assert (member.identity == before.identity) is not new_identity
+        assert member.node != before.node
+    assert len(list((home / "enrolments").iterdir())) == 1
+    assert not list(home.rglob("identity.new"))
+
+
+def public_node_key(kept: Enrolment) -> bytes:
+    key = load_ssh_private_key(kept.node_key.read_bytes(), None)
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_an_answer_as_a_file_leaves_the_enrolment_before_it_in_use(
+    door: Door, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    enrol(door.invite("a"), home, file=tmp_path / "unused")
+    before = Enrolment.load(home)
+    bundle = door.invite("a", again=True)
+    done = enrol(bundle, home, file=tmp_path / "answer", send=False)
+    assert done.waits
+    kept = Enrolment.load(home)
+    assert kept is not None
+    assert before is not None
+    assert kept.pending
+    assert kept.node_key == before.node_key
+    assert public_node_key(kept) == door.identities.enrolled()["a"].node
+    assert door.identities.admit(Answer.from_json((tmp_path / "answer").read_bytes()), now())
+    done = enrol(bundle, home, file=tmp_path / "unused")
+    assert not done.waits
+    kept = Enrolment.load(home)
+    assert kept is not None
+    assert not kept.pending
+    assert public_node_key(kept) == door.identities.enrolled()["a"].node
+
+
+def test_an_answer_that_may_have_been_taken_is_not_thrown_away_for_a_refusal(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused at the second time, say because the address sent too many wrong ones."""
+    home = tmp_path / "home"
+    enrol(door.invite("a"), home, file=tmp_path / "unused")
+    bundle = door.invite("a", again=True)
+
+    def lost(server: Server, answer: Answer) -> str:
+        assert send(server, answer) == ""
+        return "no reply came"
+
+    def refused(_server: Server, _answer: Answer) -> str:
+        raise RefusedError("not now")
+
+    send = enrolment._send
+    monkeypatch.setattr(enrolment, "_send", lost)
+    assert enrol(bundle, home, file=tmp_path / "answer").waits
+    before = snapshot(home)
+    with pytest.raises(UsageError, match="answered before"):
+        enrol(bundle, home, file=tmp_path / "answer", new_identity=True)
+    monkeypatch.setattr(enrolment, "_send", refused)
+    with pytest.raises(RefusedError):
+        enrol(bundle, home, file=tmp_path / "answer")
+    assert snapshot(home) == before
+    monkeypatch.setattr(enrolment, "_send", send)
+    assert not enrol(bundle, home, file=tmp_path / "answer").waits
+    kept = Enrolment.load(home)
+    assert kept is not None
+    assert public_node_key(kept) == door.identities.enrolled()["a"].node
+
+
+def test_a_damaged_enrolment_is_no_hindrance_to_a_new_one(door: Door, tmp_path: Path) -> None:
+    enrol(door.invite("a"), tmp_path, file=tmp_path / "unused")
+    for file in ("enrolment.json", "enrolment.pending.json"):
+        (tmp_path / file).write_bytes(b"[]")
+    done = enrol(door.invite("a", again=True), tmp_path, file=tmp_path / "answer", send=False)
+    assert not done.waits, "nothing that could be used was there"
+    assert Enrolment.load(tmp_path) is not None
 
 
 def test_a_revoked_party_needs_a_new_identity(door: Door, tmp_path: Path) -> None:
@@ -361,3 +530,42 @@ def test_bundles_are_read_with_care(door: Door, tmp_path: Path) -> None:
     assert read_bundle(file, now()) == bundle
     with pytest.raises(StateError, match=r"the code in .* expired"):
         read_bundle(file, now() + 14 * DAY)
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", "", "x" * 65, ".a", "a b", "ä"])
+def test_what_is_no_name_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cli, "default_home", lambda _role: tmp_path / "state")
+    data = tmp_path / "my data.csv"  # what it is called makes no name either
+    for asked in (["--name", name], []):
+        if not name and asked:
+            continue  # as if it were left out
+        for home in ([], ["--home", str(tmp_path / "home")]):
+            run = CliRunner().invoke(cli.app, ["start", "--data", str(data), *asked, *home])
+            assert isinstance(run.exception, UsageError), run.output
+            assert "--name" in str(run.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_enrolled_party_has_one_name(home: Path, tmp_path: Path) -> None:
+    def start(*options: str) -> BaseException | None:
+        data = ["--data", str(tmp_path / "none"), "--home", str(home)]
+        return CliRunner().invoke(cli.app, ["start", *data, *options]).exception
+
+    error = start("--name", "other")
+    assert isinstance(error, UsageError)
+    assert "is enrolled as kept, not as other" in str(error)
+    for options in ((), ("--name", "kept")):
+        assert isinstance(start(*options), DataError), "it went on to read the data"
+
+
+@pytest.mark.parametrize("address", ["", "a", "a b:1", "a/b:1", "10.1:1", "[::1]", "::1:2", "a:0"])
+def test_what_is_no_address_is_a_usage_error(address: str) -> None:
+    with pytest.raises(UsageError, match="no server address"):
+        Server(address)
+
+
+def test_the_parts_of_an_address() -> None:
+    server = Server("[::1]:9092")
+    assert (server.host, server.port, server.url) == ("::1", 9092, "http://[::1]:9092")

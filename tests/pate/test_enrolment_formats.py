@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.identities.authority import make_authority
-from pate.enrolment import MAX_FILE, Answer, Bundle, check_name, fingerprint, verifier_of
+from pate.enrolment import (
+    MAX_FILE,
+    Answer,
+    Bundle,
+    check_name,
+    fingerprint,
+    line_of_party,
+    split_address,
+    verifier_of,
+)
 from pate.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -202,8 +212,12 @@ def test_an_answer_that_is_none_is_refused_in_words(
         (having("expires", "soon"), "whole number"),
         (having("expires", True), "whole number"),
         (having("expires", -1), "at no time"),
-        (having("server", ""), "address of a server"),
-        (having("server", "a b:1"), "address of a server"),
+        (having("server", ""), "no server address"),
+        (having("server", "a b:1"), "no server address"),
+        (having("server", "a:1/x"), "no server address"),
+        (having("server", "a@b:1"), "no server address"),
+        (having("name", "\ud800"), "not of ASCII"),
+        (having("ca", "\ud800"), "not of ASCII"),
         (having("ca", "no certificate"), "no certificate of an authority"),
         (having("ca", (OURS + OTHERS).decode()), "one authority"),
         (without("ca"), "exactly these fields"),
@@ -234,3 +248,51 @@ def test_names_that_cannot_be_one(name: str) -> None:
 def test_names_that_can_be_one() -> None:
     for name in ("a", "hospital_a", "St.Mary-2", "9", "a" * 64):
         assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [
+        ("pate.example.org:9092", "pate.example.org", 9092),
+        ("localhost:1", "localhost", 1),
+        ("192.0.2.7:65535", "192.0.2.7", 65535),
+        ("[2001:db8::7]:9092", "2001:db8::7", 9092),
+    ],
+)
+def test_addresses_of_servers(address: str, host: str, port: int) -> None:
+    assert split_address(address) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "a",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:-1",
+        "a:١",
+        "[a]:1",
+        "[192.0.2.7]:1",
+        "2001:db8::7:9092",
+        "[fe80::1%eth0]:1",
+        "192.168.1.300:1",
+        "10.1:1",
+        "a/b:1",
+        "a#b:1",
+        "user@a:1",
+        "a:1\n",
+        "\ud800:1",
+    ],
+)
+def test_what_is_no_address_of_a_server(address: str) -> None:
+    with pytest.raises(ProtocolError, match="no server address"):
+        split_address(address)
+
+
+@pytest.mark.parametrize("name", ["a", "hospital_a", "a-b", "7", "a.b", "1.5"])
+def test_a_party_can_be_put_into_a_policy(name: str) -> None:
+    line = line_of_party(name, bytes(range(32)))
+    assert tomllib.loads(f"[parties]\n{line}\n") == {"parties": {name: bytes(range(32)).hex()}}

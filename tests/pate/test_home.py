@@ -59,7 +59,11 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_directory_is_for_its_owner_alone(tmp_path: Path) -> None:
-    assert private_directory(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    tmp_path.chmod(0o755)
+    assert private_directory(tmp_path / "a" / "b" / "c").stat().st_mode & 0o777 == 0o700
+    for made in (tmp_path / "a", tmp_path / "a" / "b"):
+        assert made.stat().st_mode & 0o777 == 0o700
+    assert tmp_path.stat().st_mode & 0o777 == 0o755, "what is there stays as it is"
 
 
 def test_a_second_holder_of_a_lock_is_refused(tmp_path: Path) -> None:

@@ -117,7 +117,22 @@ def test_a_key_of_another_authority_signs_nothing(authority: Authority) -> None:
         issue(mixed, HOSTS, NOW)
 
 
-@pytest.mark.parametrize("host", ["", "a b", "-a", "a..b", "*.example.org", "x" * 64, "http://a"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "a b",
+        "-a",
+        "a..b",
+        "*.example.org",
+        "x" * 64,
+        "http://a",
+        "192.168.1.300",
+        "10.1",
+        "1",
+        "fe80::1%eth0",
+    ],
+)
 def test_what_is_no_host(host: str) -> None:
     with pytest.raises(UsageError, match="no host name"):
         make_authority((host,), NOW)

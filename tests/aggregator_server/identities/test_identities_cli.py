@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,20 @@ import typer
 from typer.testing import CliRunner
 
 from aggregator_server.identities import Identities
+from aggregator_server.identities.authority import ends
 from aggregator_server.identities.cli import register
 from party.cli_enrol import register as register_party
 from party.enrolment import Enrolment
 from pate.enrolment import Bundle, fingerprint, readable
-from pate.errors import DataError, PateError, ProtocolError, RefusedError, StateError, UsageError
+from pate.errors import (
+    DataError,
+    DiskError,
+    PateError,
+    ProtocolError,
+    RefusedError,
+    StateError,
+    UsageError,
+)
 from tests.aggregator_server.identities.makers import NOW, answer
 
 if TYPE_CHECKING:
@@ -78,8 +88,16 @@ def test_from_the_bundle_to_the_roll_without_a_network(home: Path, tmp_path: Pat
     assert party.exit_code == 0, (party.output, party.exception)
     assert mark in party.output
     assert "pate-server admit" in party.output
-    assert "is enrolled;" in server("admit", reply, "--home", home)
+    said = server("admit", reply, "--home", home)
+    assert "is enrolled;" in said
     assert "already" in server("admit", reply, "--home", home)
+    # The whole key, wherever somebody compares it or puts it into a policy.
+    identities = Identities.open(home)
+    assert identities is not None
+    key = identities.enrolled()["a"].identity.hex()
+    assert key in said
+    assert f'a = "{key}"' in party.output
+    assert f'a = "{key}"\n' in server("parties", "--home", home)
     kept = Enrolment.load(tmp_path / "a")
     assert kept is not None
     assert kept.name == "a"
@@ -124,6 +142,38 @@ def test_rotate(home: Path) -> None:
     before = (home / "identity" / "server.pem").read_bytes()
     assert "start the server again" in server("rotate", "--home", home)
     assert (home / "identity" / "server.pem").read_bytes() != before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate"])
+def test_rotate_makes_a_certificate_that_was_lost(home: Path, content: bytes | None) -> None:
+    place = home / "identity" / "server.pem"
+    place.unlink()
+    if content is not None:
+        place.write_bytes(content)
+    assert "rotate" in refused(SERVER, StateError, "parties", "--home", home)
+    server("rotate", "--home", home)
+    server("parties", "--home", home)
+    assert ends(place.read_bytes()) > dt.datetime.now(dt.UTC)
+
+
+def test_a_bundle_that_cannot_be_written_opens_no_code(home: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "no" / "bundle"
+    refused(SERVER, DiskError, "enroll", "a", "--home", home, "--out", nowhere)
+    assert json.loads(run(SERVER, "parties", "--home", home, "--json").stdout)["parties"] == []
+
+
+@pytest.mark.parametrize(
+    ("app", "command", "argument"),
+    [
+        (SERVER, "enroll", "NAME"),
+        (SERVER, "revoke", "NAME"),
+        (SERVER, "admit", "FILE"),
+        (PARTY, "enroll", "BUNDLE"),
+    ],
+)
+def test_the_help_says_what_the_argument_is(app: typer.Typer, command: str, argument: str) -> None:
+    text = run(app, command, "--help").output.partition("Arguments")[0]
+    assert text.count(argument) == 2, "in the usage, and in the words below it"
 
 
 @pytest.mark.parametrize("command", ["parties", "rotate", "enroll a", "revoke a"])

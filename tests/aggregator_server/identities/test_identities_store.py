@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import httpx
 import pytest
 
+from aggregator_server import deployment as deployment_module
 from aggregator_server.deployment import Deployment
-from aggregator_server.identities import Identities, require_identities
+from aggregator_server.identities import Identities, Member, require_identities
 from aggregator_server.identities import store as store_module
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from aggregator_server.identities.store import joined
+from aggregator_server.nodes import Changed, pem
 from pate.enrolment import fingerprint
 from pate.errors import DiskError, StateError, UsageError
 from pate.runtime.lifeline import listen
 from tests.aggregator_server.identities.makers import DAY, NOW, answer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from aggregator_server.superlink import SuperLink
 
 FILES = {"ca.pem", "ca.key", "server.pem", "campaign.key", "settings.json", "parties.json"}
 
@@ -144,7 +151,7 @@ def test_a_bundle_has_what_a_party_needs(identities: Identities) -> None:
     assert bundle.ca == identities.ca.read_bytes()
     assert bundle.campaign_key == identities.signing_key.public_key().public_bytes_raw()
     assert dt.datetime.fromtimestamp(bundle.expires, dt.UTC) == NOW + 14 * DAY
-    assert bundle.code != identities.invite("b", now=NOW, server="10.0.0.1:1").code
+    assert bundle.code != identities.invite("b", now=NOW, server="192.0.2.7:1").code
     identities.admit(answer(identities.invite("c", now=NOW, life=DAY)), NOW)
 
 
@@ -176,3 +183,61 @@ def test_an_expired_one_starts_nothing(identities: Identities, tmp_path: Path) -
             clock=lambda: NOW + CERTIFICATE_LIFE,
         )
     assert not (tmp_path / "campaign").exists()
+
+
+class Sequence:
+    """Stands for the SuperLink's interface; notes who passed the gateway when it was asked."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.during: list[tuple[int, set[str]]] = []
+        self.fails = False
+
+    def __call__(self, _address: str, _trust: object, members: Mapping[str, Member]) -> Changed:
+        passing = self.deployment._gateway._filter.keys
+        self.during.append((len(passing or ()), set(self.deployment.names.values())))
+        if self.fails:
+            raise httpx.ConnectError("busy")
+        keys = frozenset(pem(member.node) for member in members.values())
+        return Changed(keys, dict(enumerate(members)), (), ())
+
+
+def test_who_is_revoked_is_out_though_the_superlink_cannot_be_told(
+    identities: Identities, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the gateway and the wire are narrowed, then the SuperLink is asked, then both widened."""
+    for name in ("a", "b"):
+        identities.admit(answer(identities.invite(name, now=NOW)), NOW)
+    events: list[str] = []
+    deployment = Deployment(
+        tmp_path / "campaign", identities=identities, clock=lambda: NOW, on_event=events.append
+    )
+    told = Sequence(deployment)
+    monkeypatch.setattr(deployment_module, "let_in", told)
+    superlink = cast("SuperLink", SimpleNamespace(address="x", trust=None))
+    deployment._let_in(superlink)
+    assert sorted(deployment.names.values()) == ["a", "b"]
+    node_of_b = next(node for node, name in deployment.names.items() if name == "b")
+    assert deployment._admits(node_of_b)
+    told.fails = True
+    identities.revoke("b", NOW)
+    identities.admit(answer(identities.invite("c", now=NOW)), NOW)
+    for _ in range(3):
+        deployment._look_at_registry(superlink)
+    # Out everywhere, and the new one is in only when the SuperLink knows it too.
+    assert told.during[-1] == (1, {"a"})
+    assert list(deployment.names.values()) == ["a"]
+    assert not deployment._admits(node_of_b)
+    assert not deployment._admits(12345), "nor is whom nobody enrolled"
+    assert len(events) == 1, "said once"
+    assert "cannot follow" in events[0]
+    told.fails = False
+    deployment._look_at_registry(superlink)
+    assert sorted(deployment.names.values()) == ["a", "c"]
+    # A new node key of the same party: the node with the old one is out at once.
+    node_of_a = next(node for node, name in deployment.names.items() if name == "a")
+    identities.admit(answer(identities.invite("a", now=NOW, again=True)), NOW)
+    told.fails = True
+    deployment._look_at_registry(superlink)
+    assert not deployment._admits(node_of_a)
+    deployment.close()

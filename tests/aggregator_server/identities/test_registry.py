@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.identities import Identities
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
-from pate.errors import ProtocolError, RefusedError, StateError, UsageError
+from pate.errors import DiskError, ProtocolError, RefusedError, StateError, UsageError
 from tests.aggregator_server.identities.makers import DAY, NOW, answer
 
 if TYPE_CHECKING:
@@ -280,5 +283,62 @@ def test_two_parties_with_one_key_are_not_accepted(identities: Identities) -> No
 def test_a_registry_that_is_gone(identities: Identities) -> None:
     (identities.directory / "parties.json").unlink()
     assert identities.registry.stamp() is None
-    with pytest.raises(StateError, match="damaged or cannot be read"):
+    with pytest.raises(StateError, match="cannot be read"):
         identities.enrolled()
+
+
+def test_without_an_open_file_left_what_was_read_last_is_used_if_it_is_the_same(
+    identities: Identities, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identities.admit(answer(invite(identities)), NOW)
+    assert set(identities.enrolled()) == {"a"}
+
+    def exhausted(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as short:
+        short.setattr(Path, "read_bytes", exhausted)
+        assert set(identities.enrolled()) == {"a"}
+    # Revoked meanwhile, by another process: what was read last is not true any more.
+    other = Identities.open(identities.directory.parent)
+    assert other is not None
+    other.revoke("a", NOW)
+    with monkeypatch.context() as short:
+        short.setattr(Path, "read_bytes", exhausted)
+        with pytest.raises(StateError, match="nothing is wrong with it"):
+            identities.enrolled()
+    assert identities.enrolled() == {}
+
+
+def test_a_code_is_opened_only_when_its_bundle_is_kept(identities: Identities) -> None:
+    first = invite(identities)
+
+    def full(_bundle: Bundle) -> None:
+        raise DiskError("No space left")
+
+    for name in ("a", "b"):
+        with pytest.raises(DiskError):
+            identities.invite(name, now=NOW, hand_over=full)
+    assert set(identities.registry.parties()) == {"a"}
+    assert identities.admit(answer(first), NOW), "the code before it is good still"
+    kept: list[Bundle] = []
+    with pytest.raises(UsageError, match="--again"):
+        identities.invite("a", now=NOW, hand_over=kept.append)
+    assert kept == [], "an older bundle is not written over for nothing"
+    assert identities.invite("a", now=NOW, again=True, hand_over=kept.append) == kept[0]
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1:1", "localhost:9092", "LocalHost:9092", "[0::1]:7"])
+def test_a_party_may_be_told_another_of_the_servers_hosts(
+    identities: Identities, server: str
+) -> None:
+    assert identities.invite("a", now=NOW, server=server).server == server
+
+
+@pytest.mark.parametrize("server", ["pate.example.org:9092", "192.0.2.7:1", "localhost", "a b:1"])
+def test_a_party_is_not_sent_where_the_certificate_is_no_good(
+    identities: Identities, server: str
+) -> None:
+    with pytest.raises(UsageError):
+        identities.invite("a", now=NOW, server=server)
+    assert identities.registry.parties() == {}

@@ -1,0 +1,237 @@
+"""What a stranger can make the server hold: connections are counted, and none is held for long."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from aggregator_server import listening
+from aggregator_server.gateway import MAX_HEAD, Gateway
+from aggregator_server.identities import Identities
+from aggregator_server.listening import BoundedListener, Room, room_for_connections
+from aggregator_server.superlink import trust_in
+from pate.runtime.lifeline import listen
+from tests.aggregator_server.identities.makers import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "PATIENCE_S", 0.3)
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    gateway = Gateway("127.0.0.1", 0)
+    gateway.let_in([b"key"])
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def ends(connection: socket.socket) -> bytes:
+    """Read until the other side closes, and return what it said; fails if it does not."""
+    said = b""
+    try:
+        while more := connection.recv(4096):
+            said += more
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.mark.parametrize("head", [b"GET /", PULL + b"flwr-x: "])
+def test_a_head_without_an_end_is_cut_off(gateway: Gateway, head: bytes) -> None:
+    """The line of the request, and a header: each longer than a head may be."""
+    with connect(gateway.port) as stranger:
+        stranger.sendall(head)
+        sent = 0
+        try:
+            while sent < 64 * 2**20:
+                sent += stranger.send(bytes([97]) * 2**16)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        # The rest is what the two ends of a socket hold; the gateway read a head's worth.
+        assert sent < 16 * 2**20
+    assert httpx.get(f"http://127.0.0.1:{gateway.port}/health", trust_env=False).status_code == 503
+
+
+def test_a_head_of_the_size_that_flower_needs_passes(gateway: Gateway) -> None:
+    with connect(gateway.port) as stranger:
+        stranger.sendall(
+            PULL + b"flwr-x: " + b"a" * (MAX_HEAD // 2) + b"\r\nconnection: close\r\n\r\n"
+        )
+        assert ends(stranger).startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /", PULL])
+@pytest.mark.usefixtures("impatient")
+def test_a_connection_without_a_request_is_closed(gateway: Gateway, sent: bytes) -> None:
+    with connect(gateway.port) as idle:
+        idle.sendall(sent)
+        assert ends(idle) == b""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_trickle_is_no_request(gateway: Gateway) -> None:
+    """Each byte is new, and the connection is closed all the same."""
+    began, cut_off = time.monotonic(), False
+    with connect(gateway.port) as trickling:
+        trickling.sendall(PULL)
+        while not cut_off:
+            assert time.monotonic() - began < 10
+            time.sleep(0.02)
+            try:
+                trickling.sendall(b"a")
+            except (ConnectionResetError, BrokenPipeError):
+                cut_off = True
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
+    with connect(gateway.port) as idle:
+        idle.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\nGET /hea")
+        assert ends(idle).startswith(b"HTTP/1.1 503")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
+    identities = Identities.create(tmp_path, (), 9092, NOW)
+    gateway = Gateway(
+        "127.0.0.1",
+        0,
+        tls_certificate=identities.certificate,
+        tls_key=identities.certificate_key,
+    )
+    gateway.start()
+    try:
+        with connect(gateway.port) as silent:
+            assert ends(silent) == b""
+        context = trust_in(identities)
+        with context.wrap_socket(connect(gateway.port), server_hostname="127.0.0.1") as idle:
+            assert ends(idle) == b""
+    finally:
+        gateway.stop()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
+    """The head is there at once; what comes after it has another deadline."""
+    gateway.let_in([b"key"])
+    with connect(gateway.port) as slow:
+        slow.sendall(
+            PULL + b"flwr-public-key: a2V5\r\ncontent-length: 3\r\nconnection: close\r\n\r\n"
+        )
+        for _ in range(3):
+            time.sleep(0.25)
+            slow.sendall(b"a")
+        assert ends(slow).startswith(b"HTTP/1.1 503")
+
+
+@pytest.fixture
+def door() -> Iterator[BoundedListener]:
+    with BoundedListener(listen("127.0.0.1", 0), Room(all=3, per_address=2)) as door:
+        yield door
+
+
+def come(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
+    held.append(socket.create_connection(door.getsockname(), source_address=(source, 0)))
+    return door.accept()[0]
+
+
+def test_connections_are_counted_by_address_and_in_all(door: BoundedListener) -> None:
+    held: list[socket.socket] = []
+    try:
+        first = come(door, "127.0.0.2", held)
+        held.append(come(door, "127.0.0.2", held))
+        with pytest.raises(ConnectionAbortedError, match=r"from 127\.0\.0\.2"):
+            come(door, "127.0.0.2", held)
+        assert held[-1].recv(1) == b"", "closed at once"
+        held.append(come(door, "127.0.0.3", held))
+        with pytest.raises(ConnectionAbortedError):
+            come(door, "127.0.0.4", held)
+        first.close()
+        first.close()  # counted once
+        held.append(come(door, "127.0.0.4", held))
+        with pytest.raises(ConnectionAbortedError):
+            come(door, "127.0.0.5", held)
+    finally:
+        for each in held:
+            each.close()
+
+
+def test_all_who_left_make_room_again(gateway: Gateway) -> None:
+    listener = gateway._listener
+    assert isinstance(listener, BoundedListener)
+    for _ in range(5):
+        httpx.get(f"http://127.0.0.1:{gateway.port}/health", trust_env=False)
+    deadline = time.monotonic() + 10
+    while listener._held:
+        assert time.monotonic() < deadline, listener._held
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.1", "192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::ffff:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+    ],
+)
+def test_what_is_one_address(one: str, other: str, same: bool) -> None:
+    assert (listening._network(one) == listening._network(other)) is same
+
+
+@pytest.mark.parametrize("files", [64, 256, 1024, 65_536])
+def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    room = room_for_connections()
+    assert 2 * room.all <= files - min(256, files // 2)
+    assert 1 <= room.per_address < room.all
+
+
+def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
+    script = (
+        "import resource\n"
+        "from aggregator_server.listening import raise_file_limit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
+        "raise_file_limit()\n"
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.split() == [b"300", b"300"]
+
+
+def test_what_strangers_send_is_not_said_on_the_screen() -> None:
+    """In a process of its own: where nobody handles logging, Python prints warnings."""
+    script = (
+        "import socket\n"
+        "from aggregator_server.gateway import Gateway\n"
+        "gateway = Gateway('127.0.0.1', 0)\n"
+        "gateway.start()\n"
+        "stranger = socket.create_connection(('127.0.0.1', gateway.port))\n"
+        "stranger.sendall(b'nonsense\\r\\n\\r\\n')\n"
+        "print(stranger.recv(100)[:12])\n"
+        "gateway.stop()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"b'HTTP/1.1 400'\n", b"")
