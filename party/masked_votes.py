@@ -150,9 +150,7 @@ class MaskedVotes:
         packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), values)
         return vote_pb2.MaskedVotes(packed=packed)
 
-    def proof(
-        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof
-    ) -> vote_pb2.VoteProof:
+    def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:
         """Prove that what we masked are the votes of our teachers, and show nothing else."""
         held = self._held(campaign, asked.attempt)
         return vote_pb2.VoteProof(content=held.masking.prove(asked.seed))

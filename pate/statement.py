@@ -189,7 +189,14 @@ class PrivacyStatement:
             body["statements"] = tuple(ObserverStatement(**each) for each in body["statements"])
             made = cls(**body)
             written = made.to_json()
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            UsageError,
+        ) as error:
             raise ProtocolError(f"not a privacy statement of this version: {error}") from error
         # Every value, its type and every word are then what this version would have written.
         if json.loads(written) != json.loads(text):

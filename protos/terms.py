@@ -103,9 +103,7 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
-    fewest = min(
-        event.votes_per_unit for each in mechanisms_of(terms) for event in each.worst
-    )
+    fewest = min(event.votes_per_unit for each in mechanisms_of(terms) for event in each.worst)
     most = max(member.teachers for member in terms.roster)
     check(
         campaign.unit != "party" or fewest >= most,

@@ -12,8 +12,8 @@ import pytest
 from aggregator_server.audit import verify
 from aggregator_server.chain import Entry
 from aggregator_server.gated import label_gated
-from aggregator_server.order import public_order
 from aggregator_server.ledger import Ledger
+from aggregator_server.order import public_order
 from aggregator_server.replay import replay
 from aggregator_server.report import describe_state
 from aggregator_server.settings import make_gate

@@ -8,8 +8,8 @@ import pytest
 
 from aggregator_server.audit import verify
 from aggregator_server.labelling import CHUNK, label_round
-from aggregator_server.order import public_order
 from aggregator_server.ledger import Ledger
+from aggregator_server.order import public_order
 from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import GNMax

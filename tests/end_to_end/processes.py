@@ -179,7 +179,7 @@ class Program:
 
 @dataclass
 class Sites:
-    """Data of parties, three if not told otherwise, and homes in which their teachers lie, once they are trained."""
+    """Data of parties, and homes in which their teachers lie once they are trained."""
 
     folder: Path
     records: Dataset
