@@ -63,6 +63,8 @@ class PartyLedger:
         path: the file; it is made if it is absent.
         now: the clock that dates entries; told, not relied upon.
         read_only: only look, also while a party runs.
+        shared: other processes write here, too, in turn: what they wrote is read first. For
+            simulations; a party has one process, and takes another's entries for a mistake.
 
     Raises:
         LedgerError: if the file is damaged, or its chain does not hold.
@@ -71,12 +73,18 @@ class PartyLedger:
     """
 
     def __init__(
-        self, path: Path, *, now: Callable[[], datetime] = _utc, read_only: bool = False
+        self,
+        path: Path,
+        *,
+        now: Callable[[], datetime] = _utc,
+        read_only: bool = False,
+        shared: bool = False,
     ) -> None:
         self._file = DurableFile(
             path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
         )
         self._now = now
+        self._shared = shared
         self._turn = threading.Lock()
         #: None when the file has to be read again.
         self._state: LedgerState | None = None
@@ -302,7 +310,7 @@ class PartyLedger:
         self._state, self._seq, self._head = state, seq, digest
 
     def _books(self) -> LedgerState:
-        if self._state is None:
+        if self._state is None or self._shared:
             self._state, self._seq, self._head = self._read()
         return self._state
 

@@ -63,7 +63,9 @@ def simulate(
     delta: Annotated[float, typer.Option(help="At which it holds.")] = 1e-4,
     aggregation: Annotated[
         str | None,
-        typer.Option(help="masked or plain. Default: masked from three parties on."),
+        typer.Option(
+            help="masked or plain. Default: masked from three parties on; with --engine ray plain."
+        ),
     ] = None,
     noise: Annotated[
         str, typer.Option(help="central, or distributed: a share from each party.")

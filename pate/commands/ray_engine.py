@@ -192,7 +192,7 @@ def _party_app(home: Path, teachers: int) -> ClientApp:
     # go to another actor: so every party has its own copy.
     public = _public_set(home.parent / PUBLIC_FILE)
     return make_client_app(
-        open_party(home, load_records(home), teachers=teachers, public=public).handle
+        open_party(home, load_records(home), teachers=teachers, public=public, shared=True).handle
     )
 
 

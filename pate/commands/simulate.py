@@ -68,6 +68,11 @@ class Simulation:
             from pate.commands.ray_engine import require_ray
 
             require_ray()
+            if "masked" in (self.aggregation, "masked" * (self.noise != "central")):
+                raise UsageError(
+                    "--engine ray has many processes for one party, and the secrets of a masked sum "
+                    "stay in one: use --engine local, or --aggregation plain"
+                )
 
 
 def run_simulation(setting: Simulation, screen: Screen) -> Report:
@@ -101,7 +106,7 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
             rounds=None,
             max_queries=None,
             fractions={},
-            aggregation=setting.aggregation,
+            aggregation="plain" if setting.engine == "ray" else setting.aggregation,
             noise=setting.noise,
         )
         folder = place / "campaign"

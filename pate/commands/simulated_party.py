@@ -37,7 +37,12 @@ def party_home(place: Path, number: int) -> Path:
 
 
 def open_party(
-    home: Path, records: Dataset, *, teachers: int, public: Inputs | None = None
+    home: Path,
+    records: Dataset,
+    *,
+    teachers: int,
+    public: Inputs | None = None,
+    shared: bool = False,
 ) -> Voter:
     """Return the voter of a party, with its teachers trained, or loaded from its home.
 
@@ -46,6 +51,7 @@ def open_party(
         records: its data.
         teachers: k.
         public: its own copy of the public set, or None to be sent one.
+        shared: whether other processes answer for the same party.
 
     Raises:
         DataError: if the records do not suffice for the teachers.
@@ -57,7 +63,7 @@ def open_party(
         identity=identity_key(home),
         ensemble=ensemble,
         home=home,
-        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE)),
+        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
         noise=SystemNoise(),
         public=public,
     )

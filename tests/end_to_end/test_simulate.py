@@ -106,6 +106,7 @@ def test_labels_come_without_a_student_too(mechanism: str, tmp_path: Path) -> No
     [
         (("--engine", "cluster"), "--engine is 'cluster', possible are local, ray"),
         (("--aggregator", "interactive-gnmax", "--no-student"), "leave --no-student out"),
+        (("--engine", "ray", "--aggregation", "masked"), "stay in one: use --engine local"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

@@ -573,3 +573,16 @@ def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
     with pytest.raises(ProtocolError, match="32 bytes"):
         ledger.answer(settled(), bytes(31), queries(0, 2), source=bytes(32))
     assert PartyLedger(ledger.path).head == ledger.head
+
+
+def test_processes_of_a_simulation_write_in_turn(tmp_path: Path) -> None:
+    one = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
+    two = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
+    one.join(joining())
+    answer(two, settled(), queries(0, 3))
+    answer(one, settled(), queries(3, 3))
+    assert [each.asked for each in two.campaigns()] == [6]
+    alone = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(one, settled(), queries(6, 1))
+    with pytest.raises(StateError, match="written by another process"):
+        answer(alone, settled(), queries(7, 1))
