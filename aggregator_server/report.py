@@ -10,7 +10,7 @@ from rich.table import Table
 
 from aggregator_server import audit
 from aggregator_server.chain import Head
-from aggregator_server.statement import privacy_statement
+from aggregator_server.statement import privacy_statement, server_epsilon
 from pate.errors import StateError
 from pate.labels import LabelRow, LabelSet
 
@@ -64,6 +64,9 @@ def describe_state(state: CampaignState) -> dict[str, object]:
             "unit": statement.unit,
             "adjacency": statement.adjacency,
             "observer": statement.observer,
+            "aggregation": spec.aggregation,
+            "noise": spec.noise,
+            "epsilon_server": server_epsilon(state),
             "budget_spent": round(float(state.spent / state.cap), 4),
         }
     return found
@@ -76,6 +79,7 @@ def show(found: Mapping[str, object]) -> None:
     sheet.add_column()
     for name, value in found.items():
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        text = "nothing is promised" if value is None else text
         sheet.add_row(name.replace("_", " "), text)
     Console(highlight=False).print(sheet)
 

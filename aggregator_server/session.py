@@ -16,7 +16,7 @@ from aggregator_server.deployment import Deployment
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE, describe_state
 from aggregator_server.service import StudentService
-from aggregator_server.statement import privacy_statement
+from aggregator_server.statement import privacy_statement, server_epsilon
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
@@ -190,6 +190,11 @@ def _run(
             f"{statement.queries_asked} queries asked, "
             f"{in_words(statement.epsilon, statement.delta, statement.unit)}"
         )
+        if (seen := server_epsilon(ledger.state())) is not None:
+            screen.say(
+                "the noisy sums that this server saw: "
+                f"{in_words(seen, statement.delta, statement.unit, 'server')}"
+            )
         _serve_to_the_end(service, doors.linger, screen)
     return found
 

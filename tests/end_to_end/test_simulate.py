@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator_server.report import LEDGER_FILE, verify
+from aggregator_server.report import LEDGER_FILE, describe, verify
 from tests.end_to_end.processes import Program
 
 if TYPE_CHECKING:
@@ -85,11 +85,13 @@ def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mechanism", ["lnmax", "gnmax"])
-def test_labels_come_without_a_student_too(mechanism: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mechanism", "noise"), [("lnmax", "central"), ("gnmax", "central"), ("gnmax", "distributed")]
+)
+def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
-        "--aggregator", mechanism, "--no-student",
+        "--aggregator", mechanism, "--noise", noise, "--no-student",
     )  # fmt: skip
     report = outcome(tmp_path, program)
     assert report["mechanism"] == mechanism
@@ -98,6 +100,12 @@ def test_labels_come_without_a_student_too(mechanism: str, tmp_path: Path) -> No
     # Neither has a threshold: every query that the budget pays for gets its label.
     assert report["labels_answered"] == report["labels_asked"] > 100
     assert report["label_accuracy"] > 0.7
+    # Towards a server that draws the noise nothing is promised, else no more than to the public.
+    stated = describe(tmp_path / "out" / "campaign")
+    if noise == "central":
+        assert stated["epsilon_server"] is None
+    else:
+        assert 0 < stated["epsilon_server"] <= stated["epsilon"]  # type: ignore[operator]
 
 
 @pytest.mark.slow
