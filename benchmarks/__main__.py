@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import accounting, heart, mnist
+from benchmarks import accounting, heart, masking, mnist, observers, vote_proofs
 
 
 def main() -> None:
-    for bench in (accounting, heart, mnist):
+    for bench in (accounting, masking, vote_proofs, heart, mnist, observers):
         print(json.dumps({"benchmark": bench.__name__.rpartition(".")[2], **bench.run()}))
 
 

@@ -11,15 +11,13 @@ four, one of whom may collude) two shares are counted and four are in the sum. N
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 from benchmarks.field import alone, plan, votes_only
 from benchmarks.mnist import DELTA, HOSPITALS, TEACHERS, prepare
 from pate.commands.report import label_accuracy
 from pate.labels import LabelSet
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIGMA, EPSILON = 45, 5.0
 ALL = ("--min-parties", "4", "--colluders", "0")
@@ -30,8 +28,11 @@ CAMPAIGNS = {
 }
 
 
-def run(place: Path) -> dict[str, object]:
+def run(place: Path | None = None) -> dict[str, object]:
     """Run the campaigns and return their figures."""
+    if place is None:
+        with tempfile.TemporaryDirectory(prefix="pate-observers-") as scratch:
+            return run(Path(scratch))
     truth = prepare(place)
     parties = {
         name: ("--data", str(place / name), "--teachers", str(TEACHERS)) for name in HOSPITALS
