@@ -19,6 +19,8 @@ from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.mechanisms.distributed import DistributedMechanism
+from pate.noise_shares import total_sigma
 from pate.runtime.failpoints import reach
 from pate.statement import mechanism_in_words
 from protos.bounds import MAX_MESSAGE, PIECE_BYTES
@@ -150,6 +152,14 @@ class Campaign:
             f"the roster is complete: {len(roster)} parties, {state.teachers} teachers; "
             f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
+        mechanism = state.mechanism(1)
+        if isinstance(mechanism, DistributedMechanism):
+            counted = float(total_sigma(mechanism.share, mechanism.honest))
+            carried = float(total_sigma(mechanism.share, len(roster)))
+            self._screen.say(
+                f"noise shares of {mechanism.honest} of {len(roster)} parties are counted, sigma "
+                f"{counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
+            )
 
     def _collect(self) -> None:
         state = self._ledger.state()
