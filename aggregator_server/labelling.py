@@ -15,6 +15,7 @@ import numpy as np
 from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import round_predictions
+from pate.noise import require_production
 from pate.runtime import failpoints
 
 if TYPE_CHECKING:
@@ -127,12 +128,9 @@ def require_fit(noise: Noise, *, allow_simulated: bool) -> bool:
     Raises:
         UsageError: if it is and that was not asked for.
     """
-    simulated = noise.production is not True
-    if simulated and not allow_simulated:
-        raise UsageError(
-            "releases need noise of the operating system: a seeded source protects nobody"
-        )
-    return simulated
+    if not allow_simulated:
+        require_production(noise)
+    return noise.production is not True
 
 
 def check_round(

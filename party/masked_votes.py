@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
+from pate.noise import require_production
 from pate.runtime.failpoints import reach
 from protos import masked
 from protos.pate.v1 import vote_pb2
@@ -54,6 +55,9 @@ class MaskedVotes:
         ledger: its own; an opening is in it before it leaves.
         shares: its noise shares, kept so that one batch has one.
         noise: where they are drawn from.
+
+    Raises:
+        UsageError: for a seeded source of noise.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class MaskedVotes:
         shares: NoiseShares,
         noise: Noise,
     ) -> None:
+        require_production(noise)
         self._name = name
         self._identity = identity
         self._ledger = ledger

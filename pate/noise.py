@@ -79,6 +79,18 @@ class SystemNoise:
         return discrete_laplace(scale, count, os.urandom)
 
 
+def require_production(noise: Noise) -> None:
+    """Check that noise may protect anything.
+
+    Raises:
+        UsageError: for a seeded source.
+    """
+    if noise.production is not True:
+        raise UsageError(
+            "releases need noise of the operating system: a seeded source protects nobody"
+        )
+
+
 def check_scale(value: Fraction, name: str) -> Fraction:
     """Return ``value`` if noise of that sigma or scale can be drawn exactly, else raise.
 

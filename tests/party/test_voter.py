@@ -16,8 +16,9 @@ from party.keys import identity_key
 from party.policy import Policy
 from party.voter import Voter
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
-from pate.errors import DiskError, SchemaError, StateError
+from pate.errors import DiskError, SchemaError, StateError, UsageError
 from pate.noise import SystemNoise
+from pate.simulated_noise import SimulatedNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
@@ -122,6 +123,14 @@ def make(
         noise=SystemNoise(),
         public=public,
     )
+
+
+def test_noise_shares_from_a_seed_are_refused(home: Path) -> None:
+    with pytest.raises(UsageError, match="seeded source protects nobody"):
+        Voter(
+            name="a", identity=identity_key(home), ensemble=Parity(), home=home, site=site(home),
+            noise=SimulatedNoise(1),
+        )  # fmt: skip
 
 
 def test_a_party_says_who_it_is_and_no_more(home: Path) -> None:
