@@ -261,11 +261,13 @@ class Voter:
         if public is None:
             raise ProtocolError("votes are asked for on a public set that never came")
         queries = public.take(list(batch.rows))
-        if batch_hash(queries.row_hashes()) != batch.digest:
+        whole = queries.row_hashes()
+        if batch_hash(whole) != batch.digest:
             raise ProtocolError("the queries asked for have another hash than the server says")
         # From here on a query is what our teachers see of it: one more column that they do not
         # look at makes no new query.
-        hashes = self._ensemble.conform(queries).row_hashes()
+        seen = self._ensemble.conform(queries)
+        hashes = whole if seen is queries else seen.row_hashes()
         offer = offer_of(key, campaign, len(hashes))
         self._site.admit(offer, batch.digest, hashes)
         return _Asked(offer, batch.digest, hashes, lambda: self._vote(campaign, queries, hashes))
