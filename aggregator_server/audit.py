@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from aggregator_server import blobs
-from aggregator_server.chain import Entry, Head, canonical
+from aggregator_server.chain import Entry, Head
 from aggregator_server.replay import replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
@@ -20,6 +20,7 @@ from pate.mechanisms import (
 )
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise_shares import check_row_totals
+from pate.runtime.hash_chain import canonical
 from pate.votes import check_votes
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pate.errors import LedgerError
+from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 #: What a body is made of: JSON without floats that are not numbers.
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -86,7 +87,12 @@ class Entry:
         seq, previous = (head.seq + 1, head.digest) if head else (1, GENESIS)
         text = canonical(body)
         return cls(
-            seq, kind, text, previous, _digest(seq, kind, text, previous, written_at), written_at
+            seq,
+            kind,
+            text,
+            previous,
+            entry_digest(_TAG, seq, kind, text, previous, written_at),
+            written_at,
         )
 
     @property
@@ -105,7 +111,7 @@ class Entry:
             raise LedgerError(f"entry {seq} is missing: found {self.seq} in its place")
         if self.previous != previous:
             raise LedgerError(f"entry {seq} does not follow the entry before it")
-        if self.digest != _digest(seq, self.kind, self.body, previous, self.written_at):
+        if self.digest != entry_digest(_TAG, seq, self.kind, self.body, previous, self.written_at):
             raise LedgerError(f"entry {seq} was altered: its digest does not hold")
         if self.kind not in KINDS:
             raise LedgerError(f"entry {seq} has the unknown kind {self.kind!r}")
@@ -117,18 +123,3 @@ class Entry:
         if not isinstance(body, dict) or canonical(body) != self.body:
             raise LedgerError(f"entry {seq} is not in canonical form")
         return body
-
-
-def canonical(body: Mapping[str, Json] | Sequence[Json]) -> str:
-    """Return the one JSON text of ``body``: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-
-
-def _digest(seq: int, kind: str, body: str, previous: bytes, written_at: str) -> bytes:
-    whole = hashlib.sha256(_TAG + previous + seq.to_bytes(8, "big"))
-    for text in (kind, body, written_at):
-        piece = text.encode()
-        whole.update(len(piece).to_bytes(8, "big") + piece)
-    return whole.digest()

@@ -19,12 +19,13 @@ import numpy as np
 from sqlalchemy import insert, select
 
 from aggregator_server import audit, blobs, terms
-from aggregator_server.chain import Entry, canonical
+from aggregator_server.chain import Entry
 from aggregator_server.replay import follow, replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError
+from pate.runtime.hash_chain import canonical
 from pate.votes import NoisySum
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from contextlib import closing, contextmanager
@@ -10,17 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, PateError, StateError
 from pate.runtime.home import private_directory, sync_directory
+from pate.runtime.sqlite import DISK, DISK_ERRNO, IN_USE, make_durable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 _WAIT_SECONDS: Final = 30.0
-_DISK: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
-_IN_USE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-_DISK_ERRNO: Final = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
-})  # fmt: skip
 
 
 class DurableFile:
@@ -107,7 +102,7 @@ class DurableFile:
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with closing(_connect(self.path)) as db:
-            self._configure(db)
+            make_durable(db, self.path, read_only=self._read_only)
             db.execute(begin)
             self._check_kind(db)
             try:
@@ -123,26 +118,6 @@ class DurableFile:
                     db.execute("ROLLBACK")
                 raise
 
-    def _configure(self, db: sqlite3.Connection) -> None:
-        if self._read_only:
-            db.execute("PRAGMA query_only = ON")
-        else:
-            (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-            if mode != "wal":  # SQLite answers with the old mode where it cannot
-                raise StateError(
-                    f"{self.path.parent} does not support a write-ahead log; use a local disk"
-                )
-        for pragma in (
-            "synchronous = FULL",
-            "fullfsync = ON",  # on macOS plain fsync leaves data in the drive's cache
-            "checkpoint_fullfsync = ON",
-            "foreign_keys = ON",
-            "recursive_triggers = ON",
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-        ):
-            db.execute(f"PRAGMA {pragma}")
-
     def _check_kind(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
             raise self._damaged(f"{self.path} is not a file of this kind; move it away")
@@ -154,13 +129,13 @@ class DurableFile:
             yield
         except sqlite3.Error as error:
             name = str(getattr(error, "sqlite_errorname", ""))
-            if name.startswith(_DISK):
+            if name.startswith(DISK):
                 raise DiskError(f"{self.path} cannot be written ({error}); make room") from error
-            if name.startswith(_IN_USE):
+            if name.startswith(IN_USE):
                 raise StateError(f"{self.path} is in use by another process ({error})") from error
             raise self._damaged(f"{self.path} is damaged ({error})") from error
         except OSError as error:
-            if error.errno in _DISK_ERRNO:
+            if error.errno in DISK_ERRNO:
                 raise DiskError(f"{self.path}: {error.strerror}") from error
             raise StateError(f"{self.path}: {error.strerror or error}") from error
 

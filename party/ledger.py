@@ -16,9 +16,8 @@ from party.durable import DurableFile
 from party.ledger_chain import (
     APPLICATION_ID,
     SCHEMA,
-    canonical,
+    TAG,
     check_tables,
-    entry_digest,
     replayed,
 )
 from party.ledger_state import (
@@ -30,6 +29,7 @@ from party.ledger_state import (
 )
 from party.own_figure import Figure, LedgerView, Totals, own_figure
 from pate.errors import LedgerError, RefusedError, StateError
+from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -286,7 +286,7 @@ class PartyLedger:
         state = self._books()
         text, at = canonical(body), self._now().astimezone(UTC).isoformat(timespec="seconds")
         seq, previous = self._seq + 1, self._head
-        digest = entry_digest(seq, kind, text, previous, at)
+        digest = entry_digest(TAG, seq, kind, text, previous, at)
         # From here to the commit the books may be ahead of the file: if anything fails, they are
         # read from it again.
         self._state = None

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger_state import LedgerState
 from pate.errors import LedgerError, PateError
+from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
     from party.offer import Json
 
 #: What tells the file from others: "patl" in ASCII.
 APPLICATION_ID: Final = 0x7061746C
-_TAG: Final = b"pate party ledger entry v1\0"
+#: Of its entries' digests.
+TAG: Final = b"pate party ledger entry v1\0"
 _GENESIS: Final = hashlib.sha256(b"pate party ledger v1").digest()
 
 #: Makes the tables, and the triggers that keep them append-only.
@@ -37,22 +38,6 @@ SCHEMA: Final = (
         for verb in ("update", "delete")
     ),
 )
-
-
-def canonical(body: Mapping[str, Json]) -> str:
-    """Return the one JSON text of ``body``: sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    )
-
-
-def entry_digest(seq: int, kind: str, body: str, previous: bytes, written_at: str) -> bytes:
-    """Return the digest that binds an entry to all before it."""
-    whole = hashlib.sha256(_TAG + previous + seq.to_bytes(8, "big"))
-    for text in (kind, body, written_at):
-        piece = text.encode()
-        whole.update(len(piece).to_bytes(8, "big") + piece)
-    return whole.digest()
 
 
 def check_tables(db: sqlite3.Connection) -> None:
@@ -83,7 +68,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
         seq += 1
         if (number, previous) != (seq, head):
             raise LedgerError(f"entry {seq} is missing, or does not follow the one before it")
-        if digest != entry_digest(seq, kind, text, previous, at):
+        if digest != entry_digest(TAG, seq, kind, text, previous, at):
             raise LedgerError(f"entry {seq} was altered: its digest does not hold")
         try:
             body = _parsed(text)

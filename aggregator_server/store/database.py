@@ -15,6 +15,7 @@ from sqlalchemy.pool import QueuePool
 from aggregator_server.store import layout
 from aggregator_server.store.faults import translated
 from pate.errors import StateError
+from pate.runtime.sqlite import make_durable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,7 +190,7 @@ def _engine(path: Path, *, read_only: bool = False) -> Engine:
             where, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            _configure(link, path, read_only=read_only)
+            make_durable(link, path, read_only=read_only)
         except BaseException:
             link.close()
             raise
@@ -204,24 +205,3 @@ def _engine(path: Path, *, read_only: bool = False) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     return engine
-
-
-def _configure(link: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
-    if read_only:
-        link.execute("PRAGMA query_only = ON")
-    else:
-        (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
-        if (
-            mode != "wal"
-        ):  # SQLite answers with the old mode where it cannot, as on some network disks
-            raise StateError(f"{path.parent} does not support a write-ahead log; use a local disk")
-    for pragma in (
-        "synchronous = FULL",
-        "fullfsync = ON",  # on macOS plain fsync leaves data in the drive's cache
-        "checkpoint_fullfsync = ON",
-        "foreign_keys = ON",
-        "recursive_triggers = ON",
-        "trusted_schema = OFF",
-        "cell_size_check = ON",
-    ):
-        link.execute(f"PRAGMA {pragma}")

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from pate.errors import DiskError, LedgerError, StateError
+from pate.runtime.sqlite import DISK, DISK_ERRNO, IN_USE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_DISK: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
-_IN_USE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-_DISK_ERRNO: Final = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
-})  # fmt: skip
 
 
 @contextmanager
@@ -41,7 +35,7 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _of_sqlite(error, path) from error
     except OSError as error:
-        if error.errno in _DISK_ERRNO:
+        if error.errno in DISK_ERRNO:
             raise DiskError(
                 f"{path}: {error.strerror}; make room, then `pate-server resume`"
             ) from error
@@ -50,8 +44,8 @@ def translated(path: Path) -> Iterator[None]:
 
 def _of_sqlite(error: Exception, path: Path) -> DiskError | StateError | LedgerError:
     name = str(getattr(error, "sqlite_errorname", ""))
-    if name.startswith(_DISK):
+    if name.startswith(DISK):
         return DiskError(f"{path} cannot be written ({error}); free space, then resume")
-    if name.startswith(_IN_USE):
+    if name.startswith(IN_USE):
         return StateError(f"{path} is in use by another process ({error})")
     return LedgerError(f"{path} does not hold: {error}")
