@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from party import cli_enrol, cli_ledger
+from party.cli_enrol import HomeOption
 from pate.enrolment import check_name
 from pate.errors import ProtocolError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
@@ -91,13 +92,7 @@ def start(
             metavar="COLUMN",
         ),
     ] = None,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where teachers, votes and keys are kept. Default: your state directory.",
-            metavar="DIR",
-        ),
-    ] = None,
+    home: HomeOption = None,
     policy: Annotated[
         Path | None,
         typer.Option(

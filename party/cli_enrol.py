@@ -12,6 +12,14 @@ from pate.runtime.command import JsonOption, print_json
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.screen import Screen
 
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where teachers, votes and keys are kept. Default: your state directory.",
+        metavar="DIR",
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``pate-party``."""
@@ -37,13 +45,7 @@ def enroll(
             "the old one will not know you.",
         ),
     ] = False,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where teachers, votes and keys are kept. Default: your state directory.",
-            metavar="DIR",
-        ),
-    ] = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make this party's keys and enrol with the server that wrote BUNDLE, once.
