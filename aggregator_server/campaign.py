@@ -104,14 +104,7 @@ class Campaign:
         if state.phase == "gathering":
             self._gather()
         else:
-            self._exchange.fix_roster(
-                [
-                    Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
-                    for p in state.roster
-                ],
-                state.classes,
-                terms_of(state),
-            )
+            self._exchange.fix_roster(_parties(state), state.classes, terms_of(state))
         if self._ledger.state().missing_votes:
             self._collect()
         while not (state := self._ledger.state()).rounds_over:
@@ -198,10 +191,7 @@ class Campaign:
 
     def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
         state, campaign = self._ledger.state(), self._exchange.campaign
-        roster = [
-            Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
-            for p in state.roster
-        ]
+        roster = _parties(state)
         if not state.spec.masked:
             return PlainBallot(campaign, roster, batch, state.spec.min_parties)
 
@@ -285,6 +275,14 @@ class Campaign:
         body = pack_public_set(self._inputs)
         for at in range(0, len(body), PIECE_BYTES):
             yield body[at : at + PIECE_BYTES]
+
+
+def _parties(state: CampaignState) -> list[Party]:
+    """Return the roster as the exchange knows it."""
+    return [
+        Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
+        for p in state.roster
+    ]
 
 
 def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
