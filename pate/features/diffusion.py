@@ -1,0 +1,208 @@
+"""Diffusion maps: a feature space that bends along the public set.
+
+In a plain feature space two sixes may lie further apart than a six and a zero, but a chain of
+public sixes leads from one to the other. A random walk over the public set, from neighbour to
+neighbour, seldom leaves such a chain. The slowest modes of the walk become the coordinates, so that
+distance now tells how hard it is to walk from one point to another, and clusters are far purer.
+A new input is placed at the weighted mean of the nearest public points.
+
+Everything is fitted on the public set alone. Two machines may round differently when they fit, and
+then place a few records differently; votes stay votes, and their sensitivity does not change.
+
+Source: Coifman and Lafon, "Diffusion maps", ACHA 21(1), 2006; Ng, Jordan and Weiss, "On spectral
+clustering", NIPS 2001 (rows of unit length); Zelnik-Manor and Perona, "Self-tuning spectral
+clustering", NIPS 2004 (the local scale).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import eigsh
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from pate.features.space import FeatureSpace
+
+    Floats = NDArray[np.float32]
+    Places = NDArray[np.int64]
+
+#: Fewer public inputs than this give no useful walk.
+FEWEST: Final = 500
+
+_AXES: Final = 80  # principal axes of the public set that are kept
+_WHITENING: Final = 0.5  # 0 leaves the spread of the axes as it is, 1 makes all equal
+_NEIGHBOURS: Final = 15  # of each public point in the walk
+_SCALE_AT: Final = 7  # the distance to this neighbour is the local scale
+_MODES: Final = (60, 300)  # least and most coordinates; in between,
+_POINTS_A_MODE: Final = 75  # a larger public set shows finer structure
+_PLACED_BY: Final = 5  # nearest public points that place a new input
+_MOST_LANDMARKS: Final = 20_000  # public inputs that the walk uses, evenly spread over the set
+_BLOCK: Final = 512  # rows multiplied at once
+_TINY: Final = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusionSpace:
+    """A space of unit vectors, bent along a public set.
+
+    Attributes:
+        base: the plain space it starts from.
+        middle: (w,) float32, mean of the public points in it.
+        axes: (w, a) float32, their principal axes, partly whitened.
+        landmarks: (p, a) float32, public points on these axes, of unit length.
+        scales: (p,) float32, the local scale of each.
+        places: (p, m) float32, where the walk puts them; unit length.
+    """
+
+    base: FeatureSpace
+    middle: Floats
+    axes: Floats
+    landmarks: Floats
+    scales: Floats
+    places: Floats
+
+    @classmethod
+    def fit(cls, base: FeatureSpace, public: Inputs) -> DiffusionSpace:
+        """Return the space that a public set spans.
+
+        Args:
+            base: a space for inputs of that kind.
+            public: at least :data:`FEWEST` inputs; of more than 20,000, every so many are used.
+
+        Raises:
+            DataError: if there are too few.
+        """
+        if len(public) < FEWEST:
+            raise DataError(f"{len(public)} public inputs; a diffusion space needs {FEWEST}")
+        if len(public) > _MOST_LANDMARKS:
+            spread = np.linspace(0, len(public) - 1, _MOST_LANDMARKS)
+            public = public.take(np.rint(spread).astype(np.int64))
+        modes = min(max(len(public) // _POINTS_A_MODE, _MODES[0]), _MODES[1])
+        points = base.embed(public)
+        middle, axes = _principal(points)
+        landmarks = _unit((points - middle) @ axes)
+        scales, places = _walk(landmarks, modes)
+        return cls(base, middle, axes, landmarks, scales, places)
+
+    @property
+    def name(self) -> str:
+        """Return "diffusion-" and the name of the base space."""
+        return f"diffusion-{self.base.name}"
+
+    @property
+    def width(self) -> int:
+        """Return the number of coordinates of a point."""
+        return int(self.places.shape[1])
+
+    def embed(self, inputs: Inputs) -> Floats:
+        """Return (n, width) float32 unit vectors, each made from that input alone.
+
+        Raises:
+            SchemaError: if the inputs are not what the base space is for.
+        """
+        points = self.base.embed(inputs)
+        placed = np.empty((len(points), self.width), dtype=np.float32)
+        for start, block in _blocks(points):
+            at = _unit((block - self.middle) @ self.axes)
+            near, apart = _closest(at, self.landmarks, _PLACED_BY)
+            own = np.sqrt(apart.max(axis=1, keepdims=True))
+            weights = np.exp(-apart / np.maximum(own * self.scales[near], _TINY))
+            mean = np.einsum("nk,nkm->nm", weights, self.places[near])
+            stop = min(start + _BLOCK, len(points))
+            placed[start:stop] = _unit(mean)[: stop - start]
+        return placed
+
+
+def _principal(points: Floats) -> tuple[Floats, Floats]:
+    """Return the mean, (w,), and the scaled principal axes, (w, a).
+
+    By subspace iteration: there are thousands of features, and the axes need not be exact.
+    """
+    middle = points.mean(axis=0, dtype=np.float64).astype(np.float32)
+    centred = points - middle
+    width = points.shape[1]
+    tried = min(_AXES + 20, width)
+    stream = hashlib.shake_256(b"pate principal axes 1").digest(4 * width * tried)
+    start = np.frombuffer(stream, dtype="<u4").reshape(width, tried) / 2.0**32 - 0.5
+    span = np.linalg.qr(start.astype(np.float32)).Q
+    for _ in range(6):
+        span = np.linalg.qr(centred.T @ (centred @ span)).Q
+    seen = centred @ span
+    spreads, turns = np.linalg.eigh(seen.T @ seen / np.float32(len(points)))
+    held = np.flatnonzero(spreads > max(spreads[-1] * 1e-6, _TINY))[-_AXES:]
+    if not held.size:
+        raise DataError("all public inputs look alike; no feature tells them apart")
+    axes: Floats = (span @ turns[:, held]) * spreads[held] ** np.float32(-_WHITENING / 2)
+    return middle, axes.astype(np.float32)
+
+
+def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
+    """Return the local scale of each landmark and its place in the slowest modes of the walk."""
+    count = len(landmarks)
+    near = np.empty((count, _NEIGHBOURS), dtype=np.int64)
+    apart = np.empty((count, _NEIGHBOURS))
+    for start, block in _blocks(landmarks):
+        stop = min(start + _BLOCK, count)
+        found, far = _closest(block, landmarks, _NEIGHBOURS + 1)
+        for row in range(start, stop):
+            # A point is its own neighbour; of duplicates, any may be left out for it.
+            mine = found[row - start] == row
+            out = int(mine.argmax()) if mine.any() else int(far[row - start].argmin())
+            near[row] = np.delete(found[row - start], out)
+            apart[row] = np.delete(far[row - start], out)
+    scales = np.sqrt(np.sort(apart, axis=1)[:, _SCALE_AT - 1])
+    # Where many are alike the local scale would be zero.
+    scales = np.maximum(scales, 1e-3 * np.median(scales) + _TINY)
+    weights = np.exp(-apart / (scales[:, None] * scales[near]))
+    rows = np.repeat(np.arange(count), _NEIGHBOURS)
+    graph = sparse.csr_matrix((weights.ravel(), (rows, near.ravel())), (count, count))
+    graph = graph.maximum(graph.T)
+    steps = np.asarray(graph.sum(axis=1)).ravel()
+    root = sparse.diags(1 / np.sqrt(np.maximum(steps, _TINY)))
+    stream = hashlib.shake_256(b"pate diffusion 1").digest(8 * count)
+    start_at = np.frombuffer(stream, dtype="<u8") / 2.0**64 - 0.5
+    values, vectors = eigsh(root @ graph @ root, k=modes + 1, which="LA", v0=start_at, tol=1e-6)
+    # The fastest of all, with eigenvalue 1, is the same everywhere and tells nothing.
+    slowest = np.argsort(-values)[1:]
+    places = _unit((root @ vectors)[:, slowest])
+    return scales.astype(np.float32), places
+
+
+def _closest(points: Floats, landmarks: Floats, count: int) -> tuple[Places, Floats]:
+    """Return the ``count`` nearest landmarks of each point, by index, and squared distances."""
+    lengths = np.einsum("ij,ij->i", landmarks, landmarks)
+    rough = lengths - 2 * (points @ landmarks.T)
+    near = np.sort(np.argpartition(rough, count - 1, axis=1)[:, :count], axis=1)
+    apart: Floats = np.square(landmarks[near] - points[:, None]).sum(axis=2)
+    return near, apart
+
+
+def _blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
+    """Yield blocks of rows, all of one size: the last is filled up with zeros.
+
+    How a matrix product rounds may depend on how many rows it has; so it never depends on how many
+    inputs there are.
+    """
+    for start in range(0, len(points), _BLOCK):
+        block = points[start : start + _BLOCK]
+        if len(block) < _BLOCK:
+            empty = np.zeros((_BLOCK - len(block), block.shape[1]), dtype=np.float32)
+            block = np.concatenate([block, empty])
+        yield start, block
+
+
+def _unit(points: NDArray[np.floating[Any]]) -> Floats:
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    unit: Floats = (points / np.maximum(lengths, _TINY)).astype(np.float32)
+    return unit

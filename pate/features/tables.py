@@ -1,0 +1,148 @@
+"""Rows of a table as points whose distances mix numbers and categories fairly.
+
+A number becomes its distance from the public mean in public spreads, cut so that one wild cell does
+not decide. (Its rank among the public values was tried: it throws away how far out a value lies, which
+is what a long tail, of incomes or of days in hospital, has to tell.) A category becomes one coordinate
+per frequent public category, so that two rows that differ in it are a little farther apart than two
+numbers one spread from each other; rare and unknown categories are pooled. Everything is learnt from
+the public set.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.data.values import Table, is_numeric
+from pate.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+
+    Floats = NDArray[np.float32]
+
+_TAIL: Final = 0.001  # of the public values at either end: they do not stretch mean and spread
+_FARTHEST: Final = 4.0  # spreads from the mean
+_RARE: Final = 0.005  # a category on a smaller share of the public rows is pooled
+_MOST_CATEGORIES: Final = 64
+_MISMATCH: Final = 0.85  # two one-hot rows that differ are sqrt(2) times that apart
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Mean and spread of a column's public values; a spread of 0 if it says nothing.
+
+    Attributes:
+        centre: mean of the public values, the farthest of them cut.
+        spread: their standard deviation.
+    """
+
+    centre: float
+    spread: float
+
+    @classmethod
+    def fit(cls, held: NDArray[np.float64]) -> _Numbers:
+        """Return what the public values, without missing ones, say of a column."""
+        if not len(held):
+            return cls(0.0, 0.0)
+        low, high = np.quantile(held, [_TAIL, 1 - _TAIL], method="nearest").tolist()
+        largest = max(abs(low), abs(high), np.finfo(np.float64).tiny)
+        # Brought to [-1, 1] first: the square of a number that a file may hold can overflow.
+        tame = np.clip(held, low, high) / largest
+        spread = float(tame.std())
+        return cls(float(tame.mean()) * largest, spread * largest if spread > 1e-9 else 0.0)
+
+    def embed(self, column: NDArray[np.float64]) -> list[Floats]:
+        """Return spreads from the mean, 0 where it is missing, and whether it is missing."""
+        missing = np.isnan(column)
+        if not self.spread:
+            return [missing.astype(np.float32)]
+        held = np.where(missing, self.centre, column)
+        with np.errstate(over="ignore"):  # what overflows is cut
+            scaled = np.clip(held / self.spread - self.centre / self.spread, -_FARTHEST, _FARTHEST)
+        return [scaled.astype(np.float32), missing.astype(np.float32)]
+
+
+@dataclass(frozen=True)
+class _Categories:
+    """The frequent public categories of a column, "" for missing among them if it is frequent."""
+
+    known: tuple[str, ...]
+
+    def embed(self, column: NDArray[np.str_]) -> list[Floats]:
+        """Return one coordinate per known category and one for all others."""
+        hits = [column == category for category in self.known]
+        other = ~np.any(hits, axis=0) if hits else np.ones(len(column), dtype=np.bool_)
+        return [(hit * _MISMATCH).astype(np.float32) for hit in (*hits, other)]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSpace:
+    """The space of the rows of tables with given columns.
+
+    Attributes:
+        names: the columns it takes, in order.
+        columns: what becomes of each.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[_Numbers | _Categories, ...]
+
+    name = "table"
+
+    @classmethod
+    def fit(cls, public: Inputs) -> TableSpace:
+        """Return the space that the public rows span.
+
+        Raises:
+            SchemaError: if the inputs are images.
+            DataError: if the table has no rows.
+        """
+        if not isinstance(public, Table):
+            raise SchemaError(f"rows of a table are needed, these are {public.schema()}")
+        if not len(public):
+            raise DataError("the public set has no rows; distances cannot be scaled")
+        columns: list[_Numbers | _Categories] = []
+        for column in public.columns:
+            if is_numeric(column):
+                columns.append(_Numbers.fit(column[~np.isnan(column)]))
+            else:
+                columns.append(_Categories(_frequent(column.tolist())))
+        return cls(public.names, tuple(columns))
+
+    @property
+    def width(self) -> int:
+        """Return the number of coordinates."""
+        return sum(
+            (1 + bool(column.spread)) if isinstance(column, _Numbers) else len(column.known) + 1
+            for column in self.columns
+        )
+
+    def embed(self, inputs: Inputs) -> Floats:
+        """Return (n, width) float32, all finite.
+
+        Raises:
+            SchemaError: if the inputs are images, or a column is missing or does not parse.
+        """
+        if not isinstance(inputs, Table):
+            raise SchemaError(f"rows of a table are needed, these are {inputs.schema()}")
+        numeric = [isinstance(column, _Numbers) for column in self.columns]
+        table = inputs.aligned(self.names, numeric)
+        made: list[Floats] = []
+        for column, how in zip(table.columns, self.columns, strict=True):
+            if isinstance(how, _Numbers):
+                made += how.embed(np.asarray(column, dtype=np.float64))
+            else:
+                made += how.embed(np.asarray(column, dtype=np.str_))
+        return np.stack(made, axis=1)
+
+
+def _frequent(cells: list[str]) -> tuple[str, ...]:
+    counted = Counter(cells)
+    often = sorted(counted, key=lambda text: (-counted[text], text))[:_MOST_CATEGORIES]
+    return tuple(sorted(text for text in often if counted[text] >= _RARE * len(cells)))

@@ -1,0 +1,303 @@
+"""Neighbour votes: every private record votes once, for its label, at its nearest query.
+
+The queries are representatives of the public set, chosen from public data alone. A party hands in
+one matrix of counts over all queries and classes. One record casts one vote, so it moves the matrix
+by one count wherever it goes, and the number of queries costs no privacy.
+
+Source: the idea of reverse nearest neighbours is that of Jiang et al., "Fine-grained private
+knowledge distillation", arXiv 2207.13253.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+    Places = NDArray[np.int64]
+
+_ROUNDS: Final = 25  # of Lloyd's algorithm; it has settled by then or nearly so
+_ROUNDS_BETWEEN: Final = 5  # after clusters were split
+_SPLITTINGS: Final = 8
+_LONELY: Final = 1 / 3  # a cluster of fewer rows than this share of the average is dissolved
+_CHUNK_ENTRIES: Final = 1 << 22  # of a matrix of distances held at once: 16 MiB
+_ROUNDING: Final = 1e-4  # far above what float32 loses in a squared distance, relative to the norms
+_VOTER: Final = b"pate nearest vot"
+_LONGEST_KEY: Final = 64  # bytes, of BLAKE2b
+
+
+def representatives(features: Floats, count: int) -> Places:
+    """Return ``count`` rows that stand for all of them.
+
+    k-means finds centres from a fixed start; each cluster is stood for by the row nearest to its
+    centre. Clusters of far fewer rows than the average are dissolved and the largest ones split
+    instead: hardly anybody votes at a lonely representative, so it would be wasted.
+
+    Args:
+        features: (n, d) float32, the public set in a feature space.
+        count: how many are wanted, 1 or more.
+
+    Returns:
+        (count,) int64, ascending indices of rows that differ from one another.
+
+    Raises:
+        UsageError: if ``count`` is less than one or more than there are distinct rows.
+    """
+    _check_points(features, "the public set")
+    distinct = _distinct_rows(features)
+    if not 1 <= count <= len(distinct):
+        raise UsageError(
+            f"{count} queries were asked for; the public set has {len(distinct)} different inputs"
+        )
+    points = features[distinct]
+    centres = _settled(points, _spread_start(points, count), _ROUNDS)
+    for _ in range(_SPLITTINGS):
+        balanced = _without_lonely(points, centres)
+        if balanced is None:
+            break
+        centres = _settled(points, balanced, _ROUNDS_BETWEEN)
+    return np.sort(distinct[_medoids(points, centres)])
+
+
+def nearest(queries: Floats, records: Floats) -> Places:
+    """Return the index of each record's nearest query in Euclidean distance.
+
+    Each answer depends on the queries and on that record alone, bit for bit: where two queries are
+    so nearly as close that rounding inside a matrix product, which depends on how many records are
+    multiplied at once, could decide, the distances are computed again for that record by itself. Of
+    queries that are equally close, the first is taken.
+
+    Args:
+        queries: (q, d) float32, q at least 1.
+        records: (n, d) float32.
+
+    Returns:
+        (n,) int64.
+
+    Raises:
+        DataError: if shapes do not fit, or a coordinate is not finite.
+    """
+    _check_points(queries, "the queries")
+    _check_points(records, "the records")
+    if not len(queries) or queries.shape[1] != records.shape[1]:
+        raise DataError(f"queries of shape {queries.shape} for records of {records.shape}")
+    found = np.empty(len(records), dtype=np.int64)
+    # Relative to the middle of the queries the products are smaller, and so is what they lose.
+    middle = queries.mean(axis=0, dtype=np.float64).astype(np.float32)
+    aims = queries - middle
+    lengths = np.einsum("ij,ij->i", aims, aims)
+    reach = np.sqrt(lengths.max(initial=0.0))
+    step = max(1, _CHUNK_ENTRIES // max(len(queries), queries.shape[1]))
+    for start in range(0, len(records), step):
+        some = records[start : start + step] - middle
+        # The squared distance less the record's own squared length, which all queries share.
+        apart = lengths - 2 * (some @ aims.T)
+        first = apart.argmin(axis=1)
+        least = apart[np.arange(len(some)), first]
+        size = np.sqrt(np.einsum("ij,ij->i", some, some))
+        bound = least + _ROUNDING * reach * (size + reach)
+        doubtful = (apart <= bound[:, None]).sum(axis=1) != 1
+        for row in np.flatnonzero(doubtful).tolist():
+            first[row] = _nearest_alone(queries, records[start + row])
+        found[start : start + step] = first
+    return found
+
+
+def cast_votes(
+    queries: Floats,
+    records: Floats,
+    labels: Places,
+    classes: int,
+    *,
+    groups: NDArray[np.str_] | None = None,
+    cap: int = 1,
+    key: bytes = b"",
+    row_hashes: Sequence[bytes] | None = None,
+) -> Places:
+    """Return the votes of one party's records: each votes once, for its label, at its nearest query.
+
+    With groups, at most ``cap`` records of each group vote: those with the least keyed hash, so that
+    neither the order of a file nor any other group has a say. Records that are alike all count.
+
+    Sensitivity. A record's vote depends on the queries and on that record alone, so:
+
+    * without groups, one record more or less moves one count by one: L2 1. A record that is changed
+      takes one vote from a cell and gives one to another: L1 at most 2, L2 at most sqrt(2).
+    * with groups, which records of a group vote depends on that group alone. A group more or less
+      adds or takes at most ``cap`` votes, which may all fall on one cell: L2 at most ``cap``. A
+      group that is changed takes away a matrix A and brings a matrix B, both of entries that are
+      not negative and sum to at most ``cap``. |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, since A and B
+      have no negative products: L1 at most 2 cap, L2 at most sqrt(2) cap, and both are met when all
+      votes of the group move from one cell to another.
+    * with groups, one record changed within its group: the ``cap`` least of a set of hashes lose
+      one and gain one at most. L2 at most sqrt(2), as without groups.
+
+    Args:
+        queries: (q, d) float32, the representatives.
+        records: (n, d) float32, the party's records in the same feature space.
+        labels: (n,) int64, from 0 to ``classes`` - 1.
+        classes: m, the number of classes.
+        groups: (n,) str, the group (patient) of each record; None where every record is its own.
+        cap: most records of a group that vote; 1 without groups.
+        key: the party's secret, at most 64 bytes: outsiders can't arrange who votes.
+        row_hashes: what tells records apart, such as ``Dataset.row_hashes()``; records with equal
+            hashes must be equal. None makes them of features and labels.
+
+    Returns:
+        (q, m) int64, counts; they sum to the number of records that vote.
+
+    Raises:
+        DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
+        UsageError: if ``cap`` is less than one or given without groups, or the key is too long.
+    """
+    if labels.shape != (len(records),):
+        raise DataError(f"{len(records)} records but labels of shape {labels.shape}")
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise DataError(f"a label lies outside 0 to {classes - 1}")
+    if cap < 1 or (groups is None and cap != 1):
+        raise UsageError(f"{cap} votes a group: it must be 1 or more, and 1 without groups")
+    if len(key) > _LONGEST_KEY:
+        raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
+    if groups is not None:
+        if groups.shape != labels.shape:
+            raise DataError(f"{len(records)} records but groups of shape {groups.shape}")
+        hashes = _row_hashes(records, labels) if row_hashes is None else row_hashes
+        voters = voters_of(groups, hashes, cap, key)
+        records, labels = records[voters], labels[voters]
+    cells = nearest(queries, records) * classes + labels
+    votes = np.bincount(cells, minlength=len(queries) * classes).astype(np.int64)
+    return votes.reshape(len(queries), classes)
+
+
+def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
+    """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
+
+    Those with the least keyed hash; see :func:`cast_votes`, which explains all arguments.
+
+    Raises:
+        DataError: if there is another number of hashes than of records.
+    """
+    if len(hashes) != len(groups):
+        raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")
+    members: dict[str, list[tuple[bytes, int]]] = {}
+    for at, (name, row) in enumerate(zip(groups.tolist(), hashes, strict=True)):
+        drawn = hashlib.blake2b(row, digest_size=16, key=key, person=_VOTER).digest()
+        members.setdefault(name, []).append((drawn, at))
+    chosen = [at for held in members.values() for _, at in sorted(held)[:cap]]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _row_hashes(records: Floats, labels: Places) -> list[bytes]:
+    return [
+        hashlib.sha256(row.tobytes() + label.to_bytes(8, "big")).digest()
+        for row, label in zip(records, labels.tolist(), strict=True)
+    ]
+
+
+def _check_points(points: Floats, what: str) -> None:
+    if points.ndim != 2 or points.dtype != np.float32:
+        raise DataError(f"{what}: features are {points.dtype} of shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise DataError(f"{what}: a feature is not finite")
+
+
+def _nearest_alone(queries: Floats, record: Floats) -> int:
+    apart = np.square(queries.astype(np.float64) - record.astype(np.float64)).sum(axis=1)
+    return int(apart.argmin())
+
+
+def _distinct_rows(features: Floats) -> Places:
+    """Return the first index of each different row, ascending."""
+    seen: dict[bytes, int] = {}
+    for at, row in enumerate(features + np.float32(0)):  # one zero: -0 + 0 is 0
+        seen.setdefault(hashlib.sha256(row.tobytes()).digest(), at)
+    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen))
+
+
+def _spread_start(points: Floats, count: int) -> Floats:
+    """Return ``count`` rows, drawn as k-means++ does it, but by a fixed sequence."""
+    stream = hashlib.shake_256(b"pate representatives 1").digest(8 * count)
+    draws = (np.frombuffer(stream, dtype="<u8") >> np.uint64(11)) * 2.0**-53
+    squares = np.einsum("ij,ij->i", points, points)
+    middle = points.mean(axis=0)
+    chosen = [int((squares - 2 * (points @ middle)).argmin())]
+    apart = np.full(len(points), np.inf)
+    for draw in draws[1:].tolist():
+        at = chosen[-1]
+        to_last = squares - 2 * (points @ points[at]) + squares[at]
+        apart = np.minimum(apart, np.maximum(to_last, 0))
+        apart[at] = 0
+        heaped = np.cumsum(apart)
+        place = int(np.searchsorted(heaped, draw * heaped[-1], side="right"))
+        chosen.append(min(place, len(points) - 1))
+    return points[chosen]
+
+
+def _settled(points: Floats, centres: Floats, rounds: int) -> Floats:
+    """Return the centres after at most ``rounds`` of Lloyd's algorithm."""
+    for _ in range(rounds):
+        moved = _means(points, nearest(centres, points), centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return centres
+
+
+def _without_lonely(points: Floats, centres: Floats) -> Floats | None:
+    """Return centres with those of small clusters moved into the largest; None if there are none."""
+    at = nearest(centres, points)
+    sizes = np.bincount(at, minlength=len(centres))
+    lonely = np.flatnonzero(sizes < _LONELY * len(points) / len(centres))
+    large = np.argsort(-sizes, kind="stable")
+    moved = centres.copy()
+    split = 0
+    for small, big in zip(lonely.tolist(), large.tolist(), strict=False):
+        if sizes[big] < 2 * max(sizes[small], 1):
+            break
+        moved[small], moved[big] = _halves(points[at == big])
+        split += 1
+    return moved if split else None
+
+
+def _halves(points: Floats) -> tuple[Floats, Floats]:
+    """Return the means of the two halves of a cluster on either side of its longest axis."""
+    centred = points - points.mean(axis=0)
+    # Power iteration from the row that lies furthest out; a few steps are enough to split by.
+    axis = centred[np.einsum("ij,ij->i", centred, centred).argmax()]
+    for _ in range(5):
+        axis = centred.T @ (centred @ axis)
+        axis = axis / np.maximum(np.linalg.norm(axis), np.float32(1e-30))
+    order = np.argsort(centred @ axis, kind="stable")
+    middle = len(points) // 2
+    return points[order[:middle]].mean(axis=0), points[order[middle:]].mean(axis=0)
+
+
+def _means(points: Floats, at: Places, before: Floats) -> Floats:
+    """Return the mean of each cluster; one without rows stays where it was."""
+    order = np.argsort(at, kind="stable")
+    held, starts = np.unique(at[order], return_index=True)
+    moved = before.copy()
+    counts = np.diff(np.append(starts, len(order)))[:, None]
+    sums = np.add.reduceat(points[order], starts, axis=0, dtype=np.float64)
+    moved[held] = (sums / counts).astype(np.float32)
+    return moved
+
+
+def _medoids(points: Floats, centres: Floats) -> Places:
+    """Return for each centre the row nearest to it that no earlier centre took."""
+    squares = np.einsum("ij,ij->i", points, points)
+    free = np.zeros(len(points), dtype=np.float32)
+    taken = np.empty(len(centres), dtype=np.int64)
+    for at, centre in enumerate(centres):
+        taken[at] = (squares - 2 * (points @ centre) + free).argmin()
+        free[taken[at]] = np.inf
+    return taken
