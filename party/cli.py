@@ -57,13 +57,24 @@ def start(
             min=1, help="Into how many disjoint shards, one teacher each, to cut the data."
         ),
     ] = 10,
+    votes: Annotated[
+        str,
+        typer.Option(
+            help="What votes: teachers, as trained here; neighbour, your records themselves, once "
+            "each, for which no teacher is trained; any, whichever the campaign asks for."
+        ),
+    ] = "any",
     model: Annotated[
         str,
         typer.Option(
-            help="Kind of teacher: auto, linear, cnn (images), forest or boosting (tables)."
+            help="Kind of teacher. Images: linear (on fixed features), cnn or resnet. Tables: "
+            "logistic, forest or boosting. auto: linear for images; of tables each teacher chooses "
+            "among the three by cross-validation within its own shard."
         ),
     ] = "auto",
-    device: Annotated[str, typer.Option(help="Where to train a cnn: auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="Where to train networks: auto, cpu or cuda.")
+    ] = "auto",
     label: Annotated[
         str | None, typer.Option(help="Table: the column with the class.", metavar="COLUMN")
     ] = None,
@@ -125,6 +136,7 @@ def start(
         data=data,
         server=server,
         teachers=teachers,
+        votes=votes,
         model=model,
         device=device,
         label=label,

@@ -13,7 +13,7 @@ import numpy as np
 
 from party.shards import assign_shards
 from party.teachers.constant import Constant
-from party.teachers.protocol import NO_OPINION
+from party.teachers.protocol import NO_OPINION, AnswersTogether, FitsTogether
 from party.teachers.registry import kind_for
 from party.teachers.schema import schema_of
 from party.teachers.store import load_teacher, save_teacher
@@ -23,11 +23,13 @@ from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from typing import Literal
 
-    from party.teachers.protocol import Kind, Teacher
+    from numpy.typing import NDArray
+
+    from party.teachers.protocol import Kind, Shard, Teacher
     from party.teachers.schema import ImageSchema, TableSchema
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
@@ -56,6 +58,7 @@ class Ensemble:
     fingerprint: bytes
     _takes: ImageSchema | TableSchema
     _key: bytes
+    _kind: Kind
 
     @property
     def teachers(self) -> int:
@@ -99,11 +102,16 @@ class Ensemble:
         for start in range(0, len(queries), step):
             chunk = queries.take(range(start, min(start + step, len(queries))))
             rows = np.arange(start, start + len(chunk))
-            for number, teacher in enumerate(self.members):
-                answers = teacher.predict(chunk)
+            for number, answers in enumerate(self._answers(chunk)):
                 idle = self._idle_column(number, len(classes))
                 votes[rows, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
         return votes
+
+    def _answers(self, queries: Inputs) -> NDArray[np.int64]:
+        """Return (k, n) int64: each teacher's class for each query, or :data:`NO_OPINION`."""
+        if isinstance(self._kind, AnswersTogether):
+            return self._kind.predict_many(self.members, len(self.classes), queries)
+        return np.stack([member.predict(queries) for member in self.members])
 
     def _idle_column(self, number: int, classes: int) -> int:
         """Return the column of a teacher without records; see :class:`Constant`."""
@@ -149,25 +157,43 @@ def train_ensemble(
     shards = assign_shards(dataset, teachers, key, row_hashes=hashes)
     # By hash: what a teacher sees first must not hang on where its records stand in the file.
     order = np.array(sorted(range(len(hashes)), key=hashes.__getitem__), dtype=np.int64)
-    members: list[Teacher] = []
+    members: dict[int, Teacher] = {}
     for number in range(teachers):
-        teacher = load_teacher(folder, number, kind)
-        if teacher is None:
-            shard = dataset.take(order[shards[order] == number])
-            teacher = Constant.fit(shard) or kind.fit(shard, _derive(key, f"teacher {number}"))
-            reach("teacher-trained")
-            save_teacher(folder, number, kind, teacher)
-        members.append(teacher)
-        progress(number + 1, teachers)
+        stored = load_teacher(folder, number, kind)
+        if stored is not None:
+            members[number] = stored
+            progress(len(members), teachers)
+    missing = {
+        number: (order[shards[order] == number], _derive(key, f"teacher {number}"))
+        for number in range(teachers)
+        if number not in members
+    }
+    for number, teacher in _fit(kind, dataset, missing):
+        reach("teacher-trained")
+        save_teacher(folder, number, kind, teacher)
+        members[number] = teacher
+        progress(len(members), teachers)
     return Ensemble(
-        members=tuple(members),
+        members=tuple(members[number] for number in range(teachers)),
         classes=dataset.classes,
         unit="record" if dataset.groups is None else "patient",
         schema=dataset.inputs.schema(),
         fingerprint=fingerprint,
         _takes=schema_of(dataset.inputs),
         _key=key,
+        _kind=kind,
     )
+
+
+def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tuple[int, Teacher]]:
+    """Yield the number and teacher of each shard, in order."""
+    if isinstance(kind, FitsTogether):
+        together = kind.fit_many(dataset, list(shards.values()))
+        for (number, (rows, _)), teacher in zip(shards.items(), together, strict=True):
+            yield number, Constant.of(dataset.labels[rows]) or teacher
+        return
+    for number, (rows, seed) in shards.items():
+        yield number, Constant.of(dataset.labels[rows]) or kind.fit(dataset.take(rows), seed)
 
 
 def _fingerprint(

@@ -1,4 +1,4 @@
-"""Convolutional teachers for images, with PyTorch."""
+"""Convolutional teachers for images, with PyTorch: a plain network, or a small residual one."""
 
 from __future__ import annotations
 
@@ -8,59 +8,27 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
 
 from party.teachers import tensors
+from party.teachers.descent import STEPS, Lesson, train, train_together
+from party.teachers.device import pick_device
+from party.teachers.networks import Plain, Residual
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.schema import ImageSchema
 from pate.data.values import Images
-from pate.errors import SchemaError, UsageError
+from pate.errors import SchemaError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from party.teachers.protocol import Shard
     from pate.data.values import Dataset, Inputs
 
-_STEPS: Final = 300
-_BATCH: Final = 32
-_RATE: Final = 3e-3
-_WIDTHS: Final = (32, 64, 96, 128, 128, 128)
-_TURN: Final = 0.2  # most rotation, in radians
-_STRETCH: Final = 0.1  # most change of scale and shear
-_SHIFT: Final = 0.15  # most shift, as a share of half the image
 _AT_ONCE: Final = 256
-
-
-def pick_device(wanted: str) -> str:
-    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
-
-    Raises:
-        UsageError: if CUDA is asked for and not there, or the name is none of the three.
-    """
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda, but PyTorch finds no CUDA device; use auto or cpu")
-    if wanted not in {"cpu", "cuda"}:
-        raise UsageError(f"--device {wanted!r} is none of auto, cpu, cuda")
-    return wanted
-
-
-class _Network(nn.Sequential):
-    """Blocks of two convolutions that halve the image until it is small, then one linear layer."""
-
-    def __init__(self, size: tuple[int, int, int], classes: int) -> None:
-        height, width, channels = size
-        layers: list[nn.Module] = []
-        for at, wide in enumerate(_WIDTHS):
-            layers += [nn.Conv2d(channels, wide, 3, padding=1), nn.GroupNorm(8, wide), nn.ReLU()]
-            layers += [nn.Conv2d(wide, wide, 3, padding=1), nn.GroupNorm(8, wide), nn.ReLU()]
-            channels = wide
-            if min(height, width) >= 4:
-                layers.append(nn.MaxPool2d(2))
-                height, width = height // 2, width // 2
-            if at and max(height, width) <= 8:
-                break
-        layers += [nn.AdaptiveAvgPool2d(3), nn.Flatten(), nn.Linear(9 * channels, classes)]
-        super().__init__(*layers)
+#: Networks that are trained at once on a GPU.
+_TOGETHER: Final = 32
+_MOST_CLASSES: Final = 100_000
+_NETWORKS: Final[dict[str, type[nn.Module]]] = {"cnn": Plain, "resnet": Residual}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +38,7 @@ class CnnTeacher:
     Attributes:
         takes: image size.
         seen: (c,) int64, the classes that the shard holds; no other is ever answered.
-        network: c scores for an image, in evaluation mode.
+        network: a score for each class of the list, in evaluation mode.
         device: where it runs.
     """
 
@@ -87,17 +55,21 @@ class CnnTeacher:
         """
         images = self.takes.conform(inputs)
         best = np.zeros(len(images), dtype=np.int64)
+        columns = torch.from_numpy(self.seen).to(self.device)
         with torch.inference_mode():
             for start in range(0, len(images), _AT_ONCE):
                 batch = _as_tensor(images.pixels[start : start + _AT_ONCE]).to(self.device)
-                scores = self.network(batch)
+                scores = self.network(batch)[:, columns]
                 best[start : start + _AT_ONCE] = scores.argmax(dim=1).cpu().numpy()
         return self.seen[best]
 
     def store(self) -> Stored:
         """Return the weights as safetensors, the image size as JSON."""
         weights = {name: held.cpu().numpy() for name, held in self.network.state_dict().items()}
-        return Stored({"size": list(self.takes.size)}, tensors.dump({**weights, "seen": self.seen}))
+        return Stored(
+            {"size": list(self.takes.size), "classes": len(list(weights.values())[-1])},
+            tensors.dump({**weights, "seen": self.seen}),
+        )
 
 
 class Cnn:
@@ -105,17 +77,19 @@ class Cnn:
 
     Args:
         device: ``auto``, ``cpu`` or ``cuda``.
+        name: ``cnn``, or ``resnet`` for a small residual network, which wants more records.
 
     Raises:
         UsageError: if there is no such device.
     """
 
-    name = "cnn"
-    version = "1"
+    version = "2"
     suffix = "safetensors"
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, name: str = "cnn") -> None:
         self._device = pick_device(device)
+        self._build = _NETWORKS[name]
+        self.name = name
 
     def fit(self, shard: Dataset, seed: int) -> CnnTeacher:
         """Return the teacher of a shard.
@@ -123,16 +97,9 @@ class Cnn:
         Raises:
             SchemaError: if the shard holds no images.
         """
-        images = shard.inputs
-        if not isinstance(images, Images):
-            raise SchemaError(f"cnn teachers take images, the data is {images.schema()}")
-        seen, labels = np.unique(shard.labels, return_inverse=True)
-        # PyTorch initialises layers from its global generator: a copy of it, put back afterwards.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            network = _Network(images.size, len(seen)).to(self._device)
-        _train(network, _as_tensor(images.pixels), torch.from_numpy(labels), seed, self._device)
-        return CnnTeacher(ImageSchema(images.size), seen, network.eval(), self._device)
+        network, lesson, size = self._prepare(shard, seed)
+        train(network.to(self._device), lesson, self._device, STEPS)
+        return self._teacher(network, lesson, size)
 
     def restore(self, stored: Stored) -> CnnTeacher:
         """Return the teacher that was stored.
@@ -142,59 +109,69 @@ class Cnn:
         """
         takes = tensors.image_size(stored.facts)
         held = tensors.load(stored.model, None)
-        seen = held.pop("seen", None)
-        if seen is None or seen.ndim != 1 or seen.dtype != np.int64:
+        seen, classes = held.pop("seen", None), stored.facts.get("classes")
+        if type(classes) is not int or not 1 <= classes <= _MOST_CLASSES:
+            raise DamagedTeacherError("its number of classes")
+        if seen is None or seen.ndim != 1 or seen.dtype != np.int64 or not len(seen):
+            raise DamagedTeacherError("its class list")
+        columns = seen.astype(np.int64)
+        if columns.min() < 0 or columns.max() >= classes:
             raise DamagedTeacherError("its class list")
         with torch.random.fork_rng(devices=[]):
-            network = _Network(takes.size, len(seen))
+            network = self._build(takes.size, classes)
         try:
             network.load_state_dict(
                 {name: torch.from_numpy(np.array(w)) for name, w in held.items()}
             )
         except RuntimeError as error:
             raise DamagedTeacherError("the shapes of its weights") from error
-        return CnnTeacher(
-            takes, seen.astype(np.int64), network.eval().to(self._device), self._device
-        )
+        return CnnTeacher(takes, columns, network.eval().to(self._device), self._device)
+
+    def _prepare(self, shard: Dataset, seed: int) -> tuple[nn.Module, Lesson, tuple[int, int, int]]:
+        """Return an untrained network and what it is to learn."""
+        images = shard.inputs
+        if not isinstance(images, Images):
+            raise SchemaError(f"{self.name} teachers take images, the data is {images.schema()}")
+        # PyTorch initialises layers from its global generator: a copy of it, put back afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            network = self._build(images.size, len(shard.classes))
+        seen = np.zeros(len(shard.classes), dtype=np.bool_)
+        pixels, labels = images.pixels, np.array(shard.labels)
+        if not len(labels):  # the teacher is not used, but takes its place among the others
+            pixels, labels = np.zeros((1, *images.size), np.uint8), np.zeros(1, np.int64)
+        seen[labels] = True
+        lesson = Lesson(_as_tensor(pixels), torch.from_numpy(labels), torch.from_numpy(seen), seed)
+        return network, lesson, images.size
+
+    def _teacher(
+        self, network: nn.Module, lesson: Lesson, size: tuple[int, int, int]
+    ) -> CnnTeacher:
+        seen = np.flatnonzero(lesson.seen.numpy()).astype(np.int64)
+        return CnnTeacher(ImageSchema(size), seen, network.to(self._device).eval(), self._device)
 
 
-def _train(
-    network: nn.Module, images: torch.Tensor, labels: torch.Tensor, seed: int, device: str
-) -> None:
-    """Fit by AdamW with one rise and fall of the rate, on images turned and shifted at random."""
-    draw = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=_RATE, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=_RATE, total_steps=_STEPS)
-    images, labels = images.to(device), labels.to(device)
-    order = torch.empty(0, dtype=torch.int64)
-    network.train()
-    for _ in range(_STEPS):
-        while len(order) < _BATCH:
-            order = torch.cat([order, torch.randperm(len(images), generator=draw)])
-        picked, order = order[:_BATCH].to(device), order[_BATCH:]
-        batch = _move(images[picked], draw)
-        loss = F.cross_entropy(network(batch), labels[picked], label_smoothing=0.1)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        schedule.step()
+class CnnTogether(Cnn):
+    """Makes convolutional teachers on a GPU, which one small network would leave idle.
+
+    On a processor many at once are slower than one after the other.
+    """
+
+    def fit_many(self, data: Dataset, shards: Sequence[Shard]) -> Iterator[CnnTeacher]:
+        """Yield the teacher of each shard; see :class:`party.teachers.protocol.FitsTogether`."""
+        for start in range(0, len(shards), _TOGETHER):
+            block = shards[start : start + _TOGETHER]
+            ready = [self._prepare(data.take(rows), seed) for rows, seed in block]
+            networks = [network for network, _, _ in ready]
+            train_together(networks, [lesson for _, lesson, _ in ready], self._device, STEPS)
+            for each in ready:
+                yield self._teacher(*each)
 
 
-def _move(batch: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
-    """Return the images turned, stretched and shifted, each by its own amount."""
-    count = len(batch)
-    spread = 2 * torch.rand(count, 6, generator=draw) - 1
-    turn = spread[:, 0] * _TURN
-    grown = 1 + spread[:, 1:3] * _STRETCH
-    shear = spread[:, 3] * _STRETCH
-    matrix = torch.zeros(count, 2, 3)
-    matrix[:, 0, 0] = torch.cos(turn) * grown[:, 0]
-    matrix[:, 0, 1] = shear - torch.sin(turn)
-    matrix[:, 1, 0] = torch.sin(turn)
-    matrix[:, 1, 1] = torch.cos(turn) * grown[:, 1]
-    matrix[:, :, 2] = spread[:, 4:] * _SHIFT
-    grid = F.affine_grid(matrix.to(batch.device), list(batch.shape), align_corners=False)
-    return F.grid_sample(batch, grid, padding_mode="border", align_corners=False)
+def cnn_kind(name: str, device: str) -> Cnn:
+    """Return the kind of that name which suits the device."""
+    found = pick_device(device)
+    return Cnn(found, name) if found == "cpu" else CnnTogether(found, name)
 
 
 def _as_tensor(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch.Tensor:

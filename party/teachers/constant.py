@@ -10,7 +10,7 @@ import numpy as np
 from party.teachers.protocol import NO_OPINION, Labels, Stored
 
 if TYPE_CHECKING:
-    from pate.data.values import Dataset, Inputs
+    from pate.data.values import Inputs
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,13 @@ class Constant:
     label: int
 
     @classmethod
-    def fit(cls, shard: Dataset) -> Constant | None:
-        """Return the teacher of a shard with at most one class, or None if there is more."""
-        present = np.unique(shard.labels).tolist()
+    def of(cls, labels: Labels) -> Constant | None:
+        """Return the teacher of a shard with at most one class, or None if there is more.
+
+        Args:
+            labels: (n,) those of the shard's records.
+        """
+        present = np.unique(labels).tolist()
         if len(present) > 1:
             return None
         return cls(present[0] if present else NO_OPINION)

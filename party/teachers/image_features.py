@@ -1,21 +1,27 @@
 """Features of images that are fixed before any data is seen.
 
-Histograms of oriented gradients at two scales and on two grids of overlapping cells, normalised
-by the energy around each cell, then random Fourier features of the unit vector, which make a
-linear model on them act like a Gaussian-kernel one. Nothing here is fitted, so all teachers of
-all parties may share it, and caching it leaks nothing.
+A view describes an image by a unit vector: histograms of oriented gradients of the image as it is,
+or of the image set upright, or wavelet scattering. Random Fourier features of that vector make a
+linear model on them act like a Gaussian-kernel one. Nothing here is fitted, so all teachers of all
+parties may share it, and caching it leaks nothing.
 
-Source: Dalal and Triggs, "Histograms of oriented gradients for human detection", CVPR 2005;
-Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007.
+Source: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
+
+from pate.features.gradients import VERSION as GRADIENTS_VERSION
+from pate.features.gradients import gradients
+from pate.features.scattering import VERSION as SCATTERING_VERSION
+from pate.features.scattering import scatter
+from pate.features.upright import VERSION as UPRIGHT_VERSION
+from pate.features.upright import upright
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,115 +31,47 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 #: Changes whenever the features do.
-VERSION: Final = "1"
+VERSION: Final = (
+    f"2, gradients {GRADIENTS_VERSION}, upright {UPRIGHT_VERSION}, scattering {SCATTERING_VERSION}"
+)
 #: Number of features, whatever the size of the images.
 WIDTH: Final = 2048
 
-_ORIENTATIONS: Final = 8
-_SCALES: Final = (0.0, 1.0)  # standard deviation of the blur before the gradient, in pixels
-_GRIDS: Final = (7, 4)  # cells a side
-_REACH: Final = 1.5  # half the width of a cell's window, in cells: neighbours overlap
-_COLOUR_GRID: Final = 4
-_FLOOR: Final = 0.02  # contrast below which a cell counts as empty
-_LONGEST_SIDE: Final = 64  # larger images are averaged down first
-_PIXELS_AT_ONCE: Final = 1 << 18
+#: Ways to look at an image.
+View: TypeAlias = Literal["gradients", "upright", "scattering"]
+VIEWS: Final[tuple[View, ...]] = ("gradients", "upright", "scattering")
+
 _BANDWIDTH: Final = 1.0  # of the kernel exp(-|x - y|^2) on unit vectors
+_ROWS_AT_ONCE: Final = 1024
+_DIRECTIONS_AT_ONCE: Final = 64
 
 
-@functools.lru_cache(maxsize=1)  # teachers look at the same batch one after the other
-def image_features(images: Images) -> Floats:
+@functools.lru_cache(maxsize=len(VIEWS))  # teachers look at the same batch one after the other
+def image_features(images: Images, view: View) -> Floats:
     """Return (n, WIDTH) float32 features."""
-    count, (height, width, _) = len(images), images.size
-    features = np.empty((count, WIDTH), dtype=np.float32)
-    step = max(1, _PIXELS_AT_ONCE // (height * width))
-    for start in range(0, count, step):
-        described = _describe(images.pixels[start : start + step])
-        directions, phases = _projection(described.shape[1])
-        waves = np.cos(described @ directions + phases)
-        features[start : start + step] = waves * np.float32(np.sqrt(2 / WIDTH))
+    features = describe(images, view)
     features.setflags(write=False)
     return features
 
 
-def _describe(pixels: NDArray[np.uint8]) -> Floats:
-    """Return one unit vector per image: gradients, and colour where there is any."""
-    planes: Floats = pixels.astype(np.float32) / np.float32(255)
-    height, width = pixels.shape[1:3]
-    rows = _windows(height, min(height, _LONGEST_SIDE), 1.0)
-    columns = _windows(width, min(width, _LONGEST_SIDE), 1.0)
-    # (n, channels, height, width), no side longer than the longest.
-    planes = _both_ways(rows, planes.transpose(0, 3, 1, 2), columns)
-    grey = planes.mean(axis=1)
-    parts = [_cells(_oriented(grey, scale), grid) for scale in _SCALES for grid in _GRIDS]
-    if planes.shape[1] == 3:
-        parts.append(_pool((planes - grey[:, None])[:, ::2], _COLOUR_GRID).reshape(len(pixels), -1))
-    described = np.concatenate(parts, axis=1)
-    length = np.linalg.norm(described, axis=1, keepdims=True)
-    unit: Floats = (described / (length + np.float32(1e-6))).astype(np.float32)
-    return unit
+def describe(images: Images, view: View) -> Floats:
+    """Return (n, WIDTH) float32 features that are not kept for the next caller."""
+    described = _described(images, view)
+    directions, phases = _projection(described.shape[1])
+    features = np.empty((len(images), WIDTH), dtype=np.float32)
+    for start in range(0, len(images), _ROWS_AT_ONCE):
+        piece = features[start : start + _ROWS_AT_ONCE]
+        np.matmul(described[start : start + _ROWS_AT_ONCE], directions, out=piece)
+        piece += phases
+        np.cos(piece, out=piece)
+        piece *= np.float32(np.sqrt(2 / WIDTH))
+    return features
 
 
-def _oriented(grey: Floats, scale: float) -> Floats:
-    """Return (n, orientations, height, width): gradient strength, shared by two orientations."""
-    if scale:
-        grey = _both_ways(_blur(grey.shape[1], scale), grey, _blur(grey.shape[2], scale))
-    padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
-    down = (padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1]) / 2
-    right = (padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]) / 2
-    strength = np.hypot(down, right)
-    turn = np.arctan2(down, right) * np.float32(_ORIENTATIONS / (2 * np.pi))
-    lower = np.floor(turn)
-    share = turn - lower
-    first = lower.astype(np.int64) % _ORIENTATIONS
-    count, height, width = grey.shape
-    maps = np.zeros((count, _ORIENTATIONS, height, width), dtype=np.float32)
-    np.put_along_axis(maps, first[:, None], (strength * (1 - share))[:, None], axis=1)
-    second = (first + 1) % _ORIENTATIONS
-    np.put_along_axis(maps, second[:, None], (strength * share)[:, None], axis=1)
-    return maps
-
-
-def _cells(maps: Floats, grid: int) -> Floats:
-    """Return each cell's histogram over the energy around it, square-rooted to tame peaks."""
-    pooled = _pool(maps, grid)
-    energy: Floats = np.square(pooled).sum(axis=1, keepdims=True, dtype=np.float32)
-    apart = np.abs(np.subtract.outer(np.arange(grid), np.arange(grid)))
-    around = np.clip(1 - apart / 2, 0, None).astype(np.float32)
-    energy = _both_ways(around, energy, around)
-    normal: Floats = np.sqrt(pooled / np.sqrt(energy + np.float32(_FLOOR**2))) / np.float32(grid)
-    return normal.reshape(len(maps), -1)
-
-
-def _pool(planes: Floats, grid: int) -> Floats:
-    """Return (n, planes, grid, grid) averages over overlapping triangular windows."""
-    height, width = planes.shape[2:]
-    return _both_ways(_windows(height, grid, _REACH), planes, _windows(width, grid, _REACH))
-
-
-def _both_ways(rows: Floats, planes: Floats, columns: Floats) -> Floats:
-    """Return the planes with ``rows`` applied along their height and ``columns`` along their width."""
-    applied: Floats = np.matmul(np.matmul(rows, planes), columns.T, dtype=np.float32)
-    return applied
-
-
-@functools.cache
-def _windows(size: int, count: int, reach: float) -> Floats:
-    """Return (count, size) weights: triangles at even distances, each row sums to 1."""
-    if size == count and reach == 1.0:
-        return np.eye(size, dtype=np.float32)
-    centres = (np.arange(count) + 0.5) * size / count - 0.5
-    half = max(size / count * reach, 1.0)  # narrower ones would fall between two pixels
-    weights = np.clip(1 - np.abs(np.arange(size) - centres[:, None]) / half, 0, None)
-    rows: Floats = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-    return rows
-
-
-@functools.cache
-def _blur(size: int, scale: float) -> Floats:
-    apart = np.subtract.outer(np.arange(size), np.arange(size))
-    weights = np.exp(-(apart**2) / (2 * scale**2))
-    rows: Floats = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-    return rows
+def _described(images: Images, view: View) -> Floats:
+    if view == "scattering":
+        return scatter(images)
+    return gradients(upright(images) if view == "upright" else images)
 
 
 @functools.lru_cache(maxsize=2)
@@ -143,14 +81,20 @@ def _projection(inputs: int) -> tuple[Floats, Floats]:
     They come from SHAKE-256 of a fixed text by the Box-Muller transform rather than from a
     generator of numpy, whose streams may change between versions: stored teachers rely on them.
     """
-    needed = inputs * WIDTH
-    pairs = needed // 2 + 1
-    stream = hashlib.shake_256(b"pate random Fourier features 1").digest(4 * (2 * pairs + WIDTH))
-    # The middle of each of 2^32 cells of (0, 1): never 0, so the logarithm is finite.
-    uniform = (np.frombuffer(stream, dtype="<u4") + 0.5) / 2.0**32
-    radius = np.sqrt(-2 * np.log(uniform[:pairs]))
-    angle = 2 * np.pi * uniform[pairs : 2 * pairs]
-    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:needed]
-    directions = normal.reshape(inputs, WIDTH) * np.sqrt(2 * _BANDWIDTH)
-    phases = 2 * np.pi * uniform[2 * pairs :]
-    return directions.astype(np.float32), phases.astype(np.float32)
+    directions = np.empty((inputs, WIDTH), dtype=np.float32)
+    for start in range(0, inputs, _DIRECTIONS_AT_ONCE):
+        piece = directions[start : start + _DIRECTIONS_AT_ONCE]
+        first, second = _uniform(f"directions {start}", 2, piece.size // 2)
+        radius, angle = np.sqrt(-2 * np.log(first)), 2 * np.pi * second
+        normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+        piece[:] = normal.reshape(piece.shape) * np.sqrt(2 * _BANDWIDTH)
+    phases = 2 * np.pi * _uniform("phases", 1, WIDTH)[0]
+    return directions, phases.astype(np.float32)
+
+
+def _uniform(purpose: str, rows: int, columns: int) -> NDArray[np.float64]:
+    """Return (rows, columns) numbers, the middles of 2^32 cells of (0, 1): no logarithm of 0."""
+    stream = hashlib.shake_256(f"pate random Fourier features 2 {purpose}".encode())
+    drawn = np.frombuffer(stream.digest(4 * rows * columns), dtype="<u4")
+    spread: NDArray[np.float64] = (drawn.reshape(rows, columns) + 0.5) / 2.0**32
+    return spread

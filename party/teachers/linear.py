@@ -1,4 +1,8 @@
-"""Linear teachers: ridge regression on fixed image features, or on a shard's table encoding."""
+"""Linear teachers: ridge regression on fixed image features, or on a shard's table encoding.
+
+For images there are several fixed ways to look at one; each teacher takes the one whose
+leave-one-out error on its own shard is least.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,42 @@ import numpy as np
 
 from party.teachers import tensors
 from party.teachers.columns import TableEncoding
-from party.teachers.image_features import VERSION, WIDTH, image_features
+from party.teachers.device import product
+from party.teachers.image_features import VERSION, VIEWS, WIDTH, View, describe, image_features
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.ridge import fit_ridge
 from party.teachers.schema import ImageSchema
 from pate.data.values import Images
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from party.teachers.protocol import Teacher
     from pate.data.values import Dataset, Inputs
+
+    Floats = NDArray[np.float32]
 
 #: A table's number counts as at most this many spreads from the shard's median.
 _FARTHEST: Final = 8.0
+#: Records of a shard by which it is decided how to look at them.
+_ON_TRIAL: Final = 64
+#: Columns of one product of features and weights: as many teachers' classes as fit into it.
+_COLUMNS_AT_ONCE: Final = 4096
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Images of one size, seen one way.
+
+    Attributes:
+        images: their size.
+        view: the way.
+    """
+
+    images: ImageSchema
+    view: View
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +56,16 @@ class LinearTeacher:
     """A fitted linear classifier.
 
     Attributes:
-        takes: image size, or the encoding of tables.
+        takes: how inputs become rows of d numbers.
         seen: (c,) int64, the classes that the shard holds; no other is ever answered.
         weights: (d, c) float32.
         bias: (c,) float32.
     """
 
-    takes: ImageSchema | TableEncoding
+    takes: LookAt | TableEncoding
     seen: Labels
-    weights: NDArray[np.float32]
-    bias: NDArray[np.float32]
+    weights: Floats
+    bias: Floats
 
     def predict(self, inputs: Inputs) -> Labels:
         """Return the class of each input.
@@ -46,15 +73,20 @@ class LinearTeacher:
         Raises:
             SchemaError: if the inputs are not of the kind that the teacher was fitted on.
         """
-        scores = _features(self.takes, inputs) @ self.weights + self.bias
+        scores = self._rows(inputs) @ self.weights + self.bias
         best: Labels = scores.argmax(axis=1)
         return self.seen[best]
+
+    def _rows(self, inputs: Inputs) -> Floats:
+        if isinstance(self.takes, LookAt):
+            return image_features(self.takes.images.conform(inputs), self.takes.view)
+        return encoded(self.takes, inputs)
 
     def store(self) -> Stored:
         """Return the weights as safetensors, the schema as JSON."""
         facts: dict[str, object] = (
-            {"size": list(self.takes.size)}
-            if isinstance(self.takes, ImageSchema)
+            {"size": list(self.takes.images.size), "view": self.takes.view}
+            if isinstance(self.takes, LookAt)
             else {"table": self.takes.facts()}
         )
         return Stored(
@@ -64,22 +96,72 @@ class LinearTeacher:
 
 
 class Linear:
-    """Makes linear teachers."""
+    """Makes linear teachers.
+
+    Each is fitted by itself, and no faster in a batch: the time goes into features and
+    decompositions, which are a shard's own. So it does not hang on another shard by a single bit.
+
+    Args:
+        device: ``cpu`` or ``cuda``: where teachers answer together.
+    """
 
     name = "linear"
-    version = f"1, features {VERSION}"
+    version = f"2, features {VERSION}"
     suffix = "safetensors"
+
+    def __init__(self, device: str = "cpu") -> None:
+        self._device = device
 
     def fit(self, shard: Dataset, seed: int) -> LinearTeacher:
         """Return the teacher of a shard; there is no randomness in it."""
         del seed
         inputs = shard.inputs
-        takes = (
-            ImageSchema(inputs.size) if isinstance(inputs, Images) else TableEncoding.fit(inputs)
-        )
         seen, labels = np.unique(shard.labels, return_inverse=True)
-        weights, bias = fit_ridge(_features(takes, inputs), labels, len(seen))
-        return LinearTeacher(takes, seen, weights, bias)
+        takes: LookAt | TableEncoding
+        if isinstance(inputs, Images):
+            view, features = _look(inputs, labels, len(seen))
+            takes = LookAt(ImageSchema(inputs.size), view)
+        else:
+            takes = TableEncoding.fit(inputs)
+            features = encoded(takes, inputs)
+        ridge = fit_ridge(features, labels, len(seen))
+        return LinearTeacher(takes, seen, ridge.weights, ridge.bias)
+
+    def predict_many(self, members: Sequence[Teacher], classes: int, inputs: Inputs) -> Labels:
+        """Return (k, n) int64; see :class:`party.teachers.protocol.AnswersTogether`."""
+        answers = np.empty((len(members), len(inputs)), dtype=np.int64)
+        step = max(1, _COLUMNS_AT_ONCE // classes)
+        for start in range(0, len(members), step):
+            block = slice(start, start + step)
+            self._answer(members[block], classes, inputs, answers[block])
+        return answers
+
+    def _answer(
+        self, block: Sequence[Teacher], classes: int, inputs: Inputs, answers: Labels
+    ) -> None:
+        """Fill in the answers of some members.
+
+        Each has the same columns of the product whatever the others are: a member that looks
+        elsewhere leaves its own at zero. So nobody's rounding, and thus nobody's vote where two
+        classes tie, hangs on another member.
+        """
+        looks: dict[LookAt, dict[int, LinearTeacher]] = {}
+        for at, member in enumerate(block):
+            if isinstance(member, LinearTeacher) and isinstance(member.takes, LookAt):
+                looks.setdefault(member.takes, {})[at] = member
+            else:
+                answers[at] = member.predict(inputs)
+        for look, fitted in looks.items():
+            features = image_features(look.images.conform(inputs), look.view)
+            weights = np.zeros((features.shape[1], len(block), classes), dtype=np.float32)
+            bias = np.full((len(block), classes), -np.inf, dtype=np.float32)
+            for at, one in fitted.items():
+                weights[:, at, one.seen] = one.weights
+                bias[at, one.seen] = one.bias
+            scores = product(features, weights.reshape(len(weights), -1), self._device)
+            for at in fitted:
+                own = scores[:, at * classes : (at + 1) * classes]
+                answers[at] = (own + bias[at]).argmax(axis=1)
 
     def restore(self, stored: Stored) -> LinearTeacher:
         """Return the teacher that was stored.
@@ -88,22 +170,37 @@ class Linear:
             DamagedTeacherError: if the bytes are not such a teacher.
         """
         held = tensors.load(stored.model, ("seen", "weights", "bias"))
-        takes: ImageSchema | TableEncoding
+        takes: LookAt | TableEncoding
         if "table" in stored.facts:
             takes = TableEncoding.from_facts(stored.facts["table"])
         else:
-            takes = tensors.image_size(stored.facts)
+            views = [view for view in VIEWS if view == stored.facts.get("view")]
+            if not views:
+                raise DamagedTeacherError("how it looks at images")
+            takes = LookAt(tensors.image_size(stored.facts), views[0])
         seen, weights, bias = held["seen"], held["weights"], held["bias"]
         if weights.ndim != 2 or seen.shape != bias.shape or weights.shape[1:] != bias.shape:
             raise DamagedTeacherError("the shapes of its weights")
-        if isinstance(takes, ImageSchema) and len(weights) != WIDTH:
+        if isinstance(takes, LookAt) and len(weights) != WIDTH:
             raise DamagedTeacherError("the number of its features")
         return LinearTeacher(
             takes, seen.astype(np.int64), weights.astype(np.float32), bias.astype(np.float32)
         )
 
 
-def _features(takes: ImageSchema | TableEncoding, inputs: Inputs) -> NDArray[np.float32]:
-    if isinstance(takes, ImageSchema):
-        return image_features(takes.conform(inputs))
-    return np.clip(takes.encode(inputs), -_FARTHEST, _FARTHEST)
+def encoded(encoding: TableEncoding, inputs: Inputs) -> Floats:
+    """Return (n, d) float32: a table's rows for a linear model, none of them far out."""
+    return np.clip(encoding.encode(inputs), -_FARTHEST, _FARTHEST)
+
+
+def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
+    """Return how to look at a shard's images, and their features when seen so.
+
+    The way with the least leave-one-out error is taken, on some of them: all would cost more time
+    than everything else, and the ways differ by much where they differ.
+    """
+    some, rest = images.take(range(len(images))[:_ON_TRIAL]), range(len(images))[_ON_TRIAL:]
+    tried = [describe(some, view) for view in VIEWS]
+    errors = [fit_ridge(rows, labels[: len(some)], classes).error for rows in tried]
+    best = int(np.argmin(errors))
+    return VIEWS[best], np.concatenate([tried[best], describe(images.take(rest), VIEWS[best])])

@@ -7,16 +7,21 @@ teachers share is fixed before any data is seen. Otherwise one record could chan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from pate.data.values import Dataset, Inputs
 
 #: (n,) int64, indices into the class list of the data that the teacher was fitted on.
 Labels: TypeAlias = NDArray[np.int64]
+
+#: The rows of one shard, (n,) int64, and the 63 bits that decide its teacher's randomness.
+Shard: TypeAlias = tuple[NDArray[np.int64], int]
 
 #: What :meth:`Teacher.predict` answers where a teacher has learnt nothing at all.
 NO_OPINION = -1
@@ -81,4 +86,46 @@ class Kind(Protocol):
 
         Raises:
             DamagedTeacherError: if the bytes are not such a teacher.
+        """
+
+
+@runtime_checkable
+class FitsTogether(Protocol):
+    """What a kind has, besides :class:`Kind`, that fits many teachers faster than one by one."""
+
+    def fit_many(self, data: Dataset, shards: Sequence[Shard]) -> Iterator[Teacher]:
+        """Yield a teacher for each shard, in order.
+
+        Each is what :meth:`Kind.fit` returns for ``data.take(rows)`` and the seed, but for
+        rounding, which must not hang on the records of another shard either. It yields as early
+        as it can, since a teacher is stored when it is yielded.
+
+        Args:
+            data: the party's records.
+            shards: which rows each teacher learns from, and its seed. Shards of one class or none
+                are among them, so that who shares a batch does not hang on the records; what is
+                yielded for those is not used.
+        """
+
+
+@runtime_checkable
+class AnswersTogether(Protocol):
+    """What a kind has, besides :class:`Kind`, whose teachers answer faster together."""
+
+    def predict_many(
+        self, members: Sequence[Teacher], classes: int, inputs: Inputs
+    ) -> NDArray[np.int64]:
+        """Return (members, n) int64: what each member's own ``predict`` returns, but for rounding.
+
+        The rounding of one member's scores must not hang on another member: where two classes
+        tie, one record could otherwise turn the votes of teachers that have never seen it.
+
+        Args:
+            members: all teachers of an ensemble, by number; some may be of no kind, such as
+                :class:`party.teachers.constant.Constant`.
+            classes: length of the class list that their answers index.
+            inputs: n queries.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teachers were fitted on.
         """

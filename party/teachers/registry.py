@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from party.teachers.device import DEVICES, pick_device
 from pate.data.values import Images
 from pate.errors import UsageError
 
@@ -12,19 +13,22 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
 
 #: What ``--model`` takes.
-MODELS: Final = ("auto", "linear", "cnn", "forest", "boosting")
+MODELS: Final = ("auto", "linear", "cnn", "resnet", "forest", "boosting", "logistic")
+_OF_IMAGES: Final = ("linear", "cnn", "resnet")
+_OF_TABLES: Final = ("linear", "forest", "boosting", "logistic")
 
 
 def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """Return the kind of teachers to train.
 
-    ``auto`` is ``linear`` for images and ``forest`` for tables, whatever the number of records:
-    a choice that looked at it would let one record change every teacher.
+    ``auto`` is ``linear`` for images. For tables each teacher chooses, on its own shard, between
+    ``boosting``, ``logistic`` and ``forest``. It is so whatever the number of records: a choice
+    for all that looked at it would let one record change every teacher.
 
     Args:
         model: one of :data:`MODELS`.
         inputs: what the party's data is; only whether it is images or a table counts.
-        device: ``auto``, ``cpu`` or ``cuda``, for ``cnn``; the others run on the CPU.
+        device: ``auto``, ``cpu`` or ``cuda``, for images; teachers of tables run on the CPU.
 
     Raises:
         UsageError: if there is no such kind, it does not take such inputs, or there is no such
@@ -33,22 +37,36 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     images = isinstance(inputs, Images)
     if model not in MODELS:
         raise UsageError(f"there is no model {model!r}; it is one of {', '.join(MODELS)}")
-    if device not in {"auto", "cpu", "cuda"}:
-        raise UsageError(f"--device {device!r} is none of auto, cpu, cuda")
+    if device not in DEVICES:
+        raise UsageError(f"--device {device!r} is none of {', '.join(DEVICES)}")
     if model == "auto":
-        model = "linear" if images else "forest"
-    if model == "cnn" and not images:
-        raise UsageError("model cnn takes images, the data is a table; use forest or boosting")
-    if model in {"forest", "boosting"} and images:
-        raise UsageError(f"model {model} takes tables, the data is images; use linear or cnn")
-    if model == "cnn":
-        from party.teachers.cnn import Cnn
+        model = "linear" if images else "chosen"
+    elif model not in (_OF_IMAGES if images else _OF_TABLES):
+        data, others = ("images", _OF_IMAGES) if images else ("a table", _OF_TABLES)
+        raise UsageError(
+            f"model {model} is not for {data}; use auto, {', '.join(others[:-1])} or {others[-1]}"
+        )
+    return _kind(model, device)
 
-        return Cnn(device)
-    if model == "linear":
+
+def _kind(name: str, device: str) -> Kind:
+    """Return a kind by name; each is imported when it is asked for, since some load PyTorch."""
+    if name == "linear":
         from party.teachers.linear import Linear
 
-        return Linear()
+        return Linear(pick_device(device))
+    if name in {"cnn", "resnet"}:
+        from party.teachers.cnn import cnn_kind
+
+        return cnn_kind(name, device)
+    if name == "logistic":
+        from party.teachers.logistic import Logistic
+
+        return Logistic()
+    if name == "chosen":
+        from party.teachers.chosen import Chosen
+
+        return Chosen()
     from party.teachers.trees import Boosting, Forest
 
-    return Forest() if model == "forest" else Boosting()
+    return Forest() if name == "forest" else Boosting()

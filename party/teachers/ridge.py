@@ -6,29 +6,40 @@ leave-one-out residuals of every penalty come from one eigendecomposition.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Floats = NDArray[np.float32]
+
 #: Penalties tried, as a share of the mean eigenvalue of the centred Gram matrix.
-_PENALTIES: Final = tuple(10.0 ** (step / 2) for step in range(-6, 5))
+_PENALTIES: Final = np.array([10.0 ** (step / 2) for step in range(-6, 5)])
 
 
-def fit_ridge(
-    features: NDArray[np.float32], labels: NDArray[np.int64], classes: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return weights and bias of a one-against-the-rest linear classifier.
+class Ridge(NamedTuple):
+    """A one-against-the-rest linear classifier: the class of x is the largest of x W + b.
+
+    Attributes:
+        weights: W, (d, classes) float32.
+        bias: b, (classes,) float32.
+        error: mean square of the leave-one-out residuals, to compare features by.
+    """
+
+    weights: Floats
+    bias: Floats
+    error: float
+
+
+def fit_ridge(features: Floats, labels: NDArray[np.int64], classes: int) -> Ridge:
+    """Return the classifier of a shard.
 
     Args:
         features: (n, d).
         labels: (n,), from 0 to ``classes`` - 1.
         classes: number of outputs.
-
-    Returns:
-        (d, classes) and (classes,): the class of x is the largest of ``x @ weights + bias``.
     """
     count, width = features.shape
     middle = features.mean(axis=0, dtype=np.float64)
@@ -43,22 +54,29 @@ def fit_ridge(
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
     kept = values > values[-1] * 1e-7
     if not kept.any() or values[-1] <= 0:  # all rows alike: only the frequencies are left
-        return np.zeros((width, classes), np.float32), level.astype(np.float32)
+        error = float(np.mean(np.square(targets)))
+        return Ridge(np.zeros((width, classes), np.float32), level.astype(np.float32), error)
     values, vectors = values[kept], vectors[:, kept]
     # Left singular vectors, (n, rank), and the targets seen along them.
     left = vectors if dual else (centred @ vectors) / np.sqrt(values)
     along = left.T @ targets
 
-    best: tuple[float, NDArray[np.float64]] | None = None
-    for share in _PENALTIES:
-        shrink = values / (values + share * values.sum() / count)
-        residual = targets - left @ (shrink[:, None] * along)
-        influence = np.square(left) @ shrink + 1 / count
-        error = float(np.mean(np.square(residual / np.clip(1 - influence, 1e-6, None)[:, None])))
-        if best is None or error < best[0]:
-            best = error, shrink
-    assert best is not None  # noqa: S101  # _PENALTIES is not empty
-    scaled = best[1][:, None] * along / np.sqrt(values)[:, None]
-    right = (centred.T @ vectors) / np.sqrt(values) if dual else vectors
-    weights = right @ scaled
-    return weights.astype(np.float32), (level - middle @ weights).astype(np.float32)
+    # All penalties at once: (penalties, rank), then (n, penalties) and (n, penalties, classes).
+    shrink = values / (values + _PENALTIES[:, None] * (values.sum() / count))
+    influence = np.square(left) @ shrink.T + 1 / count
+    pulled = (shrink.T[:, :, None] * along[:, None, :]).reshape(len(values), -1)
+    fitted = (left @ pulled).reshape(count, len(_PENALTIES), classes)
+    residual = targets[:, None, :] - fitted
+    residual /= np.clip(1 - influence, 1e-6, None)[:, :, None]
+    errors = np.square(residual).mean(axis=(0, 2))
+    best = int(errors.argmin())
+
+    if dual:
+        weights = centred.T @ (vectors @ (along * (shrink[best] / values)[:, None])).astype(
+            np.float32
+        )
+    else:
+        scaled = along * (shrink[best] / np.sqrt(values))[:, None]
+        weights = (vectors @ scaled).astype(np.float32)
+    bias = level - middle @ weights
+    return Ridge(weights, bias.astype(np.float32), float(errors[best]))

@@ -10,8 +10,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from party.teachers.cnn import Cnn, pick_device
-from party.teachers.image_features import WIDTH, image_features
+from party.teachers.cnn import Cnn
+from party.teachers.device import pick_device
+from party.teachers.image_features import VIEWS, WIDTH, View, image_features
 from party.teachers.linear import Linear
 from party.teachers.protocol import DamagedTeacherError, Kind, Stored
 from party.teachers.ridge import fit_ridge
@@ -22,7 +23,7 @@ from pate.errors import SchemaError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS: list[Kind] = [Linear(), Cnn("cpu")]
+KINDS: list[Kind] = [Linear(), Cnn("cpu"), Cnn("cpu", "resnet")]
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +44,35 @@ def random_images(n: int, *size: int) -> Images:
 @pytest.mark.parametrize(
     "size", [(1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)]
 )
-def test_features_of_any_size(size: tuple[int, int, int]) -> None:
-    features = image_features(random_images(3, *size))
+@pytest.mark.parametrize("view", VIEWS)
+def test_features_of_any_size(size: tuple[int, int, int], view: View) -> None:
+    features = image_features(random_images(3, *size), view)
     assert features.shape == (3, WIDTH)
     assert features.dtype == np.float32
     assert np.isfinite(features).all()
 
 
-def test_features_do_not_hang_on_the_batch() -> None:
-    # 400 images of 32 x 32 are computed in two pieces.
+@pytest.mark.parametrize("view", VIEWS)
+def test_features_do_not_hang_on_the_batch(view: View) -> None:
+    # 400 images of 32 x 32 are computed in pieces.
     images = random_images(400, 32, 32, 1)
-    alone = np.concatenate([image_features(images.take([at])) for at in (0, 255, 256, 399)])
-    np.testing.assert_allclose(image_features(images)[[0, 255, 256, 399]], alone, atol=1e-5)
+    alone = np.concatenate([image_features(images.take([at]), view) for at in (0, 255, 256, 399)])
+    np.testing.assert_allclose(image_features(images, view)[[0, 255, 256, 399]], alone, atol=1e-4)
 
 
-def test_features_approximate_the_gaussian_kernel_of_unit_vectors() -> None:
+@pytest.mark.parametrize("view", VIEWS)
+def test_features_approximate_the_gaussian_kernel_of_unit_vectors(view: View) -> None:
     # Rows x of features satisfy x.y ~ exp(-|u - v|^2), so x.x ~ 1; the error of 2048 random
     # features is about 1/sqrt(2048) = 0.022 a pair. The features are fixed: no chance in this.
-    features = image_features(random_images(20, 28, 28, 1))
+    features = image_features(random_images(20, 28, 28, 1), view)
     gram = features @ features.T
     assert np.abs(np.diag(gram) - 1).max() < 0.1
     assert gram.min() > np.exp(-4) - 0.1
 
 
-def test_blank_images_have_features() -> None:
-    assert np.isfinite(image_features(Images(np.zeros((2, 8, 8, 1), np.uint8)))).all()
+@pytest.mark.parametrize("view", VIEWS)
+def test_blank_images_have_features(view: View) -> None:
+    assert np.isfinite(image_features(Images(np.zeros((2, 8, 8, 1), np.uint8)), view)).all()
 
 
 def test_ridge_primal_and_dual_agree_with_the_normal_equations() -> None:
@@ -75,7 +80,7 @@ def test_ridge_primal_and_dual_agree_with_the_normal_equations() -> None:
     for n, d in ((200, 5), (20, 30)):
         features = draw.normal(size=(n, d)).astype(np.float32)
         labels = (features[:, 0] + draw.normal(scale=0.5, size=n) > 0).astype(np.int64)
-        weights, bias = fit_ridge(features, labels, 2)
+        weights, bias, _ = fit_ridge(features, labels, 2)
         targets = np.where(labels[:, None] == np.arange(2), 1.0, -1.0)
         x = features.astype(np.float64) - features.mean(0)
         # The penalty is not returned: it is one of the grid, so one of these solutions is equal.
@@ -89,9 +94,47 @@ def test_ridge_primal_and_dual_agree_with_the_normal_equations() -> None:
 
 
 def test_ridge_of_rows_that_are_all_alike() -> None:
-    weights, bias = fit_ridge(np.ones((3, 4), np.float32), np.array([0, 1, 1]), 2)
+    weights, bias, error = fit_ridge(np.ones((3, 4), np.float32), np.array([0, 1, 1]), 2)
     assert not weights.any()
     assert bias.argmax() == 1
+    assert error == pytest.approx(8 / 9)  # the variance of the targets, -1, 1, 1 and the opposite
+
+
+def test_the_error_left_out_is_that_of_leaving_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.teachers.ridge._PENALTIES", np.array([0.1]))
+    draw = np.random.default_rng(1)
+    n, d = 14, 3
+    x = draw.normal(size=(n, d)).astype(np.float32)
+    labels = np.arange(n) % 3
+    # The penalty is a share of the variance of all rows, so it stays as the row is left out.
+    penalty = 0.1 * np.square(x - x.mean(0)).sum() / n
+    targets = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    residuals = []
+    for out in range(n):
+        kept = np.delete(np.arange(n), out)
+        middle, level = x[kept].mean(0), targets[kept].mean(0)
+        rows = x[kept] - middle
+        weights = np.linalg.solve(
+            rows.T @ rows + penalty * np.eye(d), rows.T @ (targets[kept] - level)
+        )
+        residuals.append(targets[out] - (x[out] - middle) @ weights - level)
+    assert fit_ridge(x, labels, 3).error == pytest.approx(np.mean(np.square(residuals)), rel=1e-4)
+
+
+def test_each_shard_decides_how_to_look(test_data: Path) -> None:
+    raw = test_data / "mnist" / "MNIST" / "raw"
+    digits = read_dataset(raw / "t10k-images-idx3-ubyte.gz").take(range(200))
+    # Digits are drawn slanted on an empty ground; where the same image is told apart by the place
+    # of a bright field alone, an image set upright has lost what matters.
+    draw = np.random.default_rng(0)
+    labels = np.arange(200) % 4
+    pixels = draw.integers(0, 40, (200, 28, 28, 1)).astype(np.uint8)
+    for at, label in enumerate(labels.tolist()):
+        down, across = 4 + 12 * (label // 2), 4 + 12 * (label % 2)
+        pixels[at, down : down + 8, across : across + 8] = 200
+    fields = Dataset(Images(pixels), labels, ("a", "b", "c", "d"))
+    assert Linear().fit(digits, 0).store().facts["view"] == "upright"
+    assert Linear().fit(fields, 0).store().facts["view"] != "upright"
 
 
 def test_linear_accuracy_on_digits(digits: Dataset) -> None:
@@ -109,14 +152,14 @@ def test_linear_accuracy_on_digits(digits: Dataset) -> None:
 def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     train, test = read_dataset(raw), read_dataset(raw / "t10k-images-idx3-ubyte.gz")
-    test = test.take(range(2000))
+    test = test.take(range(1000))
     accuracies = [
         (
-            Linear().fit(train.take(range(at, at + 300)), 0).predict(test.inputs) == test.labels
+            Linear().fit(train.take(range(at, at + 240)), 0).predict(test.inputs) == test.labels
         ).mean()
-        for at in range(0, 1500, 300)
+        for at in range(0, 720, 240)
     ]
-    assert np.mean(accuracies) > 0.93
+    assert np.mean(accuracies) > 0.96
 
 
 def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
@@ -129,7 +172,7 @@ def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
 def test_stores_and_restores_and_is_reproducible(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("party.teachers.cnn._STEPS", 5)
+    monkeypatch.setattr("party.teachers.cnn.STEPS", 5)
     shard, queries = digits.take(range(40)), digits.take(range(40, 140)).inputs
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
     teacher = kind.fit(shard, 7)
@@ -147,7 +190,7 @@ def test_stores_and_restores_and_is_reproducible(
 def test_answers_only_classes_of_the_shard(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("party.teachers.cnn._STEPS", 5)
+    monkeypatch.setattr("party.teachers.cnn.STEPS", 5)
     shard = digits.take(np.flatnonzero(np.isin(digits.labels, [3, 8]))[:9])
     answers = kind.fit(shard, 0).predict(digits.take(range(300)).inputs)
     assert set(answers.tolist()) <= {3, 8}
@@ -157,7 +200,7 @@ def test_answers_only_classes_of_the_shard(
 def test_other_inputs_are_refused(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
     teacher = kind.fit(digits.take(range(20)), 0)
     for other in (random_images(1, 9, 8, 1), Table(("a",), (np.zeros(1),))):
         with pytest.raises(SchemaError, match="the teachers take images 8x8x1, the queries are"):
@@ -166,7 +209,7 @@ def test_other_inputs_are_refused(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
     stored = kind.fit(digits.take(range(20)), 0).store()
     for model in (b"", stored.model[:100], stored.model[:-8]):
         with pytest.raises(DamagedTeacherError):
@@ -178,7 +221,7 @@ def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
 def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.teachers.cnn._STEPS", 1)
+    monkeypatch.setattr("party.teachers.cnn.STEPS", 1)
     data = Dataset(random_images(4, *size), np.array([0, 1, 0, 1]), ("a", "b"))
     assert Cnn("cpu").fit(data, 0).predict(data.inputs).shape == (4,)
 

@@ -70,12 +70,12 @@ def test_another_version_is_another_teacher(tmp_path: Path) -> None:
 
 
 def test_constants(tmp_path: Path) -> None:
-    assert Constant.fit(DATA) is None
-    single = Constant.fit(DATA.take([2, 5]))
+    assert Constant.of(DATA.labels) is None
+    single = Constant.of(DATA.labels[[2, 5]])
     assert single == Constant(2)
     assert single is not None
     assert single.predict(IMAGES).tolist() == [2] * 12
-    empty = Constant.fit(DATA.take([]))
+    empty = Constant.of(DATA.labels[:0])
     assert empty == Constant(NO_OPINION)
     assert empty is not None
     save_teacher(tmp_path, 0, Linear(), empty)
@@ -86,7 +86,10 @@ def test_constants(tmp_path: Path) -> None:
     ("model", "inputs", "name"),
     [
         ("auto", IMAGES, "linear"),
-        ("auto", TABLE, "forest"),
+        ("auto", TABLE, "auto"),
+        ("logistic", TABLE, "logistic"),
+        ("forest", TABLE, "forest"),
+        ("resnet", IMAGES, "resnet"),
         ("linear", TABLE, "linear"),
         ("cnn", IMAGES, "cnn"),
         ("boosting", TABLE, "boosting"),
@@ -99,9 +102,15 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "inputs", "device", "message"),
     [
-        ("resnet", IMAGES, "cpu", "no model 'resnet'; it is one of auto, linear"),
-        ("cnn", TABLE, "cpu", "cnn takes images"),
-        ("forest", IMAGES, "cpu", "forest takes tables"),
+        ("vgg", IMAGES, "cpu", "no model 'vgg'; it is one of auto, linear"),
+        (
+            "cnn",
+            TABLE,
+            "cpu",
+            "cnn is not for a table; use auto, linear, forest, boosting or logistic",
+        ),
+        ("forest", IMAGES, "cpu", "forest is not for images; use auto, linear, cnn or resnet"),
+        ("logistic", IMAGES, "cpu", "logistic is not for images"),
         ("linear", IMAGES, "tpu", "none of auto, cpu, cuda"),
     ],
 )

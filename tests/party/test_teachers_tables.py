@@ -12,14 +12,16 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from party.teachers.chosen import Chosen, choose
 from party.teachers.columns import NumberColumn, TableEncoding
 from party.teachers.linear import Linear
+from party.teachers.logistic import Logistic
 from party.teachers.protocol import DamagedTeacherError, Kind, Stored
 from party.teachers.trees import Boosting, Forest
 from pate.data.values import Dataset, Images, Table
 from pate.errors import SchemaError
 
-KINDS: list[Kind] = [Linear(), Forest(), Boosting()]
+KINDS: list[Kind] = [Linear(), Forest(), Boosting(), Logistic(), Chosen()]
 
 
 def table(n: int, seed: int = 0) -> Table:
@@ -81,7 +83,7 @@ def test_frequent_categories_win() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_learns_stores_and_restores(kind: Kind) -> None:
-    data, test = labelled(400), labelled(300, seed=1)
+    data, test = labelled(200), labelled(300, seed=1)
     teacher = kind.fit(data, 3)
     answers = teacher.predict(test.inputs)
     assert answers.dtype == np.int64
@@ -105,7 +107,7 @@ def test_tiny_shards_answer_only_classes_they_hold(kind: Kind, rows: int) -> Non
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_columns_are_aligned_by_name(kind: Kind) -> None:
-    teacher = kind.fit(labelled(200), 0)
+    teacher = kind.fit(labelled(100), 0)
     query = table(50, seed=3)
     dose, blood, empty = query.columns
     shuffled = Table(("extra", "blood", "empty", "dose"), (dose, blood, empty, dose))
@@ -136,5 +138,69 @@ def test_foreign_types_are_never_loaded() -> None:
         kind.restore(replace(stored, model=skops.io.dumps(foreign)))
     # A harmless type of scikit-learn, but not the one that this kind makes.
     boosting = Boosting().fit(labelled(50), 0).store()
-    with pytest.raises(DamagedTeacherError, match="HistGradientBoosting"):
+    with pytest.raises(DamagedTeacherError, match="GradientBoosting"):
         kind.restore(boosting)
+
+
+def test_large_shards_are_boosted_on_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.teachers.trees._SMALL", 99)
+    small, large = labelled(90), labelled(100)
+    kind = Boosting()
+    assert type(kind.fit(small, 0).model).__name__ == "GradientBoostingClassifier"
+    teacher = kind.fit(large, 0)
+    assert type(teacher.model).__name__ == "HistGradientBoostingClassifier"
+    assert (
+        kind.restore(teacher.store()).predict(large.inputs) == teacher.predict(large.inputs)
+    ).all()
+
+
+def sums(n: int, seed: int) -> Dataset:
+    """Many weak numbers that add up: no tree sees enough of them."""
+    values = np.random.default_rng(seed).normal(size=(20, n))
+    names = tuple(f"c{at}" for at in range(20))
+    labels = (values.sum(axis=0) > 0).astype(np.int64)
+    return Dataset(Table(names, tuple(values)), labels, ("no", "yes"))
+
+
+def parity(n: int, seed: int) -> Dataset:
+    """Two signs that must be multiplied: a line can't."""
+    values = np.random.default_rng(seed).normal(size=(2, n))
+    labels = (values[0] * values[1] > 0).astype(np.int64)
+    return Dataset(Table(("a", "b"), tuple(values)), labels, ("no", "yes"))
+
+
+def test_a_shard_chooses_what_errs_least() -> None:
+    assert choose(sums(90, 0), 0).name == "logistic"
+    assert choose(parity(120, 0), 0).name in ("boosting", "forest")
+    test = sums(500, 1)
+    answers = Chosen().fit(sums(90, 0), 0).predict(test.inputs)
+    assert (answers == test.labels).mean() > 0.85
+
+
+def test_small_or_one_sided_shards_do_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.teachers.chosen._FOLDS", 0)  # choosing at all would fail
+    assert choose(sums(59, 0), 0).name == "forest"
+    many = sums(300, 0)
+    rows = np.concatenate([np.flatnonzero(many.labels == 0), np.flatnonzero(many.labels == 1)[:5]])
+    assert choose(many.take(rows), 0).name == "forest"
+    with pytest.raises(ValueError, match="at least one train/test split"):
+        choose(sums(60, 0), 0)
+
+
+def test_a_choice_survives_rare_classes() -> None:
+    data = labelled(70)
+    labels = data.labels.copy()
+    labels[0] = 4  # one record of this class: it is in no more than one fold
+    assert Chosen().fit(Dataset(data.inputs, labels, data.classes), 0).predict(data.inputs).any()
+
+
+def test_a_damaged_choice() -> None:
+    stored = Chosen().fit(labelled(62), 0).store()
+    wrong: list[dict[str, object]] = [
+        {},
+        {"chosen": "linear", "facts": {}},
+        {"chosen": stored.facts["chosen"]},
+    ]
+    for facts in wrong:
+        with pytest.raises(DamagedTeacherError):
+            Chosen().restore(Stored(facts, stored.model))

@@ -1,0 +1,118 @@
+"""Teachers of tables that choose their own model: boosted trees, a logistic one, or a forest.
+
+The choice is a teacher's own, by cross-validation within its shard; what other shards choose plays
+no part. A choice for all shards together would let one record change every teacher.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.teachers.logistic import Logistic
+from party.teachers.protocol import DamagedTeacherError, Labels, Stored
+from party.teachers.trees import Boosting, Forest
+
+if TYPE_CHECKING:
+    from party.teachers.protocol import Kind, Teacher
+    from pate.data.values import Dataset, Inputs
+
+#: The kinds to choose from; of two that err alike the first is taken. The last is a forest, which
+#: must be better than the others by a standard error: forests of small shards all lean to the
+#: frequent classes, and a vote over many teachers takes out only what differs between them.
+_KINDS: Final[tuple[Kind, ...]] = (Boosting(), Logistic(), Forest())
+_FOLDS: Final = 3
+#: Below so many rows, or of a second class, the error of cross-validation is mostly chance.
+_FEWEST_ROWS: Final = 60
+_FEWEST_OF_A_CLASS: Final = 6
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenTeacher:
+    """A teacher, and which kind it is of.
+
+    Attributes:
+        kind: name of its kind.
+        teacher: the teacher.
+    """
+
+    kind: str
+    teacher: Teacher
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the class of each input.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
+        """
+        return self.teacher.predict(inputs)
+
+    def store(self) -> Stored:
+        """Return the teacher as its kind does, with the kind's name."""
+        stored = self.teacher.store()
+        return Stored({"chosen": self.kind, "facts": stored.facts}, stored.model)
+
+
+class Chosen:
+    """Makes teachers of the kind that errs least on their shard."""
+
+    name = "auto"
+    suffix = "model"
+
+    @property
+    def version(self) -> str:
+        """The versions of all that there is to choose from."""
+        return "1; " + "; ".join(f"{kind.name} {kind.version}" for kind in _KINDS)
+
+    def fit(self, shard: Dataset, seed: int) -> ChosenTeacher:
+        """Return the teacher of a shard.
+
+        Raises:
+            SchemaError: if the shard is no table.
+        """
+        kind = choose(shard, seed)
+        return ChosenTeacher(kind.name, kind.fit(shard, seed))
+
+    def restore(self, stored: Stored) -> ChosenTeacher:
+        """Return the teacher that was stored.
+
+        Raises:
+            DamagedTeacherError: if the bytes are not such a teacher.
+        """
+        facts = stored.facts.get("facts")
+        for kind in _KINDS:
+            if kind.name == stored.facts.get("chosen") and isinstance(facts, dict):
+                return ChosenTeacher(kind.name, kind.restore(Stored(facts, stored.model)))
+        raise DamagedTeacherError("the kind that it chose")
+
+
+def choose(shard: Dataset, seed: int) -> Kind:
+    """Return the kind whose teachers err least where they have not learnt, within the shard.
+
+    Args:
+        shard: its records, of two classes or more.
+        seed: decides the folds, and the randomness of the teachers on trial.
+    """
+    sizes = np.sort(np.bincount(shard.labels))
+    if len(shard) < _FEWEST_ROWS or sizes[-2] < _FEWEST_OF_A_CLASS:
+        return _KINDS[-1]
+    from sklearn.model_selection import StratifiedKFold
+
+    folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed % 2**32)
+    with warnings.catch_warnings():
+        # A class with fewer rows than folds is absent from one of them: the teachers can take it.
+        warnings.simplefilter("ignore", UserWarning)
+        splits = list(folds.split(np.zeros(len(shard)), shard.labels))
+    wrong = [0] * len(_KINDS)
+    for learnt, left in splits:
+        learner, exam = shard.take(learnt), shard.take(left)
+        for at, kind in enumerate(_KINDS):
+            answers = kind.fit(learner, seed).predict(exam.inputs)
+            wrong[at] += int((answers != exam.labels).sum())
+    *others, forest = wrong
+    least = min(others)
+    spread = (least * (1 - least / len(shard))) ** 0.5
+    return _KINDS[-1] if forest < least - spread else _KINDS[others.index(least)]
