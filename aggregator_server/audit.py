@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from sqlalchemy import select
 
 from aggregator_server import blobs
@@ -19,9 +20,10 @@ from pate.mechanisms import (
     round_predictions,
 )
 from pate.mechanisms.distributed import DistributedMechanism
-from pate.noise_shares import check_row_totals
+from pate.mechanisms.neighbour import DistributedNeighbour
+from pate.noise_shares import check_row_totals, largest_noise
 from pate.runtime.hash_chain import canonical
-from pate.votes import check_votes
+from pate.votes import check_entries, check_votes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,6 +196,9 @@ def _check_batches(connection: Connection, state: CampaignState) -> None:
             if state.spec.distributed:
                 _check_noisy(state, counts, batch)
                 continue
+            if state.spec.matrix:
+                check_entries(counts, least=0, most=batch.teachers)
+                continue
             check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)
         except ProtocolError as error:
             raise LedgerError(f"{where}: {error}") from error
@@ -204,6 +209,13 @@ def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None
     mechanism = state.mechanism(1)
     if not isinstance(mechanism, DistributedMechanism):
         raise LedgerError("noise shares, and a mechanism that knows of none")
+    if isinstance(mechanism, DistributedNeighbour):
+        reach = largest_noise(mechanism.share, len(batch.responders), counts.size)
+        check_entries(counts, least=-reach, most=batch.teachers + reach)
+        # One batch has them all, and what was released of it is what the parties sent.
+        if state.noisy is not None and not np.array_equal(counts, state.noisy.counts):
+            raise LedgerError("the noisy counts released are not those of the votes")
+        return
     check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))
 
 

@@ -17,8 +17,8 @@ from pate.errors import ProtocolError, QuorumError
 from pate.masking.proofs.terms import commit_seed
 from pate.masking.ring import centred
 from pate.masking.server import ServerMasking
-from pate.noise_shares import check_row_totals
-from pate.votes import Counts, Histogram, NoisySum
+from pate.noise_shares import check_row_totals, largest_noise
+from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
 from protos import masked, wire
 from protos.pate.v1 import vote_pb2
 from protos.terms import share_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aggregator_server.parties import Party
+    from pate.votes import Total
 
 #: By step, the body of the answer to it.
 ANSWERS: Final = {
@@ -72,7 +73,7 @@ class Sum:
         responders: names of the parties in it, in the order of the roster.
     """
 
-    total: Histogram | NoisySum
+    total: Total
     responders: tuple[str, ...]
 
 
@@ -134,7 +135,8 @@ class PlainBallot:
         self._roster = tuple(party.name for party in roster)
         self._batch = batch
         self._least = least
-        self._votes: dict[str, Histogram] = {}
+        self._kind = LooseSum if campaign.most_votes else Histogram
+        self._votes: dict[str, Histogram | LooseSum] = {}
         self.step = "ask"
 
     first: ClassVar[bool] = True
@@ -163,8 +165,9 @@ class PlainBallot:
             classes=self._classes,
             queries=len(self._batch.rows),
             batch=self._batch.digest,
+            loose=self._kind is LooseSum,
         )
-        self._votes.setdefault(party.name, Histogram(counts, party.teachers))
+        self._votes.setdefault(party.name, self._kind(counts, party.teachers))
 
     def advance(self) -> None:
         """See :class:`Ballot`."""
@@ -175,7 +178,14 @@ class PlainBallot:
     def result(self) -> Sum:
         """Return the sum; each part of it was checked when it came."""
         responders = tuple(name for name in self._roster if name in self._votes)
-        return Sum(Histogram.total(self._votes[name] for name in responders), responders)
+        votes = [self._votes[name] for name in responders]
+        return Sum(
+            self._kind(
+                np.sum([each.counts for each in votes], axis=0, dtype=np.int64),
+                sum(each.teachers for each in votes),
+            ),
+            responders,
+        )
 
 
 class MaskedBallot:
@@ -316,15 +326,22 @@ class MaskedBallot:
         responders = self._survivors
         teachers = sum(self._teachers[name] for name in responders)
         share = share_of(self._campaign)
+        loose = self._campaign.most_votes > 0
         try:
             if share is None:
-                return Sum(Histogram(residues, teachers), responders)
+                exact = LooseSum if loose else Histogram
+                return Sum(exact(residues, teachers), responders)
             counts: Counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
-            check_row_totals(counts, teachers, share, len(responders))
+            if loose:
+                reach = largest_noise(share, len(responders), counts.size)
+                check_entries(counts, least=-reach, most=teachers + reach)
+            else:
+                check_row_totals(counts, teachers, share, len(responders))
         except ProtocolError as error:
             raise ProtocolError(
-                f"the sum of the votes of {', '.join(responders)} is not one of {teachers} "
-                f"teachers: {error}. One of them sent what are no votes, and no label leaves; the "
+                f"the sum of the votes of {', '.join(responders)} is not one of "
+                f"{f'at most {teachers} votes a count' if loose else f'{teachers} teachers'}: "
+                f"{error}. One of them sent what are no votes, and no label leaves; the "
                 "masks hide who it was: ask them. A new campaign without that party needs other "
                 "public inputs, or parties that allow repeats: they opened these with it once"
             ) from error

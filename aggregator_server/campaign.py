@@ -13,8 +13,10 @@ from aggregator_server.ballots import Batch, MaskedBallot, PlainBallot
 from aggregator_server.exchange import Exchange
 from aggregator_server.gated import label_gated
 from aggregator_server.labelling import label_round
+from aggregator_server.matrix_release import release_matrix
 from aggregator_server.order import public_order
 from aggregator_server.parties import Party, listed
+from aggregator_server.quota import quota_order
 from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.data.values import batch_hash
@@ -142,8 +144,9 @@ class Campaign:
         reach("roster-recorded")
         self._exchange.fix_roster(parties, classes, terms_of(state))
         self._screen.say(
-            f"the roster is complete: {len(roster)} parties, {state.teachers} teachers; "
-            f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
+            f"the roster is complete: {len(roster)} parties, "
+            + ("records vote themselves; " if spec.matrix else f"{state.teachers} teachers; ")
+            + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
@@ -223,9 +226,12 @@ class Campaign:
 
     def _label(self) -> None:
         state = self._ledger.state()
-        summary = (
-            self._label_capped(state) if state.spec.gated is None else self._label_gated(state)
-        )
+        if state.spec.matrix:
+            summary = self._release_matrix(state)
+        elif state.spec.gated is not None:
+            summary = self._label_gated(state)
+        else:
+            summary = self._label_capped(state)
         more = state.spec.interactive and state.round < state.spec.rounds
         self._ledger.end_round(wants_predictions=more)
         reach("round-ended")
@@ -250,6 +256,14 @@ class Campaign:
             progress(summary.asked, summary.asked)  # the budget may have ended it before its time
         return summary
 
+    def _release_matrix(self, state: CampaignState) -> RoundSummary:
+        summary = release_matrix(
+            self._ledger, self._ledger.counts(), state.mechanism(1), self._noise
+        )
+        if summary.exhausted:
+            self._screen.say("the one release was interrupted and is paid for: there are no labels")
+        return summary
+
     def _label_gated(self, state: CampaignState) -> RoundSummary:
         summary = label_gated(
             self._ledger,
@@ -269,7 +283,13 @@ class Campaign:
     def _order(self, state: CampaignState) -> tuple[int, ...]:
         """Return the queries of a round in the order in which they are asked."""
         order = public_order(state.spec.id, state.spec.queries)
-        return tuple(query for query in order if query in state.voted)
+        asked = tuple(query for query in order if query in state.voted)
+        predictions = self._ledger.predictions(state.round)
+        if not state.spec.class_quota or predictions is None:
+            return asked
+        # Of earlier rounds alone: a process that was stopped within this one finds the same order.
+        earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
+        return quota_order(asked, earlier, predictions)
 
     def _pieces(self) -> Iterator[bytes]:
         body = pack_public_set(self._inputs)
@@ -303,6 +323,7 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         threshold=spec.min_parties,
         colluders=spec.colluders,
         proofs=spec.vote_proofs,
+        most_votes=spec.most_votes,
     )
 
 

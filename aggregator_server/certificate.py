@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.errors import LedgerError
+from pate.errors import LedgerError, UsageError
 from pate.mechanisms import round_predictions
 
 if TYPE_CHECKING:
@@ -148,7 +148,13 @@ def certificate_of(
 
     Raises:
         LedgerError: if counts or predictions are of another shape, or a label has no votes.
+        UsageError: for neighbour votes.
     """
+    if state.spec.matrix:
+        raise UsageError(
+            "a certificate says what one party's teachers could change; of neighbour votes nobody "
+            "knows how many a party has cast"
+        )
     shape = (state.spec.queries, len(state.classes))
     if state.labels and counts.shape != shape:
         raise LedgerError(f"votes of shape {counts.shape}, the campaign has {shape}")

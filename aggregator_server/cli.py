@@ -81,8 +81,10 @@ def serve(
     aggregator: Annotated[
         str,
         typer.Option(
-            help="Mechanism: lnmax, gnmax, confident-gnmax (answers only where teachers agree) or "
-            "interactive-gnmax (answers where they agree and the student does not know)."
+            help="Mechanism: lnmax, gnmax, confident-gnmax (answers only where teachers agree), "
+            "interactive-gnmax (answers where they agree and the student does not know), or "
+            "neighbour (no teachers: each record votes once, at its nearest public input, so that "
+            "all labels together cost one release)."
         ),
     ] = "confident-gnmax",
     public: PublicOption = None,
@@ -120,7 +122,11 @@ def serve(
         int | None, typer.Option(min=1, help="Ask at most so many queries, budget or not.")
     ] = None,
     threshold: Annotated[
-        str | None, typer.Option(help="Confident: votes that the top class needs, about.")
+        str | None,
+        typer.Option(
+            help="Confident: votes that the top class needs, about. Neighbour: noisy votes by which "
+            "it must lead."
+        ),
     ] = None,
     interactive_threshold: Annotated[
         str | None,
@@ -161,12 +167,13 @@ def serve(
         ),
     ] = None,
     noise: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="central: this server adds the noise. distributed: every party adds a share to its "
-            "masked votes, so that this server sees no exact sum either."
+            "masked votes, so that this server sees no exact sum either. Default: central; of "
+            "masked neighbour votes distributed."
         ),
-    ] = "central",
+    ] = None,
     colluders: Annotated[
         int | None,
         typer.Option(
@@ -183,9 +190,43 @@ def serve(
             "to its teachers and has no negative count. Who fails is named and left out.",
         ),
     ] = False,
+    class_quota: Annotated[
+        bool,
+        typer.Option(
+            "--class-quota",
+            help="Interactive: later rounds ask first about inputs that the student takes for classes "
+            "with few labels so far. All of that is public: it costs nothing.",
+        ),
+    ] = False,
     gate_share: Annotated[
         float, typer.Option(help="Gated: share of the divergence that the test itself may cost.")
     ] = 0.15,
+    representatives: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Neighbour: how many public inputs records vote at. Default: as many as "
+            "--expected-records and the budget let win clearly.",
+        ),
+    ] = None,
+    expected_records: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Neighbour: about how many records all parties have: your guess, since none of them "
+            "tells. Default: 10000.",
+        ),
+    ] = None,
+    most_votes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Neighbour: most votes of one party on one count. Default: 4095."),
+    ] = None,
+    votes_per_patient: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Neighbour, --unit patient: most votes of one patient. Default: 1."
+        ),
+    ] = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 9092,
     student_port: StudentPortOption = 9093,
@@ -207,11 +248,23 @@ def serve(
     if public is None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
     from aggregator_server.session import Doors, start_campaign
-    from aggregator_server.settings import make_gate, make_spec
+    from aggregator_server.settings import make_gate, make_matrix, make_spec
     from pate.data.read import read_inputs
 
     identities = _identities(home, host)
     inputs = read_inputs(public, drop=tuple(drop or ()))
+    screen = Screen("pate-server")
+    matrix = make_matrix(
+        inputs,
+        aggregator,
+        epsilon=epsilon,
+        delta=delta,
+        number=representatives,
+        records=expected_records,
+        most_votes=most_votes,
+        votes_per_patient=votes_per_patient,
+        say=screen.say,
+    )
     spec = make_spec(
         inputs,
         name=campaign,
@@ -239,9 +292,11 @@ def serve(
         noise=noise,
         colluders=colluders,
         vote_proofs=vote_proofs,
+        class_quota=class_quota,
+        matrix=matrix,
     )
     doors = Doors(host, port, student_port, patience, linger, identities)
-    summary = start_campaign(_folder(home, campaign), spec, inputs, doors, Screen("pate-server"))
+    summary = start_campaign(_folder(home, campaign), spec, inputs, doors, screen)
     if as_json:
         print_json(summary)
 

@@ -395,6 +395,11 @@ class Exchange:
         said = reply.description
         wire.check_description(said)
         party = Party(reply.party, identity, said.teachers, said.unit, tuple(said.classes))
+        if self.campaign.most_votes not in (0, said.teachers):
+            raise ProtocolError(
+                f"{party.name} would put up to {said.teachers} votes on a count, the campaign says "
+                f"{self.campaign.most_votes}"
+            )
         if self._enrolled is not None:
             try:
                 known = self._enrolled()
@@ -433,7 +438,8 @@ class Exchange:
         self._out.discard(party.name)
         self._refused.discard(party.name)
         if back or self._awaited <= _GREETED:
-            self._say(f"{party.name} {'is back' if back else 'joined'}: {party.teachers} teachers")
+            with_what = "records" if self.campaign.most_votes else f"{party.teachers} teachers"
+            self._say(f"{party.name} {'is back' if back else 'joined'}: {with_what}")
 
     def _failed(self, question: _Question, who: str, failure: str) -> None:
         if failure in (GONE, LOST, EXPIRED):

@@ -99,6 +99,8 @@ def label_round(
     state = ledger.state()
     if state.spec.gated is not None:
         raise StateError("this campaign is gated: its labels leave together or not at all")
+    if state.spec.matrix:
+        raise StateError("neighbour votes are one matrix: it is released as a whole")
     check_round(state, counts, mechanism, round_, predictions)
     before = len(state.answered.get(round_, ()))
     goal = len(order) if max_queries is None else min(len(order), max_queries)

@@ -8,25 +8,19 @@ campaign goes on from there.
 
 from __future__ import annotations
 
-import secrets
 import threading
 from datetime import UTC, datetime
-from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from sqlalchemy import insert, select
 
-from aggregator_server import audit, blobs, terms
+from aggregator_server import audit, blobs, bodies
 from aggregator_server.chain import Entry
 from aggregator_server.replay import follow, replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
-from pate.accounting.composition import total_cost
 from pate.errors import LedgerError, StateError
-from pate.runtime.hash_chain import canonical
-from pate.votes import NoisySum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState, Charge, RosterParty
     from pate.mechanisms import Outcome
-    from pate.votes import Counts, Histogram
+    from pate.votes import Counts, Total
 
 #: A row for one of the tables beside the chain.
 Row = tuple["Table", "Mapping[str, object]"]
@@ -155,21 +149,7 @@ class Ledger:
             SchemaError: if the classes are not the campaign's.
             BudgetError: if not a single answer fits the budget.
         """
-        spec = self.state().spec
-        teachers = sum(party.teachers for party in parties)
-        mechanisms = terms.resolve(spec, teachers, terms.votes_per_unit(spec, parties))
-        composition = terms.composition_of(spec, mechanisms)
-        body: dict[str, Json] = {
-            "parties": [
-                {"name": p.name, "identity": p.identity, "teachers": p.teachers, "unit": p.unit}
-                for p in parties
-            ],
-            "classes": list(classes),
-            "mechanisms": [_object(each.to_dict()) for each in mechanisms],
-            "composition": composition.name,
-            "cap": str(terms.budget(spec, mechanisms, composition)),
-        }
-        return self._append("roster", body)
+        return self._append("roster", bodies.roster(self.state().spec, parties, classes))
 
     def record_opening(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
         """Keep with whom a masked sum is opened, before anybody is asked to.
@@ -197,7 +177,7 @@ class Ledger:
             return self._append("opening", body)
 
     def record_votes(
-        self, first: int, histogram: Histogram | NoisySum, responders: Sequence[str]
+        self, first: int, histogram: Total, responders: Sequence[str]
     ) -> CampaignState:
         """Keep the summed votes of one batch, so that they are not asked for again.
 
@@ -210,28 +190,7 @@ class Ledger:
             QuorumError: if too few parties answered.
             LedgerError: if the votes do not fit the roster, or were recorded before.
         """
-        count, classes = histogram.counts.shape
-        if classes != (wanted := len(self.state().classes)):
-            raise LedgerError(f"votes for {classes} classes, the campaign has {wanted}")
-        if isinstance(histogram, NoisySum) != self.state().spec.distributed:
-            raise LedgerError("a sum with noise shares in a campaign without them, or without it")
-        blob = blobs.pack_counts(histogram.counts)
-        salt = secrets.token_bytes(blobs.SALT_BYTES)
-        body: dict[str, Json] = {
-            "first": first,
-            "count": count,
-            "teachers": histogram.teachers,
-            "responders": list(responders),
-            "digest": blobs.counts_commitment(salt, blob, first, count, classes),
-        }
-        row = {
-            "first": first,
-            "count": count,
-            "teachers": histogram.teachers,
-            "responders": canonical(list(responders)),
-            "salt": salt,
-            "counts": blob,
-        }
+        body, row = bodies.votes(self.state(), first, histogram, responders)
         return self._append("votes", body, ((tables.batches, row),))
 
     def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
@@ -254,16 +213,7 @@ class Ledger:
             StateError: if the campaign is not labelling.
         """
         with self._turn:
-            mechanism = self._state.mechanism(self._state.round)
-            events, cost = self._state.charged(len(queries))
-            body: dict[str, Json] = {
-                "round": self._state.round,
-                "queries": list(queries),
-                "mechanism": _object(mechanism.to_dict()),
-                "events": [_object(event.to_dict()) for event in events],
-                "cost": str(cost),
-                "noise": self._noise_name(simulated=simulated),
-            }
+            body = bodies.charge(self._state, queries, self._noise_name(simulated=simulated))
             self._held = self._append("charge", body).open_charge
             return cast("Charge", self._held)
 
@@ -282,20 +232,8 @@ class Ledger:
         """
         with self._turn:
             self._take(charge, len(outcomes))
-            if any(each.events != charge.events[: len(each.events)] for each in outcomes):
-                raise LedgerError("an answer did what was not charged for")
-            pairs = list(zip(charge.queries, outcomes, strict=True))
-            cost = partial(total_cost, self._state.composition)
-            body: dict[str, Json] = {
-                "charge": charge.entry,
-                "round": charge.round,
-                "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
-                "cost": str(sum((cost(each.events) for each in outcomes), Fraction(0))),
-            }
-            rows = [
-                _label_row(charge, q, o.label, o.source) for q, o in pairs if o.label is not None
-            ]
-            return self._append("release", body, rows)
+            body, rows = bodies.release(self._state, charge, outcomes)
+            return self._append("release", body, _releases(rows))
 
     def release_batch(self, charge: Charge, labels: Sequence[int | None] | None) -> CampaignState:
         """Record what came of a gated batch, durably.
@@ -313,17 +251,25 @@ class Ledger:
         """
         with self._turn:
             self._take(charge, len(charge.queries) if labels is None else len(labels))
-            held = labels or [None] * len(charge.queries)
-            pairs = [(q, label) for q, label in zip(charge.queries, held, strict=True)]
-            body: dict[str, Json] = {
-                "charge": charge.entry,
-                "round": charge.round,
-                "answers": [[q, x, None if x is None else "teachers", 1] for q, x in pairs],
-                "cost": str(charge.cost),
-                "gate": "closed" if labels is None else "open",
-            }
-            rows = [_label_row(charge, q, x, "teachers") for q, x in pairs if x is not None]
-            return self._append("release", body, rows)
+            body, rows = bodies.release_batch(charge, labels)
+            return self._append("release", body, _releases(rows))
+
+    def release_matrix(self, charge: Charge, noisy: Counts) -> CampaignState:
+        """Record the noisy counts of neighbour votes and the labels made of them, durably.
+
+        When this returns, both may be handed out. As with :meth:`release`, a charge has one attempt.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            noisy: (queries, classes) int64, with their noise; queries in the order of the charge.
+
+        Raises:
+            LedgerError: if the charge is not open, or the counts are not to it.
+        """
+        with self._turn:
+            self._take(charge, len(noisy))
+            body, rows = bodies.release_matrix(self._state, charge, noisy)
+            return self._append("release", body, _releases(rows))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
         """End the present round.
@@ -469,14 +415,9 @@ def _write(connection: Connection, entry: Entry, rows: Sequence[Row]) -> None:
         connection.execute(insert(table).values(entry=entry.seq, **row))
 
 
-def _label_row(charge: Charge, query: int, label: int, source: str | None) -> Row:
-    fields = {"query": query, "label": label, "round": charge.round, "source": source}
-    return tables.releases, fields
+def _releases(rows: Sequence[Mapping[str, object]]) -> list[Row]:
+    return [(tables.releases, row) for row in rows]
 
 
 def _stamp(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def _object(fields: Mapping[str, str | int]) -> dict[str, Json]:
-    return dict(fields)

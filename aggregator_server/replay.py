@@ -12,7 +12,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from aggregator_server.fields import Fields
+import numpy as np
+
+from aggregator_server.fields import Fields, noisy_counts
+from aggregator_server.matrix import require_size
 from aggregator_server.spec import UNITS, CampaignSpec
 from aggregator_server.state import (
     CampaignState,
@@ -36,7 +39,8 @@ from pate.errors import (
     SchemaError,
     StateError,
 )
-from pate.mechanisms import mechanism_from_dict
+from pate.mechanisms import MatrixMechanism, Neighbour, mechanism_from_dict
+from pate.noisy_votes import NoisyVotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,11 +131,15 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
                 f"the campaign promises privacy per {spec.unit}, but {party.name} keeps only each "
                 f"{party.unit} within one teacher: it must name its group column"
             )
+        if spec.matrix and party.teachers != spec.most_votes:
+            raise LedgerError(f"{party.name} may put other votes on a count than the campaign says")
     classes = fields.texts("classes")
     if len(classes) < 2 or len(set(classes)) != len(classes) or not all(classes):
         raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
     if spec.classes is not None and spec.classes != classes:
         raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
+    if spec.representatives is not None:
+        require_size(len(spec.representatives), len(classes))
     mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
     cap = fields.fraction("cap")
     composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)
@@ -189,11 +197,13 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 
 
 def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
-    # A gated batch is charged once, however many queries are in it.
-    most = state.spec.queries if state.spec.gated else MOST_QUERIES
+    # A gated batch, or a matrix, is charged once, however many queries are in it.
+    most = state.spec.queries if state.spec.gated or state.spec.matrix else MOST_QUERIES
     if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
         raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
     answered = state.answered.get(round_, frozenset())
+    if state.spec.matrix and queries != tuple(state.voted.rows):
+        raise LedgerError("neighbour votes are charged for all their queries together")
     for query in queries:
         if query in state.labels:
             raise LedgerError(f"query {query} has its label already: it is never asked again")
@@ -203,10 +213,11 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
 
 
 def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    gated = state.spec.gated is not None
+    gated, matrix = state.spec.gated is not None, state.spec.matrix
     # With noise shares a query costs the same whatever is said of it: its sum has been seen.
-    whole = gated or state.spec.distributed
-    fields = Fields(body, "charge round answers cost" + " gate" * gated)
+    whole = gated or matrix or state.spec.distributed
+    together = gated or matrix
+    fields = Fields(body, "charge round answers cost" + " gate" * gated + " noisy" * matrix)
     charge = state.open_charge
     if charge is None or charge.entry != fields.integer("charge", 1):
         raise LedgerError(f"a release for entry {body['charge']}, which is not an open charge")
@@ -214,14 +225,16 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
         raise LedgerError(
             f"a release in round {body['round']} for a charge of round {charge.round}"
         )
-    labels, answered, used = dict(state.labels), [], charge.cost if gated else Fraction(0)
+    labels, answered, used = dict(state.labels), [], charge.cost if together else Fraction(0)
     gate = _gate(fields.text("gate")) if gated else None
     for answer in fields.many("answers"):
         query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
         if source == "reinforced" and not state.mechanism(charge.round).interactive:
             raise LedgerError(f"query {query} has a student's label, and no student was asked")
+        if (source == "records") != (matrix and label is not None):
+            raise LedgerError(f"query {query} has a label from {source}")
         answered.append(query)
-        if not gated:
+        if not together:
             used += total_cost(state.composition, charge.events[:events])
         if label is not None:
             if gate == "closed":
@@ -231,6 +244,7 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
             labels[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
     if tuple(answered) != charge.queries:
         raise LedgerError("a release answers other queries than were charged for")
+    noisy = _noisy(state, charge, fields.many("noisy"), labels) if matrix else None
     if fields.fraction("cost") != used:
         raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
     budget = PrivacyFilter(state.cap, state.spent - charge.cost)
@@ -242,8 +256,26 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
         labels=labels,
         answered={**state.answered, charge.round: before | frozenset(answered)},
         gate=gate,
+        noisy=noisy,
         open_charge=None,
     )
+
+
+def _noisy(
+    state: CampaignState, charge: Charge, noisy: list[Json], labels: Mapping[int, ReleasedLabel]
+) -> NoisyVotes:
+    """Return the noisy counts that a matrix was released with; its labels are what they say."""
+    mechanism = state.mechanism(charge.round)
+    counts = noisy_counts(noisy, len(charge.queries), len(state.classes))
+    if not isinstance(mechanism, MatrixMechanism):
+        raise LedgerError("noisy counts of a mechanism that releases none")
+    for query, label in zip(charge.queries, mechanism.labels(counts), strict=True):
+        held = labels.get(query)
+        if label != (None if held is None else held.label):
+            raise LedgerError(f"query {query} has another label than its noisy counts say")
+    parties = len(state.batches[0].responders)
+    sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
+    return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
 
 
 def _gate(text: str) -> Literal["open", "closed"]:
@@ -270,11 +302,11 @@ def _answer(
             least <= events < most + whole and 0 <= label < classes
         ):
             return query, label, "reinforced", events
-        # The teachers' label is worth everything that was charged for it.
-        case [int(query), int(label), "teachers", int(events)] if (
+        # The teachers' or records' label is worth everything that was charged for it.
+        case [int(query), int(label), ("teachers" | "records") as source, int(events)] if (
             events == most and 0 <= label < classes
         ):
-            return query, label, "teachers", events
+            return query, label, source, events
     raise LedgerError(f"not an answer to a charge of {len(charge.events)} events: {answer!r}")
 
 

@@ -107,6 +107,7 @@ def label_set(folder: Path) -> LabelSet:
             for query, held in state.labels.items()
         ),
         privacy=privacy_statement(state).to_json(),
+        noisy=state.noisy,
     )
 
 

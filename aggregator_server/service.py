@@ -44,6 +44,7 @@ _TELLING: Final = ("release", "round-end", "close")
 _SOURCES: Final = {
     "teachers": student_pb2.SOURCE_TEACHERS,
     "reinforced": student_pb2.SOURCE_REINFORCED,
+    "records": student_pb2.SOURCE_RECORDS,
 }
 
 
@@ -267,6 +268,21 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 context.abort(grpc.StatusCode.INTERNAL, type(error).public)
             return student_pb2.PredictionsReceipt(already_had=already)
         return student_pb2.PredictionsReceipt(already_had=True)
+
+    def GetNoisyVotes(  # noqa: N802
+        self, request: student_pb2.GetNoisyVotesRequest, context: grpc.ServicerContext
+    ) -> student_pb2.NoisyVotes:
+        """Return the released noisy counts of neighbour votes; nothing where there are none."""
+        del request, context
+        state = self._ledger.state()
+        if state.noisy is None:
+            return student_pb2.NoisyVotes(classes=len(state.classes))
+        return student_pb2.NoisyVotes(
+            queries=state.noisy.queries.tolist(),
+            classes=len(state.classes),
+            counts=state.noisy.counts.astype("<i8").tobytes(),
+            sigma=state.noisy.sigma,
+        )
 
     def GetPrivacyStatement(  # noqa: N802
         self, request: student_pb2.GetPrivacyStatementRequest, context: grpc.ServicerContext

@@ -21,7 +21,7 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
 from pate.runtime.home import kept_secret, private_directory, write_file
-from pate.statement import in_words
+from pate.statement import do_records_vote, in_words
 from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aggregator_server.identities import Identities
     from aggregator_server.spec import CampaignSpec
     from pate.runtime.screen import Screen
+    from pate.statement import PrivacyStatement
 
 _PUBLIC_FILE = "public.bin"
 #: What this server will see, said before the first party comes.
@@ -188,15 +189,24 @@ def _run(
         screen.say(
             f"the campaign is finished: {statement.labels_released} labels of "
             f"{statement.queries_asked} queries asked, "
-            f"{in_words(statement.epsilon, statement.delta, statement.unit)}"
+            f"{_guarantee(statement, statement.epsilon, 'public')}"
         )
         if (seen := server_epsilon(ledger.state())) is not None:
             screen.say(
-                "the noisy sums that this server saw: "
-                f"{in_words(seen, statement.delta, statement.unit, 'server')}"
+                f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
             )
         _serve_to_the_end(service, doors.linger, screen)
     return found
+
+
+def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> str:
+    return in_words(
+        epsilon,
+        statement.delta,
+        statement.unit,
+        observer,
+        records_vote=do_records_vote(statement.mechanism),
+    )
 
 
 def _signing_key(folder: Path) -> Ed25519PrivateKey:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from aggregator_server.matrix import MOST_VOTES
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pate.accounting.publishing.gate import GateParameters
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a campaign of neighbour votes needs beside.
+
+    Attributes:
+        representatives: rows of the public set, ascending.
+        most_votes: most votes of one party on one count.
+        votes_per_patient: most votes of one patient at one party; 1 for records.
+    """
+
+    representatives: tuple[int, ...]
+    most_votes: int = MOST_VOTES
+    votes_per_patient: int = 1
 
 
 def make_spec(
@@ -34,9 +51,11 @@ def make_spec(
     publish: str = "capped",
     gate: GateParameters | None = None,
     aggregation: str | None = None,
-    noise: str = "central",
+    noise: str | None = None,
     colluders: int | None = None,
     vote_proofs: bool = False,
+    class_quota: bool = False,
+    matrix: Matrix | None = None,
 ) -> CampaignSpec:
     """Return the specification of a new campaign over a public set.
 
@@ -55,9 +74,11 @@ def make_spec(
         publish: capped or gated.
         gate: for gated.
         aggregation: plain or masked, or None for masked from three parties on.
-        noise: central or distributed.
+        noise: central or distributed, or None for central; of neighbour votes distributed if masked.
         colluders: or None for the most that masked sums of so many parties stand.
         vote_proofs: whether masked votes are proved to be votes.
+        class_quota: whether later rounds ask first for classes with few labels.
+        matrix: what neighbour votes need beside, None for teachers.
         fractions: text of each fractional parameter, or None; "40", "2.5" and "1/3" are exact.
 
     Raises:
@@ -72,6 +93,8 @@ def make_spec(
             min_parties, colluders = threshold_for(count, colluders)
         elif colluders is None:
             colluders = most_colluders(count, min_parties)
+    if noise is None:
+        noise = "distributed" if matrix is not None and aggregation == "masked" else "central"
     return CampaignSpec(
         name=name,
         id=new_campaign_id(),
@@ -98,12 +121,64 @@ def make_spec(
         noise=noise,
         colluders=colluders or 0,
         vote_proofs=vote_proofs,
+        class_quota=class_quota,
+        representatives=None if matrix is None else matrix.representatives,
+        most_votes=None if matrix is None else matrix.most_votes,
+        votes_per_patient=None if matrix is None else matrix.votes_per_patient,
         publish=publish,
         gate_order=None if gate is None else _decimal(gate.order),
         gate_target=None if gate is None else _decimal(gate.target),
         gate_test=None if gate is None else _decimal(gate.test),
         gate_failure=None if gate is None else _decimal(gate.failure),
     )
+
+
+def make_matrix(
+    inputs: Inputs,
+    aggregator: str,
+    *,
+    epsilon: float,
+    delta: float,
+    number: int | None = None,
+    records: int | None = None,
+    most_votes: int | None = None,
+    votes_per_patient: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Matrix | None:
+    """Return what neighbour votes need beside all else, None for teachers.
+
+    Args:
+        inputs: the public set.
+        aggregator: name of the mechanism.
+        epsilon: of the campaign.
+        delta: of the campaign.
+        number: of representatives, or None for one that suits ``records`` and the budget.
+        records: about how many all parties have, or None for a middling guess.
+        most_votes: of one party on one count, or None for the default.
+        votes_per_patient: or None for 1.
+        say: told what happens.
+
+    Raises:
+        UsageError: if any of them is given for teachers.
+        BudgetError: if no noise is worth so little.
+    """
+    given = {
+        "--representatives": number,
+        "--expected-records": records,
+        "--most-votes": most_votes,
+        "--votes-per-patient": votes_per_patient,
+    }
+    if aggregator != "neighbour":
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
+        return None
+    from aggregator_server.representatives import RECORDS, choose, default_number
+
+    votes = votes_per_patient or 1
+    if number is None:
+        number = default_number(records or RECORDS, len(inputs), epsilon, delta, votes)
+    return Matrix(choose(inputs, number, say), most_votes or MOST_VOTES, votes)
 
 
 def make_gate(

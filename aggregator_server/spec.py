@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from aggregator_server.matrix import check_matrix
 from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, StateError, UsageError
 from pate.masking.context import check_threshold
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from aggregator_server.chain import Json
     from pate.accounting.events import GatedBatch
 
-AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
+AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 #: How votes reach the server. ``plain``: each party's as they are. ``masked``: their sum alone.
 AGGREGATIONS: Final = ("plain", "masked")
 
@@ -32,7 +33,7 @@ AGGREGATIONS: Final = ("plain", "masked")
 NOISES: Final = ("central", "distributed")
 
 #: The mechanisms that noise shares can serve: sums of them are as good as Gaussian.
-DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax")
+DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 
 #: How labels leave. ``capped``: as they are answered, under a cap that looks at no vote. ``gated``:
 #: all of a batch, if a private test finds their data-dependent cost below a target.
@@ -97,6 +98,12 @@ class CampaignSpec:
         gate_target: largest cost of the labels with which it may open, nats.
         gate_test: what the test costs, nats.
         gate_failure: probability that it opens where it should not.
+        class_quota: whether later rounds ask first for classes that have few labels so far, by the
+            student's predictions.
+        representatives: of ``neighbour``, as the next two: the queries at which records vote, rows of
+            the public set.
+        most_votes: most votes of one party on one count.
+        votes_per_patient: most votes of one patient at one party.
 
     Raises:
         UsageError: for a value that makes no sense, by name of the field.
@@ -132,6 +139,10 @@ class CampaignSpec:
     gate_target: Fraction | None = None
     gate_test: Fraction | None = None
     gate_failure: Fraction | None = None
+    class_quota: bool = False
+    representatives: tuple[int, ...] | None = None
+    most_votes: int | None = None
+    votes_per_patient: int | None = None
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -140,11 +151,17 @@ class CampaignSpec:
         self._check_mechanism()
         self._check_gate()
         self._check_aggregation()
+        check_matrix(self)
 
     @property
     def masked(self) -> bool:
         """Whether the server sees sums of votes alone."""
         return self.aggregation == "masked"
+
+    @property
+    def matrix(self) -> bool:
+        """Whether records vote themselves, in one matrix that is charged once."""
+        return self.aggregator == "neighbour"
 
     @property
     def distributed(self) -> bool:
@@ -265,6 +282,12 @@ class CampaignSpec:
             raise UsageError(f"first_round_share is at most 1, got {self.first_round_share}")
         if self.confidence is not None and self.confidence >= 1:
             raise UsageError(f"confidence is below 1, got {self.confidence}")
+        if type(self.class_quota) is not bool:
+            raise UsageError(f"class_quota is yes or no, got {self.class_quota!r}")
+        if self.class_quota and not self.interactive:
+            raise UsageError(
+                "class_quota goes by the student's predictions: only interactive-gnmax has them"
+            )
         if self.interactive and self.rounds < 2:
             raise UsageError(
                 "interactive-gnmax needs rounds >= 2: the first one trains the student"
@@ -341,6 +364,7 @@ PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "interactive-gnmax": (
         "threshold", "interactive_threshold", "sigma1", "sigma2", "confidence",
     ),
+    "neighbour": ("threshold", "sigma2"),
 }  # fmt: skip
 
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pate.accounting.composition import Composition
     from pate.accounting.events import Charged
     from pate.mechanisms import Mechanism
+    from pate.noisy_votes import NoisyVotes
 
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
-Source = Literal["teachers", "reinforced"]
+Source = Literal["teachers", "records", "reinforced"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class RosterParty:
     Attributes:
         name: unique within the campaign.
         identity: its public identity key in hex, or empty where parties have none.
-        teachers: k, its number of teachers.
+        teachers: k, its number of teachers; of neighbour votes, the most that it puts on one count.
         unit: what its shards keep together: ``record`` or ``patient``.
     """
 
@@ -67,7 +68,8 @@ class VoteBatch:
     Attributes:
         first: place of its first query among those that are voted on.
         count: number of queries, consecutive there.
-        teachers: number of teachers that voted, the sum of each row.
+        teachers: number of teachers that voted, the sum of each row; of neighbour votes, the most
+            that one count can be.
         responders: names of the parties that answered, in the order of the roster.
         digest: a hiding commitment to the counts, hex.
         entry: number of the ledger entry.
@@ -88,7 +90,8 @@ class ReleasedLabel:
     Attributes:
         label: index into the classes.
         round: in which it was released, from 1.
-        source: the teachers' noisy vote, or the student's own prediction, not contradicted.
+        source: the teachers' noisy vote, or that of the records, or the student's own prediction,
+            not contradicted.
         entry: number of the ledger entry.
     """
 
@@ -120,7 +123,7 @@ class Charge:
         round: from 1.
         queries: indices into the public set.
         events: what may happen to each query, in order; a prefix of them will. Or the one gated
-            batch.
+            batch, or matrix.
         cost: worst cost of all queries together, in the campaign's composition.
     """
 
@@ -155,6 +158,7 @@ class CampaignState:
         predictions: records of the student's predictions, by the round they are for.
         open_charge: the last charge, while its release may still come.
         gate: whether the gate of a gated batch opened; None before it was tried.
+        noisy: the noisy counts of neighbour votes, which are public; None before their release.
         rounds_over: whether no further round will begin.
         simulated: whether any charge was for seeded noise.
     """
@@ -178,6 +182,7 @@ class CampaignState:
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
     open_charge: Charge | None = None
     gate: Literal["open", "closed"] | None = None
+    noisy: NoisyVotes | None = None
     rounds_over: bool = False
     simulated: bool = False
 
@@ -188,7 +193,9 @@ class CampaignState:
 
     @property
     def teachers(self) -> int:
-        """M, the number of teachers of the whole roster."""
+        """M, the number of teachers of the whole roster; none where records vote themselves."""
+        if self.spec.matrix:
+            return 0
         return sum(party.teachers for party in self.roster)
 
     @property
@@ -255,7 +262,8 @@ class CampaignState:
     def charged(self, queries: int) -> tuple[tuple[Charged, ...], Fraction]:
         """Return what a charge for so many queries of the present round is for, and its cost.
 
-        Of single queries, the events of each and the cost of all; or the gated batch.
+        Of single queries, the events of each and the cost of all; or the gated batch, or the one
+        event of a matrix.
 
         Raises:
             StateError: before the roster is complete.
@@ -263,6 +271,8 @@ class CampaignState:
         if self.spec.gated is not None:
             return (self.spec.gated,), self.composition.cost(self.spec.gated)
         events = self.mechanism(self.round).worst
+        if self.spec.matrix:
+            return events, total_cost(self.composition, events)
         return events, total_cost(self.composition, events) * queries
 
     def mechanism(self, round_: int) -> Mechanism:

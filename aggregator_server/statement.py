@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from pate.accounting.composition import total_cost
 from pate.errors import StateError
-from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
+from pate.mechanisms import worst_cost
+from pate.statement import ObserverStatement, PrivacyStatement, adjacency_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         epsilon=epsilon,
         delta=spec.delta,
         unit=cast("Unit", spec.unit),
-        adjacency=ADJACENCY[spec.unit],
+        adjacency=adjacency_of(spec.unit, records_vote=spec.matrix),
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
         aggregation=spec.aggregation,
         noise=_noise(state),
@@ -73,8 +73,8 @@ def server_epsilon(state: CampaignState) -> float | None:
     """
     if not state.spec.distributed:
         return None
-    worst = max(total_cost(state.composition, each.worst) for each in state.mechanisms)
-    return state.composition.epsilon(len(state.voted) * worst, state.spec.delta)
+    whole = worst_cost(state.composition, state.mechanisms, len(state.voted))
+    return state.composition.epsilon(whole, state.spec.delta)
 
 
 def _noise(state: CampaignState) -> str:

@@ -10,13 +10,14 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from aggregator_server.matrix import matrix_mechanism
 from aggregator_server.order import VotedRows, public_order
 from aggregator_server.spec import check_count
 from pate.accounting.bounds.laws import WIDEST_SIGMA
-from pate.accounting.composition import Gate, Gdp, composition_named, tightest, total_cost
+from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.errors import BudgetError, LedgerError, UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, worst_cost
 from pate.mechanisms.distributed import over_noisy_sums
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
     """Return k, how many teachers one unit of privacy may reach.
 
     A record, or a patient whose rows a party keeps together, is in one shard of one party. A
-    party as the unit reaches all its own teachers; the largest counts.
+    party as the unit reaches all its own teachers; the largest counts. Of neighbour votes it is how
+    many votes the unit casts itself.
     """
+    if spec.votes_per_patient is not None:
+        return spec.votes_per_patient
     return max(party.teachers for party in parties) if spec.unit == "party" else 1
 
 
@@ -61,6 +65,8 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
     """
     check_count("number of teachers", teachers, 1)
+    if spec.matrix:
+        return (matrix_mechanism(spec, votes_per_unit),)
     made = _central(spec, teachers, votes_per_unit)
     if not spec.distributed:
         return made
@@ -101,9 +107,9 @@ def voted_rows(
 ) -> VotedRows:
     """Return the queries that parties vote on, in the order in which batches have them.
 
-    That is the whole public set. With noise shares each vote shows the server a noisy histogram,
-    asked or not: then it is no more queries than the budget pays for, the first of the public
-    order, and the server learns no more than the public may.
+    That is the whole public set, or of neighbour votes its representatives. With noise shares each
+    vote shows the server a noisy histogram, asked or not: then it is no more queries than the
+    budget pays for, the first of the public order, and the server learns no more than the public may.
 
     Args:
         spec: of the campaign.
@@ -111,9 +117,11 @@ def voted_rows(
         composition: how costs add up.
         cap: most that they may add up to.
     """
+    if spec.representatives is not None:
+        return VotedRows(spec.representatives)
     if not spec.distributed:
         return VotedRows(range(spec.queries))
-    worst = max(total_cost(composition, each.worst) for each in mechanisms)
+    worst = worst_cost(composition, mechanisms, 1)
     most = min(spec.queries, int(cap / worst))
     if spec.max_queries is not None:
         most = min(most, spec.max_queries)
@@ -160,16 +168,18 @@ def budget(
         if not cap:
             raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
         return cap
-    worst = max(total_cost(composition, mechanism.worst) for mechanism in mechanisms)
+    worst = worst_cost(composition, mechanisms, 1)
     most = spec.queries * spec.rounds
     if spec.max_queries is not None:
         most = min(most, spec.max_queries)
-    cap = min(composition.budget(spec.epsilon, spec.delta), most * worst)
+    cap = min(
+        composition.budget(spec.epsilon, spec.delta), worst_cost(composition, mechanisms, most)
+    )
     if worst > cap:
         raise BudgetError(
-            f"one answer may cost epsilon {composition.epsilon(worst, spec.delta):.3g} at delta "
-            f"{spec.delta:g}, the budget is {spec.epsilon:g}: use more teachers, more noise, "
-            "or a larger budget"
+            f"one {'matrix' if spec.matrix else 'answer'} may cost epsilon "
+            f"{composition.epsilon(worst, spec.delta):.3g} at delta {spec.delta:g}, the budget is "
+            f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
         )
     return cap
 

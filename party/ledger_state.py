@@ -271,6 +271,11 @@ class LedgerState:
                 f"our data or settings have changed since we first voted in campaign "
                 f"{held.offer.campaign[:8]}: other votes on the same queries would show the change"
             )
+        if held.offer.records_vote and held.batches and not again:
+            raise RefusedError(
+                f"campaign {held.offer.campaign[:8]} had the votes of our records on other queries "
+                "before: each record votes once"
+            )
         held.source = source
         if not again:
             held.batches[batch] = BatchRecord(batch, len(hashes), (at,))
@@ -314,6 +319,8 @@ class LedgerState:
         keys = dict(zip(held.offer.roster or (), held.offer.identities or (), strict=False))
         how = _How(tuple((name, keys.get(name, "")) for name in survivors), held.source)
         self._check_opened(held.offer, batch, how, hashes, allow_other=allow_other)
+        if _exact_records(held.offer) and not allow_other:
+            self._check_exact(held.offer, how)
         held.batches[batch] = replace(record, survivors=survivors, opened_at=record.opened_at or at)
         for each in hashes:
             self._opened.setdefault(each, {}).setdefault(campaign, (batch, how))
@@ -343,6 +350,9 @@ class LedgerState:
         for each in set(hashes):
             for campaign, (other, theirs) in self._opened.get(each, {}).items():
                 same = campaign == offer.campaign
+                if self._campaigns[campaign].offer.records_vote != offer.records_vote:
+                    # Votes of teachers less votes of records are nobody's votes.
+                    continue
                 if theirs != how and (same or not allow_other):
                     others = (
                         "other parties"
@@ -361,6 +371,27 @@ class LedgerState:
                         "noisy sums of the same votes are less private than one; if the public set "
                         "holds inputs twice, leave the copies out"
                     )
+
+    def _check_exact(self, offer: Offer, how: _How) -> None:
+        """Check that exact sums of records' votes are all of the same parties and data.
+
+        Whatever the queries are, each record is in the sum once: the difference of two sums, added
+        up over the queries, is how many records of each class are in one of them alone.
+        """
+        others = {
+            campaign: theirs
+            for opened in self._opened.values()
+            for campaign, (_, theirs) in opened.items()
+            if campaign != offer.campaign and _exact_records(self._campaigns[campaign].offer)
+        }
+        for campaign, theirs in others.items():
+            if theirs != how:
+                raise RefusedError(
+                    f"exact sums of records' votes were opened in campaign {campaign[:8]} with "
+                    "other parties or other data of ours: the difference of two sums would show how "
+                    "many records of each class one of them has; noise by the parties "
+                    "(--noise distributed), or repeat_queries = 'allow', would permit it"
+                )
 
     def _ending(self, fields: dict[str, Any], at: str) -> None:
         held = self._joined(_popped(fields, "campaign", str))
@@ -381,6 +412,10 @@ class LedgerState:
         """Return whether a campaign is known to have ended just so."""
         held = self._joined(campaign).ending
         return held is not None and replace(held, at=ending.at) == ending
+
+
+def _exact_records(offer: Offer) -> bool:
+    return offer.records_vote and offer.noise == "central"
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:

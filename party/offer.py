@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import NoisyHistogram, fraction_from_text
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
-from pate.mechanisms import mechanism_from_dict
+from pate.mechanisms import MatrixMechanism, mechanism_from_dict, worst_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,8 +57,8 @@ class Offer:
         queries: how many this request asks votes on, 0 when it only asks to join.
         roster: names of all parties, or None before it is complete; so for the next ones.
         identities: their identity keys, hex, in the same order.
-        teachers_each: k of each of them.
-        teachers: M, of the whole roster.
+        teachers_each: k of each of them; of neighbour votes the most that each puts on one count.
+        teachers: M, of the whole roster; the sum of these.
         threshold: t, least number of parties whose votes are summed.
         colluders: c, parties that may be in league with the server.
         mechanisms: of the first round, and of all later ones if that is another.
@@ -187,6 +187,10 @@ class Offer:
     def _check_terms(self) -> None:
         if self.cap is not None:
             _require(type(self.cap) is Fraction and self.cap >= 0, "the cap is an exact number")
+        _require(
+            not (self.records_vote and self.composition == Gate.name),
+            "neighbour votes cost what they cost: there is nothing to gate",
+        )
         if self.mechanisms is None:
             return
         _require(bool(self.mechanisms), "a campaign has a mechanism")
@@ -198,6 +202,10 @@ class Offer:
                 f"a party has up to {max(self.teachers_each)} teachers, charged are {fewest} votes",
             )
         for each in self.mechanisms:
+            _require(
+                isinstance(each, MatrixMechanism) == self.records_vote,
+                f"the mechanism {each.name} is not one of {self.aggregator}",
+            )
             _require(
                 each.noise_inside == (self.noise == "distributed"),
                 f"the mechanism {each.name} is not one of {self.noise} noise",
@@ -216,6 +224,17 @@ class Offer:
             all(made.supports(event) for each in self.mechanisms for event in each.worst),
             f"not every step of the mechanism has a cost in {self.composition!r}",
         )
+        if self.records_vote and self.cap is not None:
+            # Else the cap, which our own figure trusts a server to keep, would be no bound of this.
+            _require(
+                worst_cost(made, self.mechanisms, 1) <= self.cap,
+                "one matrix costs more than the campaign's cap: nothing could be released",
+            )
+
+    @property
+    def records_vote(self) -> bool:
+        """Whether records vote themselves, once, and not teachers."""
+        return self.aggregator == "neighbour"
 
     @property
     def settled(self) -> bool:

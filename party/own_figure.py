@@ -3,9 +3,9 @@
 Campaigns over the same data cost together. The accountant knows what this party answered and the
 signed terms; it counts
 
-* with **distributed** noise, one noisy histogram for every query of every batch that was answered:
-  this is what the *server* may have seen, and needs nobody's honesty but that of all parties save
-  the ``colluders`` of the terms;
+* with **distributed** noise, one noisy histogram for every query of every batch that was answered,
+  or one noisy matrix where records vote themselves: this is what the *server* may have seen, and
+  needs nobody's honesty but that of all parties save the ``colluders`` of the terms;
 * with **central** noise, as often as the terms allow each answered query to be put to the
   mechanism, at its worst cost, and at most the campaign's cap: this is what the *public* may have
   seen if the server adds the noise that it promises and keeps votes and noise to itself;
@@ -28,9 +28,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.offer import UNITS, Offer
-from pate.accounting.composition import Gate, Gdp, Zcdp, total_cost
+from pate.accounting.composition import Gate, Gdp, Zcdp
 from pate.accounting.conversion import check_delta, float_up
 from pate.errors import AccountingError, UsageError
+from pate.mechanisms import worst_cost
 from pate.statement import in_words
 
 if TYPE_CHECKING:
@@ -161,10 +162,11 @@ def cost_of(totals: Totals, composition: Composition) -> Fraction:
     offer = totals.offer
     if offer.mechanisms is None or offer.cap is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
-    worst = max(total_cost(composition, each.worst) for each in offer.mechanisms)
     if offer.noise == "distributed":
-        return totals.asked * worst  # each batch opened shows the server its noisy sums, cap or not
-    return min(offer.cap, offer.rounds * min(totals.asked, offer.public_queries) * worst)
+        # Each batch opened shows the server its noisy sums, cap or not.
+        return worst_cost(composition, offer.mechanisms, totals.asked)
+    answers = offer.rounds * min(totals.asked, offer.public_queries)
+    return min(offer.cap, worst_cost(composition, offer.mechanisms, answers))
 
 
 def _countable(offer: Offer) -> bool:

@@ -87,15 +87,31 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
     )
 
 
-def check_fits(campaign: vote_pb2.Campaign, ensemble: Ensemble) -> None:
-    """Check that our teachers can serve a campaign.
+class Voting(Protocol):
+    """What teachers, and records that vote themselves, have in common."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class list of the party's data."""
+
+    @property
+    def unit(self) -> str:
+        """``record`` or ``patient``: what one vote, or a bounded number of them, stands for."""
+
+    @property
+    def schema(self) -> str:
+        """One line that describes the inputs."""
+
+
+def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
+    """Check that our teachers, or our records, can serve a campaign.
 
     Raises:
         SchemaError: with what to do, if they cannot.
     """
     if campaign.unit == "patient" and ensemble.unit != "patient":
         raise SchemaError(
-            "the campaign protects patients, but our teachers were sharded by record; "
+            "the campaign protects patients, but we know of records alone; "
             "start again with --group COLUMN, the column that names the patient"
         )
     unknown = sorted(set(ensemble.classes) - set(campaign.classes))

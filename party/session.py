@@ -12,6 +12,7 @@ from party.client_app import make_client_app
 from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
+from party.neighbour_votes import NeighbourVotes
 from party.policy_file import policy_of, read_policy
 from party.resident import Connection
 from party.site import Site
@@ -19,7 +20,7 @@ from party.supernode import Server
 from party.training import train_ensemble
 from party.voter import Ending, Voter
 from pate.data.read import read_dataset, read_inputs
-from pate.errors import UnreachableError
+from pate.errors import UnreachableError, UsageError
 from pate.noise import SystemNoise
 from pate.runtime.lifeline import LOOPBACK
 from pate.statement import in_words
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Where a trial's server is, on the same machine.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
+#: What a party votes with.
+VOTES: Final = ("any", "teachers", "neighbour")
 #: After its last answer a party stays connected for so long: a SuperNode sends what it was given
 #: within about 3.5 seconds, and what it has not sent when it is stopped is lost.
 _LAST_WORDS_S: Final = 5.0
@@ -55,6 +58,11 @@ class Settings:
     home: Path
     policy: Path | None
     max_wait: float | None
+    votes: str = "any"
+
+    def __post_init__(self) -> None:
+        if self.votes not in VOTES:
+            raise UsageError(f"--votes is {self.votes!r}, possible are {', '.join(VOTES)}")
 
 
 def take_part(settings: Settings, screen: Screen) -> Ending:
@@ -78,21 +86,28 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     for line in (*policy.in_words(), *_warnings(enrolment)):
         screen.say(line)
     screen.say(f"{name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
-    with screen.bar("teachers ready") as progress:
-        ensemble = train_ensemble(
-            dataset,
-            teachers=settings.teachers,
-            model=settings.model,
-            device=settings.device,
-            home=settings.home,
-            key=shard_key(settings.home),
-            progress=progress,
-        )
-    screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
+    ensemble = records = None
+    if settings.votes in ("any", "neighbour"):
+        records = NeighbourVotes(dataset, shard_key(settings.home), say=screen.say)
+    if settings.votes in ("any", "teachers"):
+        with screen.bar("teachers ready") as progress:
+            ensemble = train_ensemble(
+                dataset,
+                teachers=settings.teachers,
+                model=settings.model,
+                device=settings.device,
+                home=settings.home,
+                key=shard_key(settings.home),
+                progress=progress,
+            )
+        screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
+    else:
+        screen.say(f"our records vote themselves; connecting to {server}")
     voter = Voter(
         name=name,
         identity=identity_key(settings.home),
         ensemble=ensemble,
+        records=records,
         home=settings.home,
         site=Site(
             policy,
@@ -127,9 +142,13 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     ending = voter.ending
     screen.say(
         f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
-        f"labels released, at most {in_words(ending.epsilon, ending.delta, ending.unit)}"
+        f"labels released, at most {_guarantee(ending)}"
     )
     return ending
+
+
+def _guarantee(ending: Ending) -> str:
+    return in_words(ending.epsilon, ending.delta, ending.unit, records_vote=ending.records_vote)
 
 
 def _policy(settings: Settings, server: str, enrolment: Enrolment | None) -> Policy:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from pate.accounting.composition import Composition, Gate, composition_named, total_cost
 from pate.accounting.events import GatedBatch, NoisyHistogram, fraction_from_text
 from pate.errors import PateError
-from pate.statement import ADJACENCY, PrivacyStatement
+from pate.mechanisms import worst_cost
+from pate.statement import PrivacyStatement, adjacency_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +112,11 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield _same("unit", said.unit, offer.unit)
-    yield _same("adjacency", said.adjacency, ADJACENCY[offer.unit])
+    yield _same(
+        "adjacency",
+        said.adjacency,
+        adjacency_of(offer.unit, records_vote=offer.records_vote),
+    )
     yield _same("delta", said.delta, offer.delta)
     yield _same("aggregation", said.aggregation, offer.aggregation)
     mode = said.noise.partition(": ")[0]
@@ -122,7 +127,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     if not offer.settled:
         yield Check("terms", "differs", "we never learnt the terms that follow from the roster")
         return
-    yield _same("teachers", said.teachers, offer.teachers)
+    yield _same("teachers", said.teachers, 0 if offer.records_vote else offer.teachers)
     steps, _ = _without_gate(said)
     yield _same("mechanism", steps, [dict(each.to_dict()) for each in offer.mechanisms or ()])
     yield _same("composition", said.composition, offer.composition)
@@ -174,6 +179,8 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
     if offer.composition == Gate.name:
         return Fraction(min(max(asked, labels), 1))  # one batch, whole
     composition = composition_named(offer.composition)
+    if offer.records_vote:
+        return worst_cost(composition, offer.mechanisms, max(asked, labels))
     answers = [composition.cost(each.worst[0]) for each in offer.mechanisms]
     labelled = [
         composition.cost(each.worst[0]) if each.interactive else total_cost(composition, each.worst)
@@ -256,8 +263,7 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     if server.delta != offer.delta:
         yield _same("server's delta", server.delta, offer.delta)
     composition = composition_named(offer.composition)
-    worst = max(total_cost(composition, each.worst) for each in offer.mechanisms)
-    least = composition.epsilon(opened * worst, offer.delta)
+    least = composition.epsilon(worst_cost(composition, offer.mechanisms, opened), offer.delta)
     yield _compared(
         "server",
         server.epsilon >= least * (1 - _SAME),

@@ -5,27 +5,33 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from party.masked_votes import MaskedVotes
+from party.neighbour_votes import NeighbourVotes, require_different
 from party.noise_shares import NoiseShares
 from party.public_sets import PublicSets
 from party.reading import check_ending, check_fits, check_on_roster, offer_of
 from party.vote_cache import VoteCache
 from pate.data.values import Inputs, Table, batch_hash
-from pate.errors import PateError, ProtocolError, SchemaError, every_kind
+from pate.errors import PateError, ProtocolError, SchemaError, UsageError, every_kind
 from pate.runtime.failpoints import reach
-from pate.statement import NEIGHBOURS, in_words
+from pate.statement import in_words, neighbours_of
 from protos import wire
 from protos.bounds import check_name
 from protos.pate.v1 import vote_pb2
+from protos.terms import votes_per_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from numpy.typing import NDArray
 
     from party.offer import Offer
     from party.reading import Ensemble
@@ -51,6 +57,7 @@ class _Asked:
     offer: Offer
     digest: bytes
     hashes: list[bytes]
+    source: bytes
     votes: Callable[[], Counts]
 
 
@@ -66,6 +73,7 @@ class Ending:
         delta: at which the cap holds.
         unit: what it protects: ``record``, ``patient`` or ``party``.
         adjacency: what neighbouring data sets differ by.
+        records_vote: whether records voted themselves.
         observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
     """
@@ -77,6 +85,7 @@ class Ending:
     delta: float
     unit: str
     adjacency: str
+    records_vote: bool
     observer: str
     votes_given: int
 
@@ -87,7 +96,8 @@ class Voter:
     Args:
         name: of the party.
         identity: its signing key.
-        ensemble: its trained teachers.
+        ensemble: its trained teachers, or None if it has none.
+        records: its records, to vote themselves, or None if they do not.
         home: where public sets and given votes are kept.
         site: what this site agrees to, and its record of what left.
         noise: where its noise shares are drawn from.
@@ -100,17 +110,21 @@ class Voter:
         *,
         name: str,
         identity: Ed25519PrivateKey,
-        ensemble: Ensemble,
+        ensemble: Ensemble | None,
         home: Path,
         site: Site,
         noise: Noise,
         public: Inputs | None = None,
+        records: NeighbourVotes | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_name(name)
         self._name = name
         self._identity = identity
+        if ensemble is None and records is None:
+            raise UsageError("a party votes with its teachers or with its records")
         self._ensemble = ensemble
+        self._records = records
         self._home = home
         self._site = site
         self._say = say
@@ -165,7 +179,10 @@ class Voter:
                 self._record(asked)
                 reply.votes.CopyFrom(
                     wire.pack_votes(
-                        asked.votes(), teachers=self._ensemble.teachers, batch=asked.digest
+                        asked.votes(),
+                        teachers=self._weight(campaign),
+                        batch=asked.digest,
+                        loose=campaign.most_votes > 0,
                     )
                 )
             case "ask_keys":
@@ -211,14 +228,14 @@ class Voter:
     ) -> None:
         self._check(campaign)
         self._site.join(offer_of(key, campaign, 0))
-        said.teachers = self._ensemble.teachers
-        said.classes.extend(self._ensemble.classes)
-        said.unit = self._ensemble.unit
+        said.teachers = self._weight(campaign)
+        said.classes.extend(self._who(campaign).classes)
+        said.unit = self._who(campaign).unit
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
         self._say(
             f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
             f"{campaign.queries} queries, at most "
-            f"{in_words(campaign.epsilon, campaign.delta, campaign.unit)}, "
+            f"{_guarantee(campaign)}, "
             f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
         )
 
@@ -230,7 +247,27 @@ class Voter:
                 f"the campaign's is {campaign.public_set.hex()[:12]}…; "
                 "leave --public out to be sent the right one"
             )
-        check_fits(campaign, self._ensemble)
+        check_fits(campaign, self._who(campaign))
+
+    def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
+        """Return who votes in a campaign: our teachers, or our records themselves.
+
+        Raises:
+            SchemaError: if they do not.
+        """
+        found = self._records if campaign.most_votes else self._ensemble
+        if found is None:
+            what = "our records vote" if campaign.most_votes else "teachers vote"
+            raise SchemaError(
+                f"the campaign is of {campaign.mechanism}: {what} in it; start without --votes, or "
+                f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+            )
+        return found
+
+    def _weight(self, campaign: vote_pb2.Campaign) -> int:
+        """Return what our vote rows sum to, or of records the most that one count may be."""
+        who = self._who(campaign)
+        return campaign.most_votes if isinstance(who, NeighbourVotes) else who.teachers
 
     def _take_piece(
         self,
@@ -256,7 +293,7 @@ class Voter:
         """
         self._check(campaign)
         own = self._identity.public_key().public_bytes_raw()
-        check_on_roster(campaign, self._name, own, self._ensemble.teachers)
+        check_on_roster(campaign, self._name, own, self._weight(campaign))
         public = self._public.find(campaign)
         if public is None:
             raise ProtocolError("votes are asked for on a public set that never came")
@@ -266,28 +303,48 @@ class Voter:
             raise ProtocolError("the queries asked for have another hash than the server says")
         # From here on a query is what our teachers see of it: one more column that they do not
         # look at makes no new query.
-        seen = self._ensemble.conform(queries)
+        who = self._who(campaign)
+        seen = who.conform(queries)
         hashes = whole if seen is queries else seen.row_hashes()
         offer = offer_of(key, campaign, len(hashes))
+        if isinstance(who, NeighbourVotes):
+            require_different(hashes)
         self._site.admit(offer, batch.digest, hashes)
-        return _Asked(offer, batch.digest, hashes, lambda: self._vote(campaign, queries, hashes))
+        if isinstance(who, NeighbourVotes):
+            # Where a record votes hangs on all queries of the batch and on the public set; how
+            # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
+            rows = tuple(batch.rows)
+            held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}"
+            about = batch.digest + campaign.public_set + held_to.encode()
+            votes = partial(_cast, who, public, rows, campaign)
+        else:
+            about = b""
+            votes = partial(_poll, who, queries, campaign)
+        source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
+        return _Asked(
+            offer,
+            batch.digest,
+            hashes,
+            who.fingerprint,
+            lambda: self._vote(campaign, hashes, source, votes),
+        )
 
     def _record(self, asked: _Asked) -> None:
         """Have it in our ledger, durably, that votes are about to leave."""
-        source = self._ensemble.fingerprint
-        self._site.answer(asked.offer, asked.digest, asked.hashes, source=source)
+        self._site.answer(asked.offer, asked.digest, asked.hashes, source=asked.source)
 
     def _vote(
-        self, campaign: vote_pb2.Campaign, queries: Inputs, hashes: Sequence[bytes]
+        self,
+        campaign: vote_pb2.Campaign,
+        hashes: Sequence[bytes],
+        source: bytes,
+        compute: Callable[[NDArray[np.int64]], Counts],
     ) -> Counts:
-        classes = tuple(campaign.classes)
-        cache = VoteCache(
-            self._home / "votes.db", ensemble=self._ensemble.fingerprint, classes=classes
-        )
+        cache = VoteCache(self._home / "votes.db", ensemble=source, classes=tuple(campaign.classes))
         self._say(f"voting on {len(hashes)} queries")
         votes = cache.votes(
             hashes,
-            lambda rows: self._ensemble.vote(queries.take(rows), classes),
+            compute,
             before_store=lambda: reach("voting"),
         )
         self._answered[campaign.id] = max(self._answered.get(campaign.id, 0), len(hashes))
@@ -305,10 +362,50 @@ class Voter:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
             unit=offer.unit,
-            adjacency=NEIGHBOURS[offer.unit],
+            adjacency=neighbours_of(offer.unit, records_vote=offer.records_vote),
+            records_vote=offer.records_vote,
             observer="public",
             votes_given=self._answered.get(campaign, 0),
         )
+
+
+def _poll(
+    teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign, rows: NDArray[np.int64]
+) -> Counts:
+    """Return the teachers' votes on some of the queries."""
+    return teachers.vote(queries.take(rows), tuple(campaign.classes))
+
+
+def _cast(
+    records: NeighbourVotes,
+    public: Inputs,
+    queries: tuple[int, ...],
+    campaign: vote_pb2.Campaign,
+    rows: NDArray[np.int64],
+) -> Counts:
+    """Return the records' votes on some of the queries; they are cast on all of them."""
+    votes = records.vote(
+        public,
+        queries,
+        tuple(campaign.classes),
+        votes_per_patient=_votes_per_patient(campaign),
+        most_votes=campaign.most_votes,
+    )
+    return votes[rows]
+
+
+def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
+    """Return how many votes a patient has: as many as are charged for. None: each record has one."""
+    return votes_per_unit(campaign) if campaign.unit == "patient" else None
+
+
+def _guarantee(campaign: vote_pb2.Campaign) -> str:
+    return in_words(
+        campaign.epsilon,
+        campaign.delta,
+        campaign.unit,
+        records_vote=campaign.most_votes > 0,
+    )
 
 
 def _kind(inputs: Inputs) -> str:

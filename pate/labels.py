@@ -11,14 +11,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from pate.errors import DataError
+from pate.noisy_votes import NoisyVotes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORMAT: Final = "pate-labels/1"
+FORMAT: Final = "pate-labels/2"
 #: How a label came about.
-SOURCES: Final = ("teachers", "reinforced")
+SOURCES: Final = ("teachers", "records", "reinforced")
 #: What every privacy statement says, whatever else it says.
 STATEMENT_KEYS: Final = (
     "epsilon",
@@ -30,8 +33,11 @@ STATEMENT_KEYS: Final = (
     "ledger_head",
 )
 
-_FIELDS: Final = {"format", "campaign", "classes", "public_set", "queries", "labels", "privacy"}
+_FIELDS: Final = {
+    "format", "campaign", "classes", "public_set", "queries", "labels", "privacy", "noisy",
+}  # fmt: skip
 _HEX_32 = re.compile(r"[0-9a-f]{64}")
+_COUNTS = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*")
 _HEX_ANY = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 _LARGEST: Final = 2**31
 #: Above any number in a statement; also above which a whole number of JSON may not be a float.
@@ -46,8 +52,8 @@ class LabelRow:
         query: index into the public set, from 0.
         label: index into the classes, from 0.
         round: the round of its release, from 1.
-        source: ``teachers``, the noisy vote; or ``reinforced``, the student's own prediction
-            that the teachers did not contradict.
+        source: ``teachers``, their noisy vote; ``records``, that of the records themselves; or
+            ``reinforced``, the student's own prediction that the teachers did not contradict.
     """
 
     query: int
@@ -76,6 +82,7 @@ class LabelSet:
         queries: number of inputs in the public set.
         rows: the labels; no query twice.
         privacy: the text of ``privacy.json``, byte for byte as the server wrote it.
+        noisy: the noisy counts of neighbour votes, which the labels were made of; else None.
     """
 
     campaign: bytes
@@ -84,6 +91,7 @@ class LabelSet:
     queries: int
     rows: tuple[LabelRow, ...]
     privacy: str
+    noisy: NoisyVotes | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.campaign) <= 64:
@@ -103,6 +111,11 @@ class LabelSet:
             if row.query in seen:
                 raise DataError(f"query {row.query} has two labels")
             seen.add(row.query)
+        if self.noisy is not None and (
+            self.noisy.counts.shape[1] != len(self.classes)
+            or (len(self.noisy.queries) and self.noisy.queries[-1] >= self.queries)
+        ):
+            raise DataError("noisy votes of other classes or queries than the labels have")
         checked_statement(self.privacy)
 
     def to_json(self) -> str:
@@ -114,6 +127,13 @@ class LabelSet:
             "public_set": self.public_set.hex(),
             "queries": self.queries,
             "privacy": self.privacy,
+            "noisy": None
+            if self.noisy is None
+            else {
+                "sigma": self.noisy.sigma,
+                "queries": self.noisy.queries.tolist(),
+                "counts": [" ".join(map(str, row)) for row in self.noisy.counts.tolist()],
+            },
         }
         lines = ",\n".join(
             "    " + json.dumps([row.query, row.label, row.round, row.source]) for row in self.rows
@@ -149,6 +169,7 @@ class LabelSet:
             queries=fields["queries"],
             rows=tuple(_row(row) for row in rows),
             privacy=fields["privacy"],
+            noisy=_noisy(fields["noisy"]),
         )
 
 
@@ -208,6 +229,29 @@ def _bytes(fields: Mapping[str, object], key: str, form: re.Pattern[str]) -> byt
     if not isinstance(value, str) or not form.fullmatch(value):
         raise DataError(f"a label file's {key} is not small hexadecimal digits of the right length")
     return bytes.fromhex(value)
+
+
+def _noisy(body: object) -> NoisyVotes | None:
+    """Return the noisy votes of a file: counts are one text a query, with spaces between them."""
+    if body is None:
+        return None
+    if not isinstance(body, dict) or set(body) != {"sigma", "queries", "counts"}:
+        raise DataError("a label file's noisy votes have sigma, queries and counts")
+    sigma, queries, counts = body["sigma"], body["queries"], body["counts"]
+    if type(sigma) is not float or not 0 <= sigma < _ENDLESS:
+        raise DataError(f"a label file's noise is a finite number, got {sigma!r}")
+    if not isinstance(queries, list) or not all(
+        type(each) is int and 0 <= each < _LARGEST for each in queries
+    ):
+        raise DataError("a label file's noisy votes are of numbered queries")
+    if not isinstance(counts, list) or not all(
+        isinstance(row, str) and _COUNTS.fullmatch(row) for row in counts
+    ):
+        raise DataError("a row of noisy votes is whole numbers with spaces between them")
+    rows = [[int(count) for count in row.split(" ")] for row in counts]
+    if len({len(row) for row in rows}) > 1 or not rows:
+        raise DataError("rows of noisy votes differ in length, or there are none")
+    return NoisyVotes(np.array(queries, dtype=np.int64), np.array(rows, dtype=np.int64), sigma)
 
 
 def _row(row: object) -> LabelRow:

@@ -52,14 +52,71 @@ NEIGHBOURS: Final[Mapping[str, str]] = {
     "party": "all data of one party altered",
 }
 
+#: The same of neighbour votes, where units cast their votes themselves.
+_VOTING: Final[Mapping[str, tuple[str, str]]] = {
+    "record": (
+        "one record added, removed or altered",
+        "it votes once, for one class at one query, so it moves one vote of the whole matrix",
+    ),
+    "patient": (
+        "all records of one patient at one party added, removed or altered",
+        (
+            "together they cast no more votes in the whole matrix than the mechanism says; a patient "
+            "known to several parties counts once at each"
+        ),
+    ),
+}
+_FIXED_FOR_VOTING: Final = (
+    "public, and the same for neighbours, are who takes part, the class list, image size and "
+    "channels, columns and their kinds, and the queries; how many records a party has is not public"
+)
 
-def in_words(epsilon: float, delta: float, unit: str, observer: str = "public") -> str:
+
+def adjacency_of(unit: str, *, records_vote: bool) -> str:
+    """Return what neighbouring worlds differ by, in words.
+
+    Args:
+        unit: record, patient or party.
+        records_vote: whether votes are neighbour votes.
+    """
+    if not records_vote:
+        return ADJACENCY[unit]
+    what, why = _VOTING[unit]
+    return f"{what}: {why}; {_FIXED_FOR_VOTING}"
+
+
+def do_records_vote(mechanism: object) -> bool:
+    """Return whether a statement's mechanism is one of neighbour votes."""
+    names = ("neighbour", "distributed-neighbour")
+    return isinstance(mechanism, list | tuple) and any(
+        isinstance(each, Mapping) and each.get("mechanism") in names for each in mechanism
+    )
+
+
+def neighbours_of(unit: str, *, records_vote: bool) -> str:
+    """Return the same in a few words, for a line of a screen."""
+    return _VOTING[unit][0] if records_vote else NEIGHBOURS[unit]
+
+
+def in_words(
+    epsilon: float,
+    delta: float,
+    unit: str,
+    observer: str = "public",
+    *,
+    records_vote: bool = False,
+) -> str:
     """Return a guarantee as one line: never smaller than it is, and never without its terms.
 
     >>> in_words(1.96999, 1e-5, "record")
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
     """
-    adjacency = NEIGHBOURS.get(unit, "see the privacy statement")
+    known = _VOTING if records_vote else NEIGHBOURS
+    adjacency = (
+        neighbours_of(unit, records_vote=records_vote)
+        if unit in known
+        else "see the privacy statement"
+    )
     return (
         f"epsilon {rounded_up(epsilon)} at delta {delta:g} "
         f"(unit: {unit}; adjacency: {adjacency}; observer: {observer})"
@@ -117,7 +174,7 @@ class PrivacyStatement:
             gate of a gated campaign, its order and costs in nats.
         aggregation: how votes reach the server.
         noise: where noise was added.
-        teachers: M, of the whole roster.
+        teachers: M, of the whole roster; 0 where records vote themselves.
         queries_asked: answers given, labels and no answers.
         labels_released: queries that have a label.
         composition: how costs add up: ``gdp`` (half of mu squared) or ``zcdp`` (rho).

@@ -92,16 +92,61 @@ class Histogram:
         return cls(counts, sum(part.teachers for part in held))
 
 
+def check_entries(counts: Counts, *, least: int, most: int) -> None:
+    """Check counts whose rows sum to no known number, such as neighbour votes.
+
+    How many records a party has is private, so nobody declares what its votes sum to. What can be
+    said is how large one count may be: each party sends at most so many votes a count, however many
+    it has.
+
+    Args:
+        counts: (queries, classes) integers.
+        least: no count is below it.
+        most: no count is above it.
+
+    Raises:
+        ProtocolError: naming the first count that is.
+    """
+    odd = np.argwhere((counts < least) | (counts > most))
+    if len(odd):
+        row, column = (int(at) for at in odd[0])
+        raise ProtocolError(
+            f"{len(odd)} counts lie outside [{least}, {most}] (the first is row {row}, class "
+            f"{column}: {int(counts[row, column])})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LooseSum:
+    """Summed votes whose rows sum to no known number: of records, each at its nearest query.
+
+    Attributes:
+        counts: (queries, classes) int64, votes from 0 to ``teachers``.
+        teachers: most votes that a count may have, over all parties in the sum.
+    """
+
+    counts: Counts
+    teachers: int
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 2 or self.counts.dtype != np.int64:
+            raise ProtocolError(
+                f"a sum of votes has two axes of int64, got {self.counts.dtype} {self.counts.shape}"
+            )
+        check_entries(self.counts, least=0, most=self.teachers)
+        self.counts.setflags(write=False)
+
+
 @dataclass(frozen=True, eq=False)
 class NoisySum:
     """Summed votes of a batch with the parties' noise in them.
 
     Its rows sum to no known number; what can be said of them is
-    :func:`pate.noise_shares.check_row_totals`.
+    :func:`pate.noise_shares.check_row_totals`, or of neighbour votes :func:`check_entries`.
 
     Attributes:
         counts: (queries, classes) int64, votes and noise; may be negative.
-        teachers: M, the number of teachers that voted.
+        teachers: M, the number of teachers that voted; of neighbour votes the most in one count.
     """
 
     counts: Counts
@@ -115,3 +160,7 @@ class NoisySum:
                 f"a sum of votes has two axes of int64, got {self.counts.dtype} {self.counts.shape}"
             )
         self.counts.setflags(write=False)
+
+
+#: Summed votes of a batch, of whichever kind a campaign has.
+Total = Histogram | LooseSum | NoisySum

@@ -17,6 +17,8 @@ from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
     KEY_BYTES,
+    MAX_MATRIX,
+    MAX_MATRIX_QUERIES,
     SIGNATURE_BYTES,
     check,
     check_names,
@@ -39,12 +41,18 @@ def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
     """Check which queries votes are asked for.
 
     Raises:
-        ProtocolError: for none, for one twice, or for one that is not in the public set.
+        ProtocolError: for none, for one twice, for one that is not in the public set, or for too
+            many of neighbour votes.
     """
     length(batch.digest, HASH_BYTES, "batch hash")
     check(campaign.HasField("terms"), "votes are asked for before the roster is complete")
     count = len(batch.rows)
     check(0 < count <= campaign.queries, f"a batch of {count} queries")
+    classes = len(campaign.classes)
+    check(
+        not campaign.most_votes or (count <= MAX_MATRIX_QUERIES and count * classes <= MAX_MATRIX),
+        f"a matrix of {count} queries and {classes} classes is larger than any may be",
+    )
     rows = np.fromiter(batch.rows, dtype=np.uint64, count=count)
     check(int(rows.max()) < campaign.queries, "queries outside the public set")
     check(len(np.unique(rows)) == count, "a batch with a query twice")

@@ -16,7 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import check_threshold, ring_bits
-from pate.mechanisms import mechanism_from_dict
+from pate.mechanisms import MatrixMechanism, mechanism_from_dict
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise_shares import largest_noise
 from protos.bounds import (
@@ -80,6 +80,15 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     )
     check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
     check(campaign.threshold > 0, "a campaign that any number of parties will do for")
+    matrix = campaign.mechanism == "neighbour"
+    check(
+        (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
+        f"a campaign of {campaign.mechanism} with at most {campaign.most_votes} votes on a count",
+    )
+    check(
+        not matrix or (campaign.rounds == 1 and campaign.unit != "party" and not campaign.proofs),
+        "neighbour votes are cast once, by records or patients, and prove nothing of their sums",
+    )
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
         _check_terms(campaign, campaign.terms)
@@ -90,6 +99,10 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
     for member in terms.roster:
         length(member.identity, KEY_BYTES, "an identity")
         check(1 <= member.teachers <= MAX_TEACHERS, f"{member.teachers} teachers at a party")
+        check(
+            campaign.most_votes in (0, member.teachers),
+            "a party that may put other votes on a count than the campaign says",
+        )
     keys = {member.identity for member in terms.roster}
     check(len(keys) == len(terms.roster), "two parties of the roster with one identity")
     check(
@@ -103,11 +116,17 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
-    fewest = min(event.votes_per_unit for each in mechanisms_of(terms) for event in each.worst)
+    fewest = votes_per_unit(campaign)
     most = max(member.teachers for member in terms.roster)
     check(
         campaign.unit != "party" or fewest >= most,
         f"a party has up to {most} teachers, but {fewest} of their votes are charged",
+    )
+    check(
+        all(isinstance(each, MatrixMechanism) for each in mechanisms_of(terms))
+        if campaign.most_votes
+        else not any(isinstance(each, MatrixMechanism) for each in mechanisms_of(terms)),
+        "a mechanism of teachers for records, or the other way round",
     )
     honest = campaign.threshold - campaign.colluders
     shares = {_share(each, honest) for each in mechanisms_of(terms)}
@@ -174,6 +193,12 @@ def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:
     """Return sigma of the noise that a party adds to each count, in votes; None: it adds none."""
     first = mechanisms_of(campaign.terms)[0]
     return first.share if isinstance(first, DistributedMechanism) else None
+
+
+def votes_per_unit(campaign: vote_pb2.Campaign) -> int:
+    """Return how many votes of one unit every mechanism of a campaign is charged for, at least."""
+    mechanisms = mechanisms_of(campaign.terms)
+    return min(event.votes_per_unit for each in mechanisms for event in each.worst)
 
 
 def bits_of(campaign: vote_pb2.Campaign, rows: int) -> int:

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pate.errors import ProtocolError
-from pate.votes import Counts, check_votes
+from pate.votes import Counts, check_entries, check_votes
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -161,16 +161,22 @@ def check_description(said: vote_pb2.Description) -> None:
 # --- vote matrices ---------------------------------------------------------------------------
 
 
-def pack_votes(votes: Counts, *, teachers: int, batch: bytes) -> vote_pb2.VoteMatrix:
+def pack_votes(
+    votes: Counts, *, teachers: int, batch: bytes, loose: bool = False
+) -> vote_pb2.VoteMatrix:
     """Return a vote matrix for the wire, in the least width that holds ``teachers``.
 
     Args:
         votes: (queries, classes) int64; every row sums to ``teachers``.
-        teachers: k.
+        teachers: k; if ``loose``, the most that a count may be.
         batch: hash of the queries.
+        loose: whether rows sum to no known number.
     """
     rows, classes = votes.shape
-    check_votes(votes, teachers=teachers, classes=classes, queries=rows)
+    if loose:
+        check_entries(votes, least=0, most=teachers)
+    else:
+        check_votes(votes, teachers=teachers, classes=classes, queries=rows)
     width = 1 if teachers < 2**8 else 2 if teachers < 2**16 else 4
     return vote_pb2.VoteMatrix(
         batch=batch,
@@ -183,7 +189,13 @@ def pack_votes(votes: Counts, *, teachers: int, batch: bytes) -> vote_pb2.VoteMa
 
 
 def read_votes(
-    matrix: vote_pb2.VoteMatrix, *, teachers: int, classes: int, queries: int, batch: bytes
+    matrix: vote_pb2.VoteMatrix,
+    *,
+    teachers: int,
+    classes: int,
+    queries: int,
+    batch: bytes,
+    loose: bool = False,
 ) -> Counts:
     """Return (queries, classes) int64 counts, checked against what was asked and declared.
 
@@ -203,7 +215,10 @@ def read_votes(
     size = queries * classes * matrix.width
     check(len(matrix.counts) == size, f"votes have {len(matrix.counts)} bytes, expected {size}")
     counts = np.frombuffer(matrix.counts, dtype=f"<u{matrix.width}").reshape(queries, classes)
-    return check_votes(counts, teachers=teachers, classes=classes, queries=queries)
+    if not loose:
+        return check_votes(counts, teachers=teachers, classes=classes, queries=queries)
+    check_entries(counts.astype(np.int64), least=0, most=teachers)
+    return counts.astype(np.int64)
 
 
 def _verify(key: bytes, signature: bytes, signed: bytes, what: str) -> None:

@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.statement import mechanism_in_words, rounded_up
+from pate.statement import do_records_vote, mechanism_in_words, rounded_up
+from student.fairness import widest_gap
+from student.trainers.choose import IMAGE_MODELS
 
 if TYPE_CHECKING:
     from student.evaluate import Evaluation
+    from student.fairness import Coverage, Gap, Groups, Rate
     from student.trainers.base import Student
 
 _KINDS: Final = {
+    "propagation": "a small residual convolutional network, taught with labels that were "
+    "propagated to the whole public set",
     "fixmatch": "a small residual convolutional network, trained by FixMatch",
+    "vat": "a small residual convolutional network, trained by virtual adversarial training",
+    "pate-g": "a small residual convolutional network, trained against a generator (PATE-G)",
     "selftraining": "a random forest and a logistic model, averaged, trained by self-training",
 }
 
@@ -28,9 +35,10 @@ class Provenance:
         name: what the coordinator calls it, or "".
         public_set: content hash of the public set, hexadecimal.
         queries: size of the public set.
-        from_teachers: labels that are noisy votes of the teachers.
+        from_teachers: labels that are noisy votes, of teachers or of records.
         reinforced: labels that are the student's own predictions, not contradicted.
         training: facts about the training (trainer, seed, steps, seconds), plain JSON values.
+        coverage: how the labels lie over the classes, if that was looked at.
     """
 
     campaign: str
@@ -40,6 +48,7 @@ class Provenance:
     from_teachers: int
     reinforced: int
     training: Mapping[str, object]
+    coverage: Coverage | None = None
 
     @property
     def labels(self) -> int:
@@ -62,39 +71,52 @@ def write_card(
         evaluation: on labelled public data, or None.
     """
     parts = [
-        _what(student, provenance),
+        _what(student, provenance, statement),
         _privacy(statement),
         _training(provenance),
+        _answered(provenance.coverage, statement),
         _accuracy(evaluation),
+        _groups(None if evaluation is None else evaluation.groups),
         _use(student),
     ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _what(student: Student, provenance: Provenance) -> str:
-    classes = ", ".join(_plain(name) for name in student.classes)
-    title = _plain(provenance.name) or f"campaign {provenance.campaign[:12]}"
-    return f"""
-# Student of {title}
-
-{_KINDS[student.kind].capitalize()}. It tells {len(student.classes)} classes apart: {classes}.
-
+_BY_TEACHERS: Final = """
 It was taught by PATE (private aggregation of teacher ensembles): several data holders trained
 teachers on their own records, the teachers voted on unlabelled public inputs, noise was added to
 the sum of the votes, and the winners became labels. This student saw the public inputs and those
 labels, and nothing else: no record, no teacher and no vote of any single data holder.
+"""
+_BY_RECORDS: Final = """
+It was taught by neighbour votes: several data holders let each of their records vote once, for its
+label, at the public input that is most like it; noise was added to the sum of all votes, and inputs
+with a clear winner got it as their label. This student saw the public inputs, those labels and the
+noisy sums, and nothing else: no record and no vote of any single data holder.
+"""
 
+
+def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
+    classes = ", ".join(_plain(name) for name in student.classes)
+    title = _plain(provenance.name) or f"campaign {provenance.campaign[:12]}"
+    kind = _KINDS.get(student.kind, f"a classifier of kind {_plain(student.kind)}")
+    records_vote = do_records_vote(statement["mechanism"])
+    return f"""
+# Student of {title}
+
+{kind[0].upper()}{kind[1:]}. It tells {len(student.classes)} classes apart: {classes}.
+{_BY_RECORDS if records_vote else _BY_TEACHERS}
 | | |
 | --- | --- |
 | inputs | {_plain(student.schema)} |
-| labels learnt from | {_labels(provenance)} |
+| labels learnt from | {_labels(provenance, "records" if records_vote else "teachers")} |
 | public set | {provenance.queries} inputs, SHA-256 `{provenance.public_set}` |
 | campaign | `{provenance.campaign}` |
 """
 
 
-def _labels(provenance: Provenance) -> str:
-    text = f"{provenance.labels}: {provenance.from_teachers} from the teachers' noisy votes"
+def _labels(provenance: Provenance, voters: str) -> str:
+    text = f"{provenance.labels}: {provenance.from_teachers} from the {voters}' noisy votes"
     if provenance.reinforced:
         text += f", {provenance.reinforced} own predictions that the teachers did not contradict"
     return text
@@ -163,6 +185,33 @@ Labels of a noisy vote can be wrong; the training expects a few that are.
 """
 
 
+def _answered(covered: Coverage | None, statement: Mapping[str, object]) -> str:
+    """Return which classes got labels: a class with few of them is learnt badly."""
+    if covered is None:
+        return ""
+    asked, given = statement.get("queries_asked"), statement.get("labels_released")
+    total = ""
+    if type(asked) is int and type(given) is int:
+        total = f"{asked} queries were voted on, and {given} labels were given.\n"
+    rows = "\n".join(
+        f"| {_plain(name)} | {rate.count} | {rate.hits} | {_share(rate)} | {released} |"
+        for (name, rate), released in zip(covered.rates.items(), covered.released, strict=True)
+    )
+    return f"""
+## Labels by class
+
+{total}What class a public input truly is, nobody knows here: the first columns go by the class that
+this student takes an input for, its mistakes included. Where inputs were asked alike, a class with
+fewer labels than the others is one that the votes were less clear about.
+
+| class | public inputs taken for it | of these with a label | share (95 %) | labels that say it |
+| --- | --- | --- | --- | --- |
+{rows}
+
+{_gap_in_words(widest_gap(covered.rates), "the share with a label")}
+"""
+
+
 def _accuracy(evaluation: Evaluation | None) -> str:
     if evaluation is None:
         return """
@@ -171,19 +220,81 @@ def _accuracy(evaluation: Evaluation | None) -> str:
 It was not measured. Measure it on labelled public data before use: `pate-student evaluate`.
 """
     rows = "\n".join(
-        f"| {_plain(name)} | {'absent' if recall is None else f'{recall:.1%}'} |"
-        for name, recall in zip(evaluation.classes, evaluation.recalls, strict=True)
+        f"| {_plain(name)} | {rate.count} | {_share(rate) if rate.count else 'absent'} |"
+        for name, rate in zip(evaluation.classes, evaluation.rates, strict=True)
     )
     return f"""
 ## Accuracy
 
-{evaluation.accuracy:.2%} of {evaluation.count} labelled inputs right; mean recall of the classes
-{evaluation.balanced_accuracy:.2%}.
+{evaluation.accuracy:.2%} of {evaluation.count} labelled public inputs right; mean recall of the
+classes {evaluation.balanced_accuracy:.2%}. In brackets: where the true share lies with 95 %
+confidence, for inputs like these.
 
-| class | recall |
-| --- | --- |
+| class | inputs | recall |
+| --- | --- | --- |
 {rows}
 """
+
+
+def _groups(groups: Groups | None) -> str:
+    """Return how the groups of the labelled data fare."""
+    if groups is None:
+        return ""
+    at, gaps = groups.positive, groups.gaps()
+    columns: list[tuple[str, dict[str, Rate]]] = [("accuracy", groups.accuracy)]
+    said = [_gap_in_words(gaps["accuracy"], "accuracy")]
+    if at is not None:
+        name = _plain(groups.classes[at])
+        columns += [
+            (f"taken for {name}", groups.predicted(at)),
+            (f"truly {name}", groups.present(at)),
+            (f"recall of {name}", groups.recall(at)),
+        ]
+        said += [
+            _gap_in_words(gaps["predicted"], f"how often it says {name}"),
+            _gap_in_words(gaps["recall"], f"the recall of {name}"),
+        ]
+    head = " | ".join(["group", "inputs", *(title for title, _ in columns)])
+    rows = "\n".join(
+        f"| {_plain(name)} | {groups.accuracy[name].count} | "
+        + " | ".join(_share(rates[name]) for _, rates in columns)
+        + " |"
+        for name in groups.names
+    )
+    lines = "\n".join(f"- {line}" for line in said)
+    return f"""
+## Groups
+
+| {head} |
+|{" --- |" * (len(columns) + 2)}
+{rows}
+
+{lines}
+
+Privacy can widen gaps that a model has without it too. These figures are about the labelled public
+data that it was measured on, and about no other people.
+"""
+
+
+def _share(rate: Rate) -> str:
+    if rate.share is None:
+        return "none"
+    low, high = rate.interval()
+    return f"{rate.share:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _gap_in_words(gap: Gap | None, what: str) -> str:
+    """Return a gap as a sentence that claims no more than the data do."""
+    what = what[0].upper() + what[1:]
+    if gap is None:
+        return f"{what}: there are no two groups to compare."
+    if not gap.told:
+        return f"{what}: the differences are no larger than chance makes them with so few inputs."
+    return (
+        f"{what}: **{100 * gap.difference:.1f} points more for {_plain(gap.higher)} than for "
+        f"{_plain(gap.lower)}** ({100 * gap.low:.1f} to {100 * gap.high:.1f} with 95 % confidence "
+        "over all pairs)."
+    )
 
 
 def _use(student: Student) -> str:
@@ -194,7 +305,7 @@ def _use(student: Student) -> str:
 
 `model.json` describes the model and its preprocessing in full. No file here is a pickle.
 """
-    if student.kind == "fixmatch":
+    if student.kind in IMAGE_MODELS:
         text += """
 `model.onnx` takes raw pixels, `(n, height, width, channels)` uint8, and gives probabilities; the
 class names are in its metadata. `model.safetensors` holds the same weights for torch.

@@ -16,6 +16,7 @@ import numpy as np
 
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
 from pate.labels import LabelRow, checked_statement
+from pate.noisy_votes import NoisyVotes
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
 
@@ -34,7 +35,11 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _MOST_CLASSES: Final = 10_000
 
-_SOURCES: Final = {wire.SOURCE_TEACHERS: "teachers", wire.SOURCE_REINFORCED: "reinforced"}
+_SOURCES: Final = {
+    wire.SOURCE_TEACHERS: "teachers",
+    wire.SOURCE_RECORDS: "records",
+    wire.SOURCE_REINFORCED: "reinforced",
+}
 _GONE: Final = frozenset({
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -264,6 +269,31 @@ class StudentClient:
             lambda: self._stub.SubmitPredictions(message, timeout=6 * _CALL_SECONDS)
         )
         return bool(receipt.already_had)
+
+    def noisy_votes(self) -> NoisyVotes | None:
+        """Return the noisy counts of neighbour votes, None where the campaign has none.
+
+        Raises:
+            ProtocolError: for counts that do not fit the campaign.
+            RefusedError, UnreachableError: as for :meth:`submit`.
+        """
+        request = wire.GetNoisyVotesRequest()
+        message = self._ask(lambda: self._stub.GetNoisyVotes(request, timeout=_CALL_SECONDS))
+        if not message.queries:
+            return None
+        rows, classes = len(message.queries), self._class_count()
+        if message.classes != classes or len(message.counts) != 8 * rows * classes:
+            raise ProtocolError(f"{self._address} sent noisy votes of another shape")
+        counts = np.frombuffer(message.counts, dtype="<i8").reshape(rows, classes)
+        try:
+            noisy = NoisyVotes(
+                np.array(message.queries, dtype=np.int64), counts.astype(np.int64), message.sigma
+            )
+        except (DataError, OverflowError) as error:
+            raise ProtocolError(f"{self._address} sent {error}") from error
+        if noisy.queries[-1] >= self._public.queries:
+            raise ProtocolError(f"{self._address} sent noisy votes on queries that there are not")
+        return noisy
 
     def privacy_statement(self) -> str:
         """Return the text of ``privacy.json``.

@@ -1,24 +1,32 @@
-"""How good a student is on labelled data: accuracy, recall per class, confusion matrix.
+"""How good a student is on labelled data: accuracy, confusion matrix, rates per class and group.
 
 The labelled data for this must be public too, or the numbers themselves are a release.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.errors import DataError
+from student.fairness import Coverage, Groups, Rate, by_group
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from pate.data.values import Dataset
     from student.trainers.base import Student
+
+_INK: Final = "#1b2a3a"
+_BAR: Final = "#3b7dba"
+_MARK: Final = "#d1731f"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +36,14 @@ class Evaluation:
     Attributes:
         classes: class names.
         confusion: (classes, classes) int64; row: the true class, column: the predicted one.
+        groups: the same for each group of the data, where it has any.
+        coverage: how the labels that the student learnt from lie over the classes, where known.
     """
 
     classes: tuple[str, ...]
     confusion: NDArray[np.int64]
+    groups: Groups | None = None
+    coverage: Coverage | None = None
 
     def __post_init__(self) -> None:
         if self.confusion.shape != (len(self.classes), len(self.classes)):
@@ -51,11 +63,16 @@ class Evaluation:
         return float(np.trace(self.confusion) / self.confusion.sum())
 
     @property
-    def recalls(self) -> list[float | None]:
-        """Per class the share of its inputs that were told right; None for an absent class."""
+    def rates(self) -> list[Rate]:
+        """Per class the share of its inputs that were told right, of none for an absent class."""
         totals = self.confusion.sum(axis=1).tolist()
         right = np.diag(self.confusion).tolist()
-        return [r / t if t else None for r, t in zip(right, totals, strict=True)]
+        return [Rate(r, t) for r, t in zip(right, totals, strict=True)]
+
+    @property
+    def recalls(self) -> list[float | None]:
+        """Per class the share of its inputs that were told right; None for an absent class."""
+        return [rate.share for rate in self.rates]
 
     @property
     def balanced_accuracy(self) -> float:
@@ -69,17 +86,25 @@ class Evaluation:
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
             "recall": dict(zip(self.classes, self.recalls, strict=True)),
+            "recall_interval": {
+                name: list(rate.interval())
+                for name, rate in zip(self.classes, self.rates, strict=True)
+            },
             "confusion": self.confusion.tolist(),
             "classes": list(self.classes),
+            "groups": None if self.groups is None else self.groups.to_json(),
+            "coverage": None if self.coverage is None else self.coverage.to_json(),
         }
 
 
-def evaluate(student: Student, data: Dataset) -> Evaluation:
+def evaluate(student: Student, data: Dataset, *, coverage: Coverage | None = None) -> Evaluation:
     """Return how a student does on labelled data.
 
     Args:
         student: to judge.
-        data: its classes may be fewer than the student's, or in another order.
+        data: its classes may be fewer than the student's, or in another order. Groups that it has
+            are told apart, if they are few enough to be groups and not single people.
+        coverage: of the labels that the student learnt from, to be shown with the rest.
 
     Raises:
         SchemaError: if the data has classes that the student does not know, or other inputs.
@@ -89,66 +114,131 @@ def evaluate(student: Student, data: Dataset) -> Evaluation:
     if not len(data):
         raise DataError("there is nothing to evaluate on: the data has no rows")
     size = len(student.classes)
-    cells = data.labels * size + student.predict(data.inputs)
+    predicted = student.predict(data.inputs)
+    cells = data.labels * size + predicted
     confusion = np.bincount(cells, minlength=size * size).reshape(size, size)
-    return Evaluation(student.classes, confusion.astype(np.int64))
+    return Evaluation(
+        student.classes,
+        confusion.astype(np.int64),
+        by_group(data.groups, data.labels, predicted, student.classes),
+        coverage,
+    )
 
 
 def draw(evaluation: Evaluation, path: Path, *, title: str = "Student") -> None:
-    """Draw the confusion matrix, with the recall of each class beside it, as a PNG."""
+    """Draw a PNG: the confusion matrix, rates per class beside it, and groups below if there are any.
+
+    Whiskers are intervals that hold the true share with 95 % confidence.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size = len(evaluation.classes)
+    size, groups, covered = len(evaluation.classes), evaluation.groups, evaluation.coverage
     side = min(14.0, max(4.2, 0.52 * size + 1.8))
-    figure = Figure(figsize=(side + 2.4, side), dpi=120, layout="constrained")
+    below = 0.0 if groups is None else 1.4 + 0.34 * len(groups.names)
+    columns = 2 if covered is None else 3
+    width = max(side + 2.6 * (columns - 1), 7.6 if groups else 0.0)
+    figure = Figure(figsize=(width, side + below), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, width_ratios=(4.2, 1), sharey=True)
-    totals = evaluation.confusion.sum(axis=1, keepdims=True)
-    shares = evaluation.confusion / np.maximum(totals, 1)
-
-    left.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    if size <= 26:
-        for row, column in np.ndindex(size, size):
-            count = int(evaluation.confusion[row, column])
-            if count:
-                colour = "white" if shares[row, column] > 0.55 else "#1b2a3a"
-                left.text(column, row, count, ha="center", va="center", color=colour, fontsize=9)
-    left.set_xticks(range(size), _short(evaluation.classes), rotation=45 if size > 10 else 0)
-    left.set_yticks(range(size), _short(evaluation.classes))
-    left.set_xlabel("predicted")
-    left.set_ylabel("true class")
-    left.set_title(
-        f"{title}: {evaluation.accuracy:.2%} of {evaluation.count} right", loc="left", fontsize=11
+    # One part, or two: the groups lie below.
+    parts = figure.subfigures(
+        1 if groups is None else 2,
+        1,
+        squeeze=False,
+        height_ratios=(side,) if groups is None else (side, below),
     )
-    left.set_xticks(np.arange(size + 1) - 0.5, minor=True)
-    left.set_yticks(np.arange(size + 1) - 0.5, minor=True)
-    left.grid(which="minor", color="white", linewidth=1.2)
-    left.tick_params(which="both", length=0)
-
-    recalls = [0.0 if recall is None else recall for recall in evaluation.recalls]
-    right.barh(range(size), recalls, color="#3b7dba", height=0.72)
-    for row, recall in enumerate(evaluation.recalls):
-        text = "none" if recall is None else f"{recall:.0%}"
-        inside = recall is not None and recall > 0.5
-        right.text(
-            recalls[row] - 0.04 if inside else recalls[row] + 0.04,
-            row,
-            text,
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=8,
-            color="white" if inside else "#1b2a3a",
-        )
-    right.set_xlim(0, 1)
-    right.set_xticks([0, 1], ["0", "100 %"])
-    right.set_title("recall", loc="left", fontsize=11)
-    right.tick_params(which="both", length=0, labelleft=False)
-    for axes in (left, right):
-        for spine in axes.spines.values():
+    top, bottom = parts[0, 0], parts[-1, 0]
+    axes = top.subplots(1, columns, width_ratios=(side - 0.6, *[2.0] * (columns - 1)), sharey=True)
+    _draw_confusion(axes[0], evaluation, title)
+    _draw_bars(axes[1], "recall", evaluation.rates)
+    if covered is not None:
+        rates = [covered.rates[name] for name in evaluation.classes]
+        scale = max([rate.interval()[1] for rate in rates if rate.count], default=1.0)
+        _draw_bars(axes[2], "with a label", rates, math.ceil(20 * scale) / 20)
+        axes[2].set_xlabel("of the public inputs,\nby predicted class")
+    if groups is not None:
+        _draw_groups(bottom.subplots(1, 2, sharey=True), groups)
+    for each in figure.get_axes():
+        each.tick_params(which="both", length=0)
+        for spine in each.spines.values():
             spine.set_visible(False)
     figure.savefig(path)
 
 
-def _short(names: tuple[str, ...]) -> list[str]:
-    return [name if len(name) <= 14 else name[:13] + "…" for name in names]
+def _draw_confusion(axes: Axes, evaluation: Evaluation, title: str) -> None:
+    size = len(evaluation.classes)
+    totals = evaluation.confusion.sum(axis=1, keepdims=True)
+    shares = evaluation.confusion / np.maximum(totals, 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    if size <= 26:
+        for row, column in np.ndindex(size, size):
+            count = int(evaluation.confusion[row, column])
+            if count:
+                colour = "white" if shares[row, column] > 0.55 else _INK
+                axes.text(
+                    column, row, str(count), ha="center", va="center", color=colour, fontsize=9
+                )
+    axes.set_xticks(range(size), _short(evaluation.classes), rotation=45 if size > 10 else 0)
+    axes.set_yticks(range(size), _short(evaluation.classes))
+    axes.set_xlabel("predicted")
+    axes.set_ylabel("true class")
+    axes.set_title(
+        f"{title}: {evaluation.accuracy:.2%} of {evaluation.count} right", loc="left", fontsize=11
+    )
+    axes.set_xticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(size + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.2)
+
+
+def _draw_bars(axes: Axes, title: str, rates: Sequence[Rate], scale: float = 1.0) -> None:
+    """Draw a bar per class, its interval, and its share in figures behind it."""
+    for row, rate in enumerate(rates):
+        axes.barh(row, rate.share or 0.0, color=_BAR, height=0.72)
+        low, high = rate.interval() if rate.count else (0.0, 0.0)
+        axes.plot((low, high), (row, row), color=_INK, linewidth=1.2)
+        if len(rates) <= 40:
+            text = "none" if rate.share is None else f"{rate.share:.1%}"
+            axes.text(high + 0.05 * scale, row, text, va="center", fontsize=8, color=_INK)
+    axes.set_xlim(0, 1.5 * scale)
+    axes.set_xticks([0, scale], ["0", f"{scale:.0%}"])
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.tick_params(labelleft=False)
+
+
+def _draw_groups(panels: Sequence[Axes], groups: Groups) -> None:
+    """Draw accuracy of each group, and of two classes how often the positive one is predicted."""
+    left, right = panels
+    rows = range(len(groups.names))
+    _draw_points(left, "accuracy by group", list(groups.accuracy.values()))
+    counts = [rate.count for rate in groups.accuracy.values()]
+    names = _short(groups.names, 34)
+    left.set_yticks(rows, [f"{name}  ({n})" for name, n in zip(names, counts, strict=True)])
+    left.set_ylim(len(groups.names) - 0.5, -0.5)
+    at = groups.positive
+    if at is None:
+        right.set_visible(False)
+        return
+    what = _short(groups.classes)[at]
+    _draw_points(right, f"share that is {what}", list(groups.predicted(at).values()))
+    truth = [rate.share or 0.0 for rate in groups.present(at).values()]
+    right.plot(truth, rows, "|", color=_MARK, markersize=13, markeredgewidth=2.2)
+    right.set_xlabel("dot: predicted; bar: in truth", fontsize=9)
+    right.set_xlim(left=0)
+    right.tick_params(labelleft=False)
+
+
+def _draw_points(axes: Axes, title: str, rates: Sequence[Rate]) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    for row, rate in enumerate(rates):
+        if rate.share is not None:
+            axes.plot(rate.interval(), (row, row), color=_BAR, linewidth=1.6)
+            axes.plot(rate.share, row, "o", color=_BAR, markersize=7)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(axis="x", color="#dde3ea")
+    axes.set_axisbelow(True)
+    axes.set_title(title, loc="left", fontsize=11)
+
+
+def _short(names: Sequence[str], most: int = 14) -> list[str]:
+    return [name if len(name) <= most else name[: most - 1] + "…" for name in names]

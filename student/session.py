@@ -16,11 +16,14 @@ from student.card import Provenance
 from student.client import CampaignEnd, PublicSet, RoundEnd, StudentClient
 from student.evaluate import Evaluation, evaluate
 from student.export import publish
+from student.fairness import coverage
 from student.trainers.base import Lesson, Student
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from pate.noisy_votes import NoisyVotes
 
 #: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
@@ -87,6 +90,7 @@ def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -
         queries=len(public),
         rows=tuple(rows),
         privacy=client.privacy_statement(),
+        noisy=client.noisy_votes(),
     )
 
 
@@ -117,7 +121,12 @@ def _predict(
     say(f"round {number}: predictions {'were there already' if had else 'submitted'}")
 
 
-def lesson(public: Inputs, rows: Sequence[LabelRow], classes: tuple[str, ...]) -> Lesson:
+def lesson(
+    public: Inputs,
+    rows: Sequence[LabelRow],
+    classes: tuple[str, ...],
+    noisy: NoisyVotes | None = None,
+) -> Lesson:
     """Return labels as a trainer takes them, in the order of their queries."""
     ordered = sorted(rows)
     return Lesson(
@@ -125,6 +134,7 @@ def lesson(public: Inputs, rows: Sequence[LabelRow], classes: tuple[str, ...]) -
         np.array([row.query for row in ordered], dtype=np.int64),
         np.array([row.label for row in ordered], dtype=np.int64),
         classes,
+        noisy,
     )
 
 
@@ -172,9 +182,10 @@ def graduate(
     """
     check_labels(labels, public)
     started = time.monotonic()
-    student = train(lesson(public, labels.rows, labels.classes), 0)
+    student = train(lesson(public, labels.rows, labels.classes, labels.noisy), 0)
     seconds = time.monotonic() - started
-    evaluation = None if test is None else evaluate(student, test)
+    covered = coverage(student, public, labels.rows)
+    evaluation = None if test is None else evaluate(student, test, coverage=covered)
     reinforced = sum(row.source == "reinforced" for row in labels.rows)
     provenance = Provenance(
         campaign=labels.campaign.hex(),
@@ -183,6 +194,7 @@ def graduate(
         queries=labels.queries,
         from_teachers=len(labels.rows) - reinforced,
         reinforced=reinforced,
+        coverage=covered,
         training={"trainer": student.kind, **facts, "seconds": round(seconds, 1)},
     )
     files = publish(

@@ -24,7 +24,7 @@ class Report:
 
     Attributes:
         parties: how many data holders voted.
-        teachers: M, teachers in all.
+        teachers: M, teachers in all; 0 where records vote themselves.
         labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
         labels_answered: labels released.
         label_accuracy: share of released labels that are right.
@@ -80,13 +80,25 @@ def majority_accuracy(test: Dataset) -> float:
     return float(np.bincount(test.labels).max() / len(test))
 
 
-def show(report: Report) -> None:
-    """Print the closing table."""
-    sheet = Sheet(title="The campaign", title_justify="left", show_header=False)
-    sheet.add_column(style="bold")
-    sheet.add_column()
-    rows: list[tuple[str, str]] = [
-        ("parties, teachers", f"{report.parties}, {report.teachers}"),
+def show(*reports: Report) -> None:
+    """Print the closing table, a column for each campaign."""
+    many = len(reports) > 1
+    sheet = Sheet(
+        title="The campaigns, side by side" if many else "The campaign",
+        title_justify="left",
+        show_header=many,
+    )
+    sheet.add_column("", style="bold")
+    for report in reports:
+        sheet.add_column(report.mechanism)
+    for cells in zip(*map(_rows, reports), strict=True):
+        sheet.add_row(cells[0][0], *(text for _, text in cells))
+    Console(highlight=False).print(sheet)
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("parties, teachers", _who(report)),
         ("labels asked", f"{report.labels_asked}"),
         ("labels answered", f"{report.labels_answered}"),
         ("label accuracy", _percent(report.label_accuracy)),
@@ -98,11 +110,12 @@ def show(report: Report) -> None:
         ("  all records pooled (not private)", _percent(report.nonprivate_accuracy)),
         ("  always the commonest class", _percent(report.majority_accuracy)),
         ("seconds", f"{report.seconds:.0f}"),
+        *report.files.items(),
     ]
-    rows += [(what, where) for what, where in report.files.items()]
-    for name, text in rows:
-        sheet.add_row(name, text)
-    Console(highlight=False).print(sheet)
+
+
+def _who(report: Report) -> str:
+    return f"{report.parties}, {report.teachers or 'records vote themselves'}"
 
 
 def _percent(share: float | None) -> str:
@@ -115,9 +128,17 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
 
     figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained")
     figure.suptitle(
-        f"{report.parties} parties, {report.teachers} teachers, {report.mechanism}: "
-        + in_words(report.epsilon, report.delta, report.unit, report.observer),
-        fontsize=11,
+        f"{report.parties} parties, "
+        + (f"{report.teachers} teachers, " if report.teachers else "their records voting, ")
+        + f"{report.mechanism}: "
+        + in_words(
+            report.epsilon,
+            report.delta,
+            report.unit,
+            report.observer,
+            records_vote=not report.teachers,
+        ),
+        fontsize=11 if report.teachers else 10,
     )
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))
 
@@ -140,12 +161,17 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     classes = figure.add_subplot(grid[1, 0])
     names = list(labels.classes)
     taught = np.bincount(
-        [r.label for r in labels.rows if r.source == "teachers"], minlength=len(names)
+        [r.label for r in labels.rows if r.source != "reinforced"], minlength=len(names)
     )
     agreed = np.bincount(
-        [r.label for r in labels.rows if r.source != "teachers"], minlength=len(names)
+        [r.label for r in labels.rows if r.source == "reinforced"], minlength=len(names)
     )
-    classes.bar(names, taught, color="#1f6f9f", label="by the teachers' noisy vote")
+    classes.bar(
+        names,
+        taught,
+        color="#1f6f9f",
+        label=f"by the {'teachers' if report.teachers else 'records'}' noisy vote",
+    )
     if agreed.any():
         classes.bar(
             names, agreed, bottom=taught, color="#9fc5dc", label="student's own, reinforced"

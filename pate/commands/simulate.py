@@ -16,7 +16,7 @@ from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE, label_set
 from aggregator_server.service import StudentService
-from aggregator_server.settings import make_spec
+from aggregator_server.settings import make_matrix, make_spec
 from aggregator_server.statement import privacy_statement
 from pate.commands.cast import Cast
 from pate.commands.deal import deal, digits, write_inputs
@@ -57,7 +57,7 @@ class Simulation:
     student: bool
     out: Path
     aggregation: str | None = None
-    noise: str = "central"
+    noise: str | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -68,7 +68,11 @@ class Simulation:
             from pate.commands.ray_engine import require_ray
 
             require_ray()
-            if "masked" in (self.aggregation, "masked" * (self.noise != "central")):
+            if self.aggregator == "neighbour":
+                raise UsageError(
+                    "--engine ray simulates teachers; neighbour votes need none: local"
+                )
+            if self.aggregation == "masked" or self.noise == "distributed":
                 raise UsageError(
                     "--engine ray has many processes for one party, and the secrets of a masked sum "
                     "stay in one: use --engine local, or --aggregation plain"
@@ -93,6 +97,14 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
     with tempfile.TemporaryDirectory(prefix="pate-simulation-") as scratch:
         place = Path(scratch)
         voters = _voters(setting, dealt.parties, place, screen)
+        matrix = make_matrix(
+            dealt.public.inputs,
+            setting.aggregator,
+            epsilon=setting.epsilon,
+            delta=setting.delta,
+            records=sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None,
+            say=screen.say,
+        )
         spec = make_spec(
             dealt.public.inputs,
             name="simulation",
@@ -108,6 +120,7 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
             fractions={},
             aggregation="plain" if setting.engine == "ray" else setting.aggregation,
             noise=setting.noise,
+            matrix=matrix,
         )
         folder = place / "campaign"
         with (
@@ -147,10 +160,14 @@ def _voters(
     setting: Simulation, parties: Sequence[Dataset], place: Path, screen: Screen
 ) -> list[Voter]:
     voters = []
-    with screen.bar(f"training {setting.teachers} teachers at each party") as progress:
+    teachers = None if setting.aggregator == "neighbour" else setting.teachers
+    what = (
+        "opening each party" if teachers is None else f"training {teachers} teachers at each party"
+    )
+    with screen.bar(what) as progress:
         for number, records in enumerate(parties):
             home = party_home(place, number)
-            voters.append(open_party(home, records, teachers=setting.teachers))
+            voters.append(open_party(home, records, teachers=teachers))
             progress(number + 1, len(parties))
     return voters
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from party.keys import identity_key, shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
+from party.neighbour_votes import NeighbourVotes
 from party.policy import Policy
 from party.site import Site
 from party.training import train_ensemble
@@ -40,7 +41,7 @@ def open_party(
     home: Path,
     records: Dataset,
     *,
-    teachers: int,
+    teachers: int | None,
     public: Inputs | None = None,
     shared: bool = False,
 ) -> Voter:
@@ -49,7 +50,7 @@ def open_party(
     Args:
         home: of the party, which is named after it; made if absent.
         records: its data.
-        teachers: k.
+        teachers: k; None: it has none, its records vote themselves.
         public: its own copy of the public set, or None to be sent one.
         shared: whether other processes answer for the same party.
 
@@ -57,11 +58,13 @@ def open_party(
         DataError: if the records do not suffice for the teachers.
         DiskError: if the home cannot be written.
     """
-    ensemble = open_ensemble(home, records, teachers)
+    private_directory(home)
+    ensemble = None if teachers is None else open_ensemble(home, records, teachers)
     return Voter(
         name=home.name,
         identity=identity_key(home),
         ensemble=ensemble,
+        records=NeighbourVotes(records, shard_key(home)) if teachers is None else None,
         home=home,
         site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
         noise=SystemNoise(),

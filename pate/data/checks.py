@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
 
 
+def require_records(dataset: Dataset) -> None:
+    """Check that there is something to vote.
+
+    Raises:
+        DataError: if there are no records.
+    """
+    if not len(dataset):
+        raise DataError("the data has no records, so nothing of it can vote")
+
+
 def require_trainable(dataset: Dataset, teachers: int) -> None:
     """Check that a data set can be split over teachers that have something to learn.
 

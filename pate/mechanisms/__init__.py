@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pate.accounting.composition import total_cost
 from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms.confident import ConfidentGNMax
@@ -23,10 +24,13 @@ from pate.mechanisms.distributed import (
 from pate.mechanisms.gnmax import GNMax
 from pate.mechanisms.interactive import InteractiveGNMax, round_predictions
 from pate.mechanisms.lnmax import LNMax
+from pate.mechanisms.neighbour import DistributedNeighbour, MatrixMechanism, Neighbour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from fractions import Fraction
+
+    from pate.accounting.composition import Composition
 
     #: Reads the field of that name.
     _Part = Callable[[str], int | Fraction]
@@ -38,14 +42,18 @@ __all__ = [
     "DistributedGNMax",
     "DistributedInteractiveGNMax",
     "DistributedMechanism",
+    "DistributedNeighbour",
     "GNMax",
     "InteractiveGNMax",
     "LNMax",
+    "MatrixMechanism",
     "Mechanism",
+    "Neighbour",
     "Outcome",
     "mechanism_from_dict",
     "over_noisy_sums",
     "round_predictions",
+    "worst_cost",
 ]
 
 #: Every mechanism by the name that commands and ledgers use.
@@ -60,6 +68,8 @@ MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType(
             DistributedGNMax,
             DistributedConfidentGNMax,
             DistributedInteractiveGNMax,
+            Neighbour,
+            DistributedNeighbour,
         )
     }
 )
@@ -113,4 +123,25 @@ def _parsed(name: str | int | None, fields: Mapping[str, str | int]) -> Mechanis
         return parsed(DistributedConfidentGNMax, threshold=whole, **shares)
     if name == DistributedInteractiveGNMax.name:
         return parsed(DistributedInteractiveGNMax, threshold=whole, confidence=exact, **shares)
+    if name == Neighbour.name:
+        return parsed(Neighbour, threshold=whole, sigma=exact, **k)
+    if name == DistributedNeighbour.name:
+        return parsed(DistributedNeighbour, threshold=whole, **shares)
     raise UsageError(f"unknown mechanism {name!r}: choose among {', '.join(sorted(MECHANISMS))}")
+
+
+def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], queries: int) -> Fraction:
+    """Return the most that answers to so many queries cost by one of some mechanisms.
+
+    Each query costs anew, but of neighbour votes: there a matrix is one release, whatever its rows.
+
+    Args:
+        composition: in whose currency.
+        mechanisms: one or more.
+        queries: how many, all in one batch.
+    """
+    return max(
+        total_cost(composition, each.worst)
+        * (min(queries, 1) if isinstance(each, MatrixMechanism) else queries)
+        for each in mechanisms
+    )

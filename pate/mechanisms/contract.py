@@ -29,13 +29,14 @@ class Outcome:
 
     Attributes:
         label: the class, or None where there is no answer.
-        source: ``teachers`` for a noisy vote; ``reinforced`` for the student's own prediction,
-            confirmed; None where there is no answer.
+        source: ``teachers`` for their noisy vote; ``records`` for that of the records themselves;
+            ``reinforced`` for the student's own prediction, confirmed; None where there is no
+            answer.
         events: what was released, in order; also where there is no answer.
     """
 
     label: int | None
-    source: Literal["teachers", "reinforced"] | None
+    source: Literal["teachers", "records", "reinforced"] | None
     events: tuple[Charged, ...]
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from pate.mechanisms.interactive import (
     labelled,
     reinforced_by,
 )
+from pate.mechanisms.neighbour import DistributedNeighbour
 from pate.noise_shares import share_sigma
 
 if TYPE_CHECKING:
@@ -233,7 +234,12 @@ class DistributedInteractiveGNMax(_OneView):
 
 
 #: Those whose rows have the parties' noise in them.
-DistributedMechanism = DistributedGNMax | DistributedConfidentGNMax | DistributedInteractiveGNMax
+DistributedMechanism = (
+    DistributedGNMax
+    | DistributedConfidentGNMax
+    | DistributedInteractiveGNMax
+    | DistributedNeighbour
+)
 
 
 def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from pate.noisy_votes import NoisyVotes
 
 #: Called with (step, total, loss) while a student trains. The loss is NaN where there is none.
 Progress: TypeAlias = Callable[[int, int, float], None]
@@ -47,12 +48,15 @@ class Lesson:
         queries: (l,) int64, distinct rows of ``public`` that have a label.
         labels: (l,) int64, indices into ``classes``; a few may be wrong.
         classes: class names, at least two.
+        noisy: the noisy votes that the labels were made of, where they were released; of queries
+            without a label too.
     """
 
     public: Inputs
     queries: NDArray[np.int64]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
+    noisy: NoisyVotes | None = None
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
@@ -67,6 +71,11 @@ class Lesson:
             raise DataError("a query has two labels")
         if not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise DataError(f"a label lies outside the {len(self.classes)} classes")
+        if self.noisy is not None:
+            if self.noisy.counts.shape[1] != len(self.classes):
+                raise DataError(f"noisy votes of {self.noisy.counts.shape[1]} classes")
+            if len(self.noisy.queries) and self.noisy.queries[-1] >= len(self.public):
+                raise DataError(f"a noisy vote lies outside the {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
 

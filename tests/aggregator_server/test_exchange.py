@@ -193,8 +193,8 @@ def test_a_vote_that_does_not_sum_is_refused_by_name(
 ) -> None:
     honest = wire.pack_votes
 
-    def greedy(votes: Counts, *, teachers: int, batch: bytes) -> vote_pb2.VoteMatrix:
-        made = honest(votes, teachers=teachers, batch=batch)
+    def greedy(votes: Counts, *, teachers: int, batch: bytes, loose: bool) -> vote_pb2.VoteMatrix:
+        made = honest(votes, teachers=teachers, batch=batch, loose=loose)
         if teachers == 2:
             made.counts = bytes(2 * count for count in made.counts)
         return made

@@ -24,7 +24,7 @@ SET = LabelSet(
     privacy=PRIVACY,
 )
 GOLDEN = """{
-  "format": "pate-labels/1",
+  "format": "pate-labels/2",
   "campaign": "00010203",
   "classes": [
     "ill",
@@ -33,6 +33,7 @@ GOLDEN = """{
   "public_set": "1111111111111111111111111111111111111111111111111111111111111111",
   "queries": 9,
   "privacy": PRIVACY,
+  "noisy": null,
   "labels": [
     [3, 1, 1, "teachers"],
     [0, 0, 2, "reinforced"]
@@ -57,13 +58,31 @@ def changed(change: Callable[[dict[str, object]], object]) -> str:
     return json.dumps(fields)
 
 
+def noisy(**values: object) -> str:
+    held: dict[str, object] = {"sigma": 2.5, "queries": [2, 4], "counts": ["-3 40", "7 0"]}
+    return changed(lambda f: f.update(noisy=held | values)) if values else json.dumps(held)
+
+
+def test_noisy_votes_travel_along() -> None:
+    text = changed(lambda f: f.update(noisy=json.loads(noisy())))
+    held = LabelSet.from_json(text).noisy
+    assert held is not None
+    assert held.queries.tolist() == [2, 4]
+    assert held.counts.tolist() == [[-3, 40], [7, 0]]
+    assert held.sigma == 2.5
+    assert (
+        LabelSet.from_json(LabelSet.from_json(text).to_json()).to_json()
+        == LabelSet.from_json(text).to_json()
+    )
+
+
 REFUSED: dict[str, tuple[str, str]] = {
     "not JSON": ("{", "not JSON"),
     "a list": ("[]", "is a JSON object"),
     "deep": ("[" * 100_000, "not JSON"),
     "key twice": (GOLDEN.replace('"queries": 9', '"queries": 9, "queries": 9'), "twice"),
     "NaN": (GOLDEN.replace('"queries": 9', '"queries": NaN'), "NaN"),
-    "other format": (changed(lambda f: f.update(format="pate-labels/2")), "pate-labels/2"),
+    "other format": (changed(lambda f: f.update(format="pate-labels/1")), "pate-labels/1"),
     "a field more": (changed(lambda f: f.update(extra=1)), "extra"),
     "a field less": (changed(lambda f: f.pop("public_set")), "public_set"),
     "no bytes": (changed(lambda f: f.update(campaign="0x")), "campaign"),
@@ -89,6 +108,18 @@ REFUSED: dict[str, tuple[str, str]] = {
         changed(lambda f: f.update(labels=[[1, 0, 1, "teachers"], [1, 1, 1, "teachers"]])),
         "two labels",
     ),
+    "noisy a list": (changed(lambda f: f.update(noisy=[])), "sigma, queries and counts"),
+    "noise not finite": (noisy(sigma=1e400), "Infinity"),
+    "noise a whole number": (noisy(sigma=3), "finite number"),
+    "noisy query outside": (noisy(queries=[2, 9]), "other classes or queries"),
+    "noisy queries fall": (noisy(queries=[4, 2]), "ascend"),
+    "noisy query twice": (noisy(queries=[2, 2]), "ascend"),
+    "a noisy query true": (noisy(queries=[True, 2]), "numbered queries"),
+    "noisy counts of three classes": (noisy(counts=["1 2 3", "4 5 6"]), "other classes"),
+    "noisy counts that differ": (noisy(counts=["1 2", "4"]), "differ in length"),
+    "noisy counts of one row": (noisy(counts=["1 2"]), "2 "),
+    "a noisy count beyond all bounds": (noisy(counts=["1 2", "4 " + "9" * 20]), "whole numbers"),
+    "a noisy count of other digits": (noisy(counts=["1 2", "4 \u0663"]), "whole numbers"),
     "no statement": (changed(lambda f: f.update(privacy="")), "not JSON"),
     "statement an object": (changed(lambda f: f.update(privacy={})), "is a text"),
 }

@@ -90,6 +90,7 @@ class ScriptedServer(student_pb2_grpc.StudentServicer):
         )
         self.events = events
         self.privacy = PRIVACY
+        self.noisy = wire.NoisyVotes(classes=len(classes))
         self.submitted: dict[int, wire.Predictions] = {}
         self.asked_after: list[int] = []
         #: Called with each event before it is sent; may abort the stream.
@@ -115,6 +116,11 @@ class ScriptedServer(student_pb2_grpc.StudentServicer):
         had = request.round in self.submitted
         self.submitted.setdefault(request.round, request)
         return wire.PredictionsReceipt(already_had=had)
+
+    def GetNoisyVotes(  # noqa: N802  # gRPC's name
+        self, request: wire.GetNoisyVotesRequest, context: grpc.ServicerContext
+    ) -> wire.NoisyVotes:
+        return self.noisy
 
     def GetPrivacyStatement(  # noqa: N802  # gRPC's name
         self, request: wire.GetPrivacyStatementRequest, context: grpc.ServicerContext

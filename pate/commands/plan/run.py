@@ -85,6 +85,8 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
     """
     # Everything that can be wrong with what was typed is found before the work begins.
     check_delta(wish.delta)
+    if wish.mechanism == "neighbour":
+        raise UsageError("neighbour votes have no teachers to plan: use `pate plan-neighbour`")
     spec = _spec(wish)
     teachers = _teachers(wish)
     population, assumptions = _population(wish, teachers)

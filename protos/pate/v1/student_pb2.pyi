@@ -12,9 +12,11 @@ class Source(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SOURCE_UNSPECIFIED: _ClassVar[Source]
     SOURCE_TEACHERS: _ClassVar[Source]
     SOURCE_REINFORCED: _ClassVar[Source]
+    SOURCE_RECORDS: _ClassVar[Source]
 SOURCE_UNSPECIFIED: Source
 SOURCE_TEACHERS: Source
 SOURCE_REINFORCED: Source
+SOURCE_RECORDS: Source
 
 class GetCampaignRequest(_message.Message):
     __slots__ = ()
@@ -107,6 +109,22 @@ class PredictionsReceipt(_message.Message):
     ALREADY_HAD_FIELD_NUMBER: _ClassVar[int]
     already_had: bool
     def __init__(self, already_had: _Optional[bool] = ...) -> None: ...
+
+class GetNoisyVotesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class NoisyVotes(_message.Message):
+    __slots__ = ("queries", "classes", "counts", "sigma")
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_FIELD_NUMBER: _ClassVar[int]
+    queries: _containers.RepeatedScalarFieldContainer[int]
+    classes: int
+    counts: bytes
+    sigma: float
+    def __init__(self, queries: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ..., counts: _Optional[bytes] = ..., sigma: _Optional[float] = ...) -> None: ...
 
 class GetPrivacyStatementRequest(_message.Message):
     __slots__ = ()

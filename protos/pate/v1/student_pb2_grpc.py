@@ -49,6 +49,11 @@ class StudentStub:
                 request_serializer=protos_dot_pate_dot_v1_dot_student__pb2.Predictions.SerializeToString,
                 response_deserializer=protos_dot_pate_dot_v1_dot_student__pb2.PredictionsReceipt.FromString,
                 _registered_method=True)
+        self.GetNoisyVotes = channel.unary_unary(
+                '/pate.v1.Student/GetNoisyVotes',
+                request_serializer=protos_dot_pate_dot_v1_dot_student__pb2.GetNoisyVotesRequest.SerializeToString,
+                response_deserializer=protos_dot_pate_dot_v1_dot_student__pb2.NoisyVotes.FromString,
+                _registered_method=True)
         self.GetPrivacyStatement = channel.unary_unary(
                 '/pate.v1.Student/GetPrivacyStatement',
                 request_serializer=protos_dot_pate_dot_v1_dot_student__pb2.GetPrivacyStatementRequest.SerializeToString,
@@ -81,6 +86,13 @@ class StudentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetNoisyVotes(self, request, context):
+        """Neighbour votes: the noisy counts that the labels were made of, once they are released.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPrivacyStatement(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -104,6 +116,11 @@ def add_StudentServicer_to_server(servicer, server):
                     servicer.SubmitPredictions,
                     request_deserializer=protos_dot_pate_dot_v1_dot_student__pb2.Predictions.FromString,
                     response_serializer=protos_dot_pate_dot_v1_dot_student__pb2.PredictionsReceipt.SerializeToString,
+            ),
+            'GetNoisyVotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNoisyVotes,
+                    request_deserializer=protos_dot_pate_dot_v1_dot_student__pb2.GetNoisyVotesRequest.FromString,
+                    response_serializer=protos_dot_pate_dot_v1_dot_student__pb2.NoisyVotes.SerializeToString,
             ),
             'GetPrivacyStatement': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPrivacyStatement,
@@ -192,6 +209,33 @@ class Student:
             '/pate.v1.Student/SubmitPredictions',
             protos_dot_pate_dot_v1_dot_student__pb2.Predictions.SerializeToString,
             protos_dot_pate_dot_v1_dot_student__pb2.PredictionsReceipt.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNoisyVotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pate.v1.Student/GetNoisyVotes',
+            protos_dot_pate_dot_v1_dot_student__pb2.GetNoisyVotesRequest.SerializeToString,
+            protos_dot_pate_dot_v1_dot_student__pb2.NoisyVotes.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,277 @@
+"""Neighbour votes: records vote themselves, once each, and one noisy matrix is the whole release.
+
+Every private record votes for its label at the query that is nearest to it, see
+:mod:`pate.neighbours`. So one record moves at most two counts of the whole matrix by one each when it
+is altered, and one when it is added or removed: the L2 sensitivity is sqrt(2), however many queries
+there are. Noise lies on all counts, once, and everything made of the noisy matrix (labels, which
+queries get none, how sure a student may be) is post-processing.
+
+With teachers every query is a release of its own and costs again; there one record changes one
+teacher, and with it any number of votes.
+
+Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Liu
+et al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
+from Zhu et al., "Private-kNN", CVPR 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from pate.accounting.composition import Gdp
+from pate.accounting.events import Event, NoisyHistogram
+from pate.errors import BudgetError, UsageError
+from pate.mechanisms.contract import Outcome, Votes, check_rows, check_threshold
+from pate.noise import check_scale
+from pate.noise_shares import total_sigma
+
+if TYPE_CHECKING:
+    from pate.noise import Noise
+
+#: Shares and sigmas are whole multiples of 1/64, as those of other noise.
+_GRID: Final = 64
+#: A larger share is more votes than anybody has; in 1/64 it is not drawn exactly any more.
+_MOST_SHARE: Final = 2**19
+
+
+class _Matrix:
+    """What both have in common: one event for all queries, and labels of what is clear."""
+
+    threshold: int
+
+    name: ClassVar[str]
+    interactive: ClassVar[bool] = False
+    noise_inside: ClassVar[bool]
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The one event of the whole matrix."""
+        raise NotImplementedError
+
+    def released(self, rows: Votes, noise: Noise) -> Votes:
+        """Return the noisy matrix that everything is made of: (queries, classes) int64."""
+        raise NotImplementedError
+
+    def labels(self, noisy: Votes) -> tuple[int | None, ...]:
+        """Return the label of each noisy row, None where its margin is below the threshold.
+
+        The margin is the largest noisy count less the second largest.
+
+        Args:
+            noisy: (queries, classes) int64, as :meth:`released` returned it.
+
+        Raises:
+            ProtocolError: for rows that cannot be noisy votes.
+        """
+        noisy = check_rows(noisy, noisy=True)
+        if not len(noisy):
+            return ()
+        second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
+        clear = (first - second >= self.threshold).tolist()
+        best = noisy.argmax(axis=1).tolist()
+        return tuple(label if yes else None for yes, label in zip(clear, best, strict=True))
+
+    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
+        """Answer a matrix of one row; see :meth:`answer_all`."""
+        del prediction  # no student is asked
+        return self.answer_all(row[None], noise)[0]
+
+    def answer_all(
+        self,
+        rows: Votes,
+        noise: Noise,
+        predictions: Votes | None = None,
+    ) -> tuple[Outcome, ...]:
+        """Answer a whole matrix; see :class:`~pate.mechanisms.contract.Mechanism`.
+
+        Each outcome has the one event of all of them: whoever adds up counts too much, not too
+        little.
+        """
+        del predictions  # no student is asked
+        worst = self.worst
+        return tuple(
+            Outcome(label, None if label is None else "records", worst)
+            for label in self.labels(self.released(rows, noise))
+        )
+
+
+@dataclass(frozen=True)
+class Neighbour(_Matrix):
+    """Neighbour votes with noise drawn by the server.
+
+    Attributes:
+        threshold: least noisy margin of a label, in votes.
+        sigma: parameter of the noise on each count, in votes.
+        votes_per_unit: votes that one unit of privacy casts at most.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+    """
+
+    threshold: int
+    sigma: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "neighbour"
+    noise_inside: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        object.__setattr__(self, "sigma", self._event.share)
+
+    @property
+    def _event(self) -> NoisyHistogram:
+        return NoisyHistogram(check_scale(self.sigma, "sigma"), 1, self.votes_per_unit)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The one event of the whole matrix."""
+        return (self._event,)
+
+    def released(self, rows: Votes, noise: Noise) -> Votes:
+        """Return the noisy matrix; see :class:`_Matrix`."""
+        rows = check_rows(rows)
+        return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "threshold": self.threshold,
+            "sigma": str(self.sigma),
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+@dataclass(frozen=True)
+class DistributedNeighbour(_Matrix):
+    """Neighbour votes with a noise share from each party: nobody ever holds the exact matrix.
+
+    Attributes:
+        threshold: least noisy margin of a label, in votes.
+        share: parameter of each party's noise on every count, in votes.
+        honest: shares in every sum that nobody else knows.
+        votes_per_unit: votes that one unit of privacy casts at most.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+    """
+
+    threshold: int
+    share: Fraction
+    honest: int
+    votes_per_unit: int
+
+    name: ClassVar[str] = "distributed-neighbour"
+    noise_inside: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+        object.__setattr__(self, "share", self._event.share)
+
+    @property
+    def _event(self) -> NoisyHistogram:
+        return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
+
+    @property
+    def worst(self) -> tuple[Event, ...]:
+        """The one event of the whole matrix."""
+        return (self._event,)
+
+    def total(self, parties: int) -> Fraction:
+        """Return the parameter of the noise on each count if so many parties are in the sum."""
+        return total_sigma(self.share, parties)
+
+    def released(self, rows: Votes, noise: Noise) -> Votes:
+        """Return the rows as they are: their noise is in them."""
+        del noise
+        return check_rows(rows, noisy=True)
+
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the exact text form."""
+        return {
+            "mechanism": self.name,
+            "threshold": self.threshold,
+            "share": str(self.share),
+            "honest": self.honest,
+            "votes_per_unit": self.votes_per_unit,
+        }
+
+
+#: Those that answer a whole matrix with one release, charged once.
+MatrixMechanism = Neighbour | DistributedNeighbour
+
+
+def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) -> Fraction:
+    """Return the least noise share with which one matrix costs at most (epsilon, delta).
+
+    >>> float(least_share(0.1, 1e-5, 1, 1))
+    43.5
+
+    Args:
+        epsilon: of the whole release.
+        delta: at which it holds.
+        honest: shares in every sum that nobody else knows; 1 where the server draws the noise.
+        votes_per_unit: votes that one unit casts at most.
+
+    Returns:
+        A multiple of 1/64 votes.
+
+    Raises:
+        BudgetError: if no noise is worth so little.
+    """
+    most = Gdp().budget(epsilon, delta)
+
+    def fits(cells: int) -> bool:
+        event = NoisyHistogram(Fraction(cells, _GRID), honest, votes_per_unit)
+        return Gdp().supports(event) and Gdp().cost(event) <= most
+
+    low, high = _GRID - 1, 2 * _GRID  # a share is at least one vote
+    while not fits(high):
+        low, high = high, 2 * high
+        if high > _MOST_SHARE * _GRID:
+            raise BudgetError(
+                f"no noise makes a matrix of votes worth only epsilon {epsilon:g} at delta {delta:g}"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return Fraction(high, _GRID)
+
+
+def clear_margin(share: Fraction, parties: int) -> int:
+    """Return a noisy margin that noise alone seldom reaches, in votes.
+
+    Twice the spread of the difference of two counts, 2 sqrt(2) sigma: two classes with as many votes
+    are told apart by that much 5 times of 100.
+
+    >>> clear_margin(Fraction(40), 1)
+    114
+
+    Args:
+        share: parameter of each noise share, in votes.
+        parties: whose shares may be in the sum.
+
+    Raises:
+        UsageError: for a share or number of parties that makes no sense.
+    """
+    return math.ceil(2 * math.sqrt(2) * float(total_sigma(share, parties)))
+
+
+def require_unit(unit: str) -> None:
+    """Check that neighbour votes can protect a unit.
+
+    Raises:
+        UsageError: for whole parties: one casts as many votes as it has records.
+    """
+    if unit == "party":
+        raise UsageError(
+            "neighbour votes protect a record or a patient, who vote once; a whole party has as many "
+            "votes as records, and noise that hides it would hide everything: use --unit record or "
+            "patient, or teachers (--aggregator gnmax)"
+        )

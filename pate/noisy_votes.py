@@ -1,0 +1,51 @@
+"""Noisy votes that were released as they are: public, like labels, and more telling.
+
+Where the noise lies on the whole vote matrix, as with neighbour votes, the noisy counts themselves
+are what was paid for. Labels are made of them, and a student may look at them: how clear a vote was,
+and how large, is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Counts and their noise stay below it, as in mechanisms: what is larger was made up.
+_LARGEST: Final = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyVotes:
+    """The noisy counts of the queries that were voted on.
+
+    Attributes:
+        queries: (v,) int64, distinct indices into the public set, ascending.
+        counts: (v, m) int64, votes and noise; may be negative.
+        sigma: standard deviation of the noise in each count, in votes, at most.
+    """
+
+    queries: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    sigma: float
+
+    def __post_init__(self) -> None:
+        for name, held, axes in (("queries", self.queries, 1), ("counts", self.counts, 2)):
+            if held.dtype != np.int64 or held.ndim != axes:
+                raise DataError(f"noisy votes: {name} are {held.dtype} of shape {held.shape}")
+        if len(self.queries) != len(self.counts) or self.counts.shape[1] < 2:
+            raise DataError(f"{len(self.queries)} queries but counts of {self.counts.shape}")
+        if len(self.queries) and (self.queries[0] < 0 or not (np.diff(self.queries) > 0).all()):
+            raise DataError("noisy votes: queries must ascend from 0")
+        if ((self.counts < -_LARGEST) | (self.counts > _LARGEST)).any():
+            raise DataError("noisy votes: a count is larger than any votes and noise")
+        if not 0 <= self.sigma <= _LARGEST:  # nor NaN
+            raise DataError(f"noisy votes with noise of {self.sigma!r}")
+        self.queries.setflags(write=False)
+        self.counts.setflags(write=False)

@@ -1,0 +1,103 @@
+"""What neighbour votes may be expected to give, from guesses alone.
+
+The coordinator knows the public set and guesses how many records there are and how pure their
+neighbourhoods are: what share of the records at a representative is of the class that most of them
+have. Everything else follows from epsilon and delta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Representatives of each size that are drawn. The plan is good to half a point.
+_DRAWS: Final = 20_000
+#: Of a representative's records that are of another class, so many are of one and the same.
+_RIVAL: Final = 0.5
+
+
+@dataclass(frozen=True)
+class MatrixPlan:
+    """What to expect of one number of representatives.
+
+    Attributes:
+        representatives: q.
+        votes: records at each, about.
+        threshold: noisy margin of a label, in votes.
+        labelled: expected share of representatives that get a label.
+        right: expected share of those labels that are their representatives' main class.
+    """
+
+    representatives: int
+    votes: float
+    threshold: int
+    labelled: float
+    right: float
+
+    @property
+    def labels(self) -> float:
+        """Expected number of labels."""
+        return self.representatives * self.labelled
+
+
+def plan_matrix(
+    representatives: int,
+    *,
+    records: int,
+    classes: int,
+    purity: float,
+    sigma: float,
+    threshold: int,
+    seed: int = 0,
+) -> MatrixPlan:
+    """Return what to expect of neighbour votes.
+
+    Sizes of neighbourhoods are taken to spread like those of cells that points fall into at random:
+    a gamma law of shape 4 about the mean. Half of a representative's records that are not of its main
+    class are taken to be of one other class, the rest spread evenly.
+
+    Args:
+        representatives: q.
+        records: about how many vote, in all parties.
+        classes: m.
+        purity: share of a representative's records that are of its main class, above 1/m.
+        sigma: of the noise that each count carries, in votes.
+        threshold: noisy margin of a label, in votes.
+        seed: of the draws.
+
+    Raises:
+        UsageError: for arguments that make no sense.
+    """
+    if representatives < 1 or records < 1 or classes < 2:
+        raise UsageError("a plan needs representatives, records and two classes or more")
+    if not 1 / classes < purity <= 1:
+        raise UsageError(f"purity is a share above 1/{classes} and at most 1, got {purity}")
+    if not sigma > 0:
+        raise UsageError(f"the noise is above 0, got {sigma}")
+    draw = np.random.default_rng(seed)
+    mean = records / representatives
+    sizes = draw.poisson(draw.gamma(4.0, mean / 4.0, _DRAWS))
+    counts = draw.multinomial(sizes, _shares(classes, purity)).astype(np.float64)
+    noisy = counts + draw.normal(0.0, sigma, counts.shape)
+    second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
+    clear = first - second >= threshold
+    labelled = float(clear.mean())
+    right = float((noisy.argmax(axis=1)[clear] == 0).mean()) if clear.any() else 0.0
+    return MatrixPlan(representatives, mean, threshold, labelled, right)
+
+
+def _shares(classes: int, purity: float) -> NDArray[np.float64]:
+    """Return the shares of all classes at a representative, its main class first."""
+    shares = np.full(classes, (1 - purity) / (classes - 1))
+    if classes > 2:
+        shares[1:] = (1 - purity) * (1 - _RIVAL) / (classes - 2)
+        shares[1] = (1 - purity) * _RIVAL
+    shares[0] = purity
+    return shares

@@ -1,0 +1,353 @@
+"""Whom a student serves worse: rates per class and per group, with their sampling errors.
+
+PATE widens gaps: teachers of small shards disagree most on rare classes and groups, so these get
+fewer and worse labels (Uniyal et al. 2021, arXiv 2106.12576; Tran et al. 2021, arXiv 2109.08630).
+Everything here is counted on public things alone: labelled public data, the public set, and labels
+that were released. So it costs no privacy, and it says nothing of the private records themselves.
+
+A share of few inputs is a rough measure, so each comes with its Wilson interval, and a difference
+between two groups counts only if it is more than chance makes of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.data.values import Dataset, Table
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from pate.labels import LabelRow
+    from student.trainers.base import Student
+
+#: Of every interval.
+CONFIDENCE: Final = 0.95
+#: Groups of one column; with more of them it is no column of groups but one of people.
+MOST_GROUPS: Final = 20
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of some inputs.
+
+    >>> Rate(20, 20).interval()[0] < 0.85  # twenty of twenty is no certainty
+    True
+
+    Attributes:
+        hits: how many have the property, from 0 to ``count``.
+        count: of how many; 0 where there are none.
+    """
+
+    hits: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hits <= self.count:
+            raise DataError(f"{self.hits} of {self.count} is no share")
+
+    @property
+    def share(self) -> float | None:
+        """Hits over count; None where there are no inputs."""
+        return self.hits / self.count if self.count else None
+
+    def interval(self, doubt: float = 1.0 - CONFIDENCE) -> tuple[float, float]:
+        """Return the Wilson score interval of the share; (0, 1) where there are no inputs.
+
+        Args:
+            doubt: probability with which it misses the true share, about.
+
+        Source: Wilson, "Probable inference, the law of succession, and statistical inference",
+        JASA 1927.
+        """
+        if not self.count:
+            return 0.0, 1.0
+        from scipy.stats import binomtest
+
+        found = binomtest(self.hits, self.count).proportion_ci(1.0 - doubt, method="wilson")
+        return float(found.low), float(found.high)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        low, high = self.interval()
+        return {"share": self.share, "low": low, "high": high, "of": self.count}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A difference between the rates of two groups.
+
+    Attributes:
+        higher: name of the group with the higher rate.
+        lower: name of the other.
+        difference: of the two shares, at least 0.
+        low: end of its interval; above 0 if the two are told apart.
+        high: the other end.
+    """
+
+    higher: str
+    lower: str
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def told(self) -> bool:
+        """Whether it is more than chance makes of groups that are alike."""
+        return self.low > 0
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        return {**vars(self), "told_apart": self.told}
+
+
+def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None:
+    """Return the pair of groups whose rates differ most beyond doubt, None if there is no pair.
+
+    That is the pair whose interval begins highest, not the one with the largest difference: a group
+    of five is at the top or the bottom by luck. All intervals hold together (Bonferroni), so it does
+    not matter that the pair was picked after looking.
+
+    Args:
+        rates: by name of the group; groups without inputs are passed over.
+        comparisons: how many such questions are asked at once.
+
+    Source: Newcombe, "Interval estimation for the difference between independent proportions",
+    Statistics in Medicine 1998, method 10: Wilson intervals, combined.
+    """
+    held = {name: rate for name, rate in rates.items() if rate.count}
+    pairs = list(itertools.combinations(held, 2))
+    doubt = (1.0 - CONFIDENCE) / max(1, len(pairs) * comparisons)
+    ends = {name: rate.interval(doubt) for name, rate in held.items()}
+    shares = {name: rate.hits / rate.count for name, rate in held.items()}
+    found: list[Gap] = []
+    for pair in pairs:
+        lower, higher = sorted(pair, key=shares.__getitem__)
+        difference = shares[higher] - shares[lower]
+        down = np.hypot(shares[higher] - ends[higher][0], ends[lower][1] - shares[lower])
+        up = np.hypot(ends[higher][1] - shares[higher], shares[lower] - ends[lower][0])
+        found.append(
+            Gap(higher, lower, difference, difference - float(down), difference + float(up))
+        )
+    return max(found, key=lambda gap: (gap.low, gap.difference), default=None)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """What a student got right and wrong in each group of labelled public data.
+
+    Attributes:
+        names: of the groups.
+        classes: class names.
+        confusion: (groups, classes, classes) int64; of each group a row per true class, a column
+            per predicted one.
+    """
+
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    confusion: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.confusion.shape != (len(self.names), *2 * (len(self.classes),)):
+            raise DataError(f"{len(self.names)} groups but counts of {self.confusion.shape}")
+        self.confusion.setflags(write=False)
+
+    @cached_property
+    def accuracy(self) -> dict[str, Rate]:
+        """Share of each group's inputs that were told right."""
+        right = np.trace(self.confusion, axis1=1, axis2=2)
+        return self._rates(right, self._counts)
+
+    def recall(self, at: int) -> dict[str, Rate]:
+        """Share of each group's inputs of class ``at`` that were told right."""
+        return self._rates(self.confusion[:, at, at], self.confusion[:, at].sum(axis=1))
+
+    def predicted(self, at: int) -> dict[str, Rate]:
+        """Share of each group's inputs that were taken for class ``at``: positive predictions."""
+        return self._rates(self.confusion[:, :, at].sum(axis=1), self._counts)
+
+    def present(self, at: int) -> dict[str, Rate]:
+        """Share of each group's inputs that are of class ``at``."""
+        return self._rates(self.confusion[:, at].sum(axis=1), self._counts)
+
+    @property
+    def positive(self) -> int | None:
+        """Return the rarer of two classes, which is what is usually looked for; None of more."""
+        if len(self.classes) != 2:
+            return None
+        return int(self.confusion.sum(axis=(0, 2)).argmin())
+
+    def gaps(self) -> dict[str, Gap | None]:
+        """Return the widest gap in accuracy; of two classes also in the positive one.
+
+        ``accuracy``; ``predicted``, the rate of positive predictions (demographic parity); and
+        ``recall`` of the positive class (equal opportunity). The three hold together.
+        """
+        at = self.positive
+        if at is None:
+            return {"accuracy": widest_gap(self.accuracy)}
+        rates = {
+            "accuracy": self.accuracy,
+            "predicted": self.predicted(at),
+            "recall": self.recall(at),
+        }
+        return {name: widest_gap(each, comparisons=len(rates)) for name, each in rates.items()}
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        per_class = {"recall": self.recall, "predicted": self.predicted, "present": self.present}
+        tables = {
+            name: [rates(at) for at in range(len(self.classes))]
+            for name, rates in per_class.items()
+        }
+        return {
+            "positive_class": None if self.positive is None else self.classes[self.positive],
+            "gaps": {k: None if gap is None else gap.to_json() for k, gap in self.gaps().items()},
+            "of": {
+                name: {
+                    "count": int(count),
+                    "accuracy": self.accuracy[name].to_json(),
+                    **{
+                        kind: {
+                            c: t[name].to_json() for c, t in zip(self.classes, table, strict=True)
+                        }
+                        for kind, table in tables.items()
+                    },
+                }
+                for name, count in zip(self.names, self._counts, strict=True)
+            },
+        }
+
+    @property
+    def _counts(self) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = self.confusion.sum(axis=(1, 2))
+        return counts
+
+    def _rates(self, hits: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, Rate]:
+        pairs = zip(self.names, hits.tolist(), counts.tolist(), strict=True)
+        return {name: Rate(hit, count) for name, hit, count in pairs}
+
+
+def group_column(data: Dataset, column: str) -> Dataset:
+    """Return the same labelled rows with a column of theirs as their groups.
+
+    The column stays among the inputs, since the student may need it; groups are called
+    ``column = value``.
+
+    Raises:
+        UsageError: if the inputs are no table, have no such column, or one of too many values.
+    """
+    if not isinstance(data.inputs, Table):
+        raise UsageError(f"images have no column {column!r}; put an array of groups into an .npz")
+    if column not in data.inputs.names:
+        raise UsageError(
+            f"the data has no column {column!r} to group by; it has: {', '.join(data.inputs.names)}"
+        )
+    (cells,) = data.inputs.aligned((column,), (False,)).columns
+    values, at = np.unique(cells, return_inverse=True)
+    names = np.array([f"{column} = {value or '(missing)'}" for value in values.tolist()])
+    return require_groups(Dataset(data.inputs, data.labels, data.classes, names[at]), column)
+
+
+def require_groups(data: Dataset, column: str) -> Dataset:
+    """Return the data if its groups are few enough to be compared.
+
+    Raises:
+        UsageError: if they are more than :data:`MOST_GROUPS`.
+    """
+    found = 0 if data.groups is None else len(np.unique(data.groups))
+    if found > MOST_GROUPS:
+        raise UsageError(
+            f"{column!r} has {found} different values; group by one with at most {MOST_GROUPS}"
+        )
+    return data
+
+
+def by_group(
+    groups: NDArray[np.str_] | None,
+    truth: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    classes: tuple[str, ...],
+) -> Groups | None:
+    """Return what was told right in each group; None without groups, or with too many of them.
+
+    Groups of an archive may be patients, of whom there are many: no rates are made of those.
+
+    Args:
+        groups: (n,) str, or None.
+        truth: (n,) the true classes.
+        predicted: (n,) the predicted ones.
+        classes: class names.
+    """
+    if groups is None:
+        return None
+    names, at = np.unique(groups, return_inverse=True)
+    if len(names) > MOST_GROUPS:
+        return None
+    shape = (len(names), len(classes), len(classes))
+    cells = np.ravel_multi_index((at, truth, predicted), shape)
+    confusion = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
+    return Groups(tuple(names.tolist()), classes, confusion.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the released labels lie over the classes.
+
+    What class a public input truly is, nobody knows here. So inputs are counted by the class that
+    the finished student takes them for, its mistakes included.
+
+    Attributes:
+        classes: class names.
+        predicted: per class, public inputs that the student takes for it.
+        labelled: per class, how many of those inputs have a label, whatever it says.
+        released: per class, labels that say it.
+    """
+
+    classes: tuple[str, ...]
+    predicted: tuple[int, ...]
+    labelled: tuple[int, ...]
+    released: tuple[int, ...]
+
+    @property
+    def rates(self) -> dict[str, Rate]:
+        """Share of the inputs predicted to be of each class that got a label."""
+        rows = zip(self.classes, self.labelled, self.predicted, strict=True)
+        return {name: Rate(labelled, predicted) for name, labelled, predicted in rows}
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON values."""
+        gap = widest_gap(self.rates)
+        return {
+            "answered": {name: rate.to_json() for name, rate in self.rates.items()},
+            "released": dict(zip(self.classes, self.released, strict=True)),
+            "gap": None if gap is None else gap.to_json(),
+        }
+
+
+def coverage(student: Student, public: Inputs, rows: Sequence[LabelRow]) -> Coverage:
+    """Return how the labels lie over the classes that a finished student sees.
+
+    Args:
+        student: trained on these labels.
+        public: the public set.
+        rows: all released labels.
+    """
+    size = len(student.classes)
+    said = student.predict(public)
+    queries = np.array([row.query for row in rows], dtype=np.int64)
+    labels = np.array([row.label for row in rows], dtype=np.int64)
+
+    def count(classes: NDArray[np.int64]) -> tuple[int, ...]:
+        return tuple(np.bincount(classes, minlength=size).tolist())
+
+    return Coverage(student.classes, count(said), count(said[queries]), count(labels))

@@ -1,0 +1,152 @@
+"""``--aggregator neighbour`` as real processes: records vote, and a party dies on the way."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aggregator_server.report import entries
+from pate.labels import LabelSet
+from pate.statement import adjacency_of
+from tests.end_to_end.processes import Campaign, Program, Sites
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset
+
+pytestmark = pytest.mark.slow
+
+QUERIES = 200
+#: 360 records at 9 of them are 40 each. With the noise of epsilon 3, three labels of nine are few.
+REPRESENTATIVES = 9
+MATRIX = (
+    "--aggregator", "neighbour", "--epsilon", "3", "--representatives", str(REPRESENTATIVES),
+)  # fmt: skip
+VOTES = ("--votes", "neighbour")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """The campaign, run to its end."""
+    folder = tmp_path_factory.mktemp("neighbour")
+    sites = Sites.make(folder)
+    with Campaign(folder / "campaign", sites) as campaign:
+        server = campaign.serve(
+            sites.public(0, QUERIES), *MATRIX, "--patience", "3", parties=",".join(sites.names)
+        )
+        stay = [campaign.party(name, *VOTES) for name in ("north", "south")]
+        # Its votes are made, neither kept nor sent; its ledger says that they are about to leave.
+        west = campaign.party("west", *VOTES, failpoint="voting")
+        west.ends(-signal.SIGKILL)
+        west = campaign.party("west", *VOTES)
+        server.ends(0)
+        for party in (*stay, west):
+            party.ends(0)
+            assert "teachers are ready" not in party.text
+        campaign.programs = [server, *stay, west]
+        return campaign
+
+
+def bodies(told: Campaign, kind: str) -> list[dict[str, Any]]:
+    return [dict(each["body"]) for each in entries(told.place) if each["kind"] == kind]  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def labels(told: Campaign) -> LabelSet:
+    """What a student gets."""
+    file = told.folder / "labels.json"
+    told.run("export", "aggregator_server", "export", "--out", file, "--home", told.home).ends(0)
+    return LabelSet.from_json(file.read_text())
+
+
+def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:
+    found = told.verified()
+    (votes,) = bodies(told, "votes")
+    (charge,) = bodies(told, "charge")
+    (release,) = bodies(told, "release")
+    assert votes["responders"] == ["north", "south", "west"]
+    assert len(charge["queries"]) == REPRESENTATIVES
+    assert charge["mechanism"]["mechanism"] == "distributed-neighbour"
+    assert found["spent"] == found["cap"] == charge["cost"] == release["cost"]
+    assert found["wasted"] == "0"
+    assert isinstance(found["epsilon"], float)
+    assert 2.5 < found["epsilon"] <= 3.0
+
+
+def test_a_party_that_died_and_came_back_is_in_the_sum_once(
+    told: Campaign, labels: LabelSet
+) -> None:
+    """All 360 records, and noise: of 90 counts with sigma below 5 it sums to less than 300."""
+    assert labels.noisy is not None
+    assert labels.noisy.sigma < 5
+    assert abs(int(labels.noisy.counts.sum()) - 360) < 300
+    shown = told.run("books", "party", "ledger", "--home", told.sites.home("west"), "--json")
+    shown.ends(0)
+    (campaign,) = _list(shown.result()["campaigns"])
+    assert campaign["queries"] == REPRESENTATIVES
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    assert isinstance(value, list)
+    return value
+
+
+def test_labels_are_what_the_noisy_votes_say(told: Campaign, labels: LabelSet) -> None:
+    assert labels.noisy is not None
+    assert len(labels.noisy.queries) == REPRESENTATIVES
+    assert {row.source for row in labels.rows} == {"records"}
+    by_query = dict(zip(labels.noisy.queries.tolist(), labels.noisy.counts, strict=True))
+    for row in labels.rows:
+        assert row.label == int(by_query[row.query].argmax())
+    # 40 records at each query, most of them of one digit.
+    truth = _public(told).labels
+    right = [truth[row.query] == row.label for row in labels.rows]
+    assert len(right) >= 3
+    assert np.mean(right) > 0.5
+
+
+def _public(told: Campaign) -> Dataset:
+    start = len(told.sites.names) * 120
+    return told.sites.records.take(range(start, start + QUERIES))
+
+
+def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels: LabelSet) -> None:
+    said = json.loads(labels.privacy)
+    assert said["adjacency"] == adjacency_of("record", records_vote=True)
+    assert said["teachers"] == 0
+    assert said["queries_asked"] == REPRESENTATIVES
+    (server,) = [each for each in said["statements"] if each["observer"] == "server"]
+    assert server["epsilon"] <= 3.0
+    statement = told.folder / "privacy.json"
+    statement.write_text(labels.privacy)
+    home = told.sites.home("west")
+    told.run("agrees", "party", "verify", statement, "--home", home).ends(0)
+    statement.write_text(labels.privacy.replace("it votes once", "it votes"))
+    told.run("differs", "party", "verify", statement, "--home", home).ends(22)
+
+
+def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
+    shown = told.run("books", "party", "ledger", "--home", told.sites.home("north"))
+    shown.ends(0)
+    assert "neighbour" in shown.output
+    assert "nobody saw our votes alone" in shown.output
+    assert "observer: server" in shown.output
+
+
+def test_parties_are_told_how_it_ended(told: Campaign) -> None:
+    server, *parties = told.programs[:4]
+    for party in parties:
+        ending = party.result()
+        assert ending["votes_given"] == REPRESENTATIVES
+        assert ending["labels_released"] == server.result()["labels_released"]
+
+
+def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign) -> None:
+    """The parties have 120 each; only they say so."""
+    server: Program = told.programs[0]
+    assert "120" not in [word for line in server.lines for word in line.split()]
+    roster = bodies(told, "roster")[0]
+    assert {party["teachers"] for party in roster["parties"]} == {4095}

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from pate.data.values import Dataset, Images, Table
+from pate.errors import DataError, UsageError
+from pate.labels import LabelRow
+from student.fairness import (
+    MOST_GROUPS,
+    Coverage,
+    Gap,
+    Groups,
+    Rate,
+    by_group,
+    coverage,
+    group_column,
+    require_groups,
+    widest_gap,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+@settings(deadline=None, max_examples=50)
+def test_the_interval_is_where_the_score_test_does_not_reject(case: tuple[int, int]) -> None:
+    hits, count = case
+    low, high = Rate(hits, count).interval()
+    assert 0 <= low <= hits / count <= high <= 1
+    z = norm.ppf(0.975)
+    for end in (low, high):
+        if 0 < end < 1:
+            score = abs(hits / count - end) / np.sqrt(end * (1 - end) / count)
+            assert score == pytest.approx(z, rel=1e-6)
+
+
+def test_a_rate_of_nothing_and_impossible_ones() -> None:
+    assert Rate(0, 0).share is None
+    assert Rate(0, 0).interval() == (0.0, 1.0)
+    for hits, count in ((-1, 3), (4, 3)):
+        with pytest.raises(DataError, match="no share"):
+            Rate(hits, count)
+
+
+def test_the_published_example_of_the_difference() -> None:
+    # Newcombe 1998, Table II, method 10: 56/70 against 48/80 is 0.0524 to 0.3339.
+    gap = widest_gap({"a": Rate(48, 80), "b": Rate(56, 70)})
+    assert gap is not None
+    assert (gap.higher, gap.lower) == ("b", "a")
+    assert gap.difference == pytest.approx(0.2)
+    assert gap.low == pytest.approx(0.0524, abs=5e-5)
+    assert gap.high == pytest.approx(0.3339, abs=5e-5)
+    assert gap.told
+
+
+def test_few_inputs_make_no_gap_and_small_groups_do_not_hide_one() -> None:
+    few = widest_gap({"a": Rate(18, 20), "b": Rate(14, 20)})
+    assert few is not None
+    assert not few.told
+    # Three of three and none of two are the extremes; what is certain lies between the others.
+    rates = {"a": Rate(900, 1000), "b": Rate(800, 1000), "c": Rate(3, 3), "d": Rate(1, 2)}
+    found = widest_gap(rates)
+    assert found is not None
+    assert (found.higher, found.lower) == ("a", "b")
+    assert found.told
+
+
+def test_more_pairs_and_more_questions_ask_for_more() -> None:
+    two = widest_gap({"a": Rate(480, 800), "b": Rate(560, 800)})
+    more = widest_gap(
+        {"a": Rate(480, 800), "b": Rate(560, 800), **{str(n): Rate(520, 800) for n in range(6)}}
+    )
+    asked = widest_gap({"a": Rate(480, 800), "b": Rate(560, 800)}, comparisons=10)
+    assert two is not None
+    assert more is not None
+    assert asked is not None
+    assert two.low > more.low
+    assert two.low > asked.low
+    assert two.high < asked.high
+
+
+def test_alike_groups_are_seldom_told_apart() -> None:
+    # 5 % of draws may be told apart by chance; more than 40 of 200 have probability below 1e-12.
+    generator = np.random.default_rng(3)
+    told = 0
+    for hits in generator.binomial(300, 0.8, (200, 4)).tolist():
+        gap = widest_gap({str(at): Rate(hit, 300) for at, hit in enumerate(hits)})
+        assert gap is not None
+        told += gap.told
+    assert told <= 40
+
+
+def test_no_pair_no_gap() -> None:
+    assert widest_gap({}) is None
+    assert widest_gap({"a": Rate(1, 2), "b": Rate(0, 0)}) is None
+
+
+def test_groups_count_what_they_say() -> None:
+    generator = np.random.default_rng(1)
+    truth, said = generator.integers(0, 2, (2, 300))
+    names = np.array(["x", "y", "z"])[generator.integers(0, 3, 300)]
+    found = by_group(names, truth, said, ("no", "yes"))
+    assert found is not None
+    at = found.positive
+    assert at == int(np.bincount(truth, minlength=2).argmin())
+    for name in ("x", "y", "z"):
+        mine = names == name
+        assert found.accuracy[name] == Rate(int((truth == said)[mine].sum()), int(mine.sum()))
+        assert found.predicted(1)[name].share == pytest.approx(said[mine].mean())
+        assert found.present(1)[name].share == pytest.approx(truth[mine].mean())
+        both = mine & (truth == 1)
+        assert found.recall(1)[name].share == pytest.approx(said[both].mean())
+    fields = json.loads(json.dumps(found.to_json()))
+    assert set(fields["of"]) == {"x", "y", "z"}
+    assert set(fields["gaps"]) == {"accuracy", "predicted", "recall"}
+    assert fields["of"]["x"]["recall"]["yes"]["share"] == found.recall(1)["x"].share
+
+
+def test_of_many_classes_only_accuracy_is_compared() -> None:
+    confusion = np.zeros((2, 3, 3), dtype=np.int64)
+    confusion[0, 0, 0] = confusion[1, 0, 1] = 50
+    groups = Groups(("a", "b"), ("x", "y", "z"), confusion)
+    assert groups.positive is None
+    gaps = groups.gaps()
+    assert list(gaps) == ["accuracy"]
+    assert isinstance(gaps["accuracy"], Gap)
+    assert gaps["accuracy"].difference == 1.0
+
+
+def test_people_are_no_groups() -> None:
+    many = np.array([str(n) for n in range(MOST_GROUPS + 1)])
+    zeros = np.zeros(len(many), dtype=np.int64)
+    assert by_group(many, zeros, zeros, ("a", "b")) is None
+    assert by_group(None, zeros, zeros, ("a", "b")) is None
+    assert by_group(many[1:], zeros[1:], zeros[1:], ("a", "b")) is not None
+    pixels = np.zeros((len(many), 2, 2, 1), dtype=np.uint8)
+    data = Dataset(Images(pixels), zeros, ("a", "b"), many)
+    with pytest.raises(UsageError, match="21 different values"):
+        require_groups(data, "groups")
+    assert require_groups(data.take(range(3)), "groups").groups is not None
+
+
+def table() -> Dataset:
+    columns = (
+        np.array(["f", "m", "", "m"]),
+        np.array([1.0, 2.0, np.nan, 1.0]),
+    )
+    return Dataset(Table(("sex", "site"), columns), np.array([0, 1, 0, 1]), ("a", "b"))
+
+
+def test_a_column_becomes_the_groups_and_stays_a_feature() -> None:
+    found = group_column(table(), "sex")
+    assert found.groups is not None
+    assert found.groups.tolist() == ["sex = f", "sex = m", "sex = (missing)", "sex = m"]
+    assert found.inputs.schema() == table().inputs.schema()
+    by_number = group_column(table(), "site").groups
+    assert by_number is not None
+    assert by_number.tolist() == ["site = 1", "site = 2", "site = (missing)", "site = 1"]
+
+
+def test_refuses_a_column_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="no column 'race' to group by; it has: sex, site"):
+        group_column(table(), "race")
+    pixels = np.zeros((1, 2, 2, 1), dtype=np.uint8)
+    with pytest.raises(UsageError, match="images have no column"):
+        group_column(Dataset(Images(pixels), np.zeros(1, dtype=np.int64), ("a", "b")), "sex")
+    ages = Table(("age",), (np.arange(40.0),))
+    with pytest.raises(UsageError, match="40 different values"):
+        group_column(Dataset(ages, np.zeros(40, dtype=np.int64), ("a", "b")), "age")
+
+
+class Halves:
+    """Takes the first three inputs for a, the others for b."""
+
+    kind, classes, schema = "halves", ("a", "b", "c"), ""
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        return (np.arange(len(inputs)) >= 3).astype(np.int64)
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        return np.eye(3, dtype=np.float32)[self.predict(inputs)]
+
+
+def test_coverage_goes_by_what_the_student_sees() -> None:
+    public = Table(("x",), (np.arange(8.0),))
+    rows = [
+        LabelRow(0, 2, 1, "teachers"),
+        LabelRow(1, 0, 1, "teachers"),
+        LabelRow(7, 0, 2, "reinforced"),
+    ]
+    found = coverage(Halves(), public, rows)
+    assert found == Coverage(("a", "b", "c"), (3, 5, 0), (2, 1, 0), (2, 0, 1))
+    assert found.rates == {"a": Rate(2, 3), "b": Rate(1, 5), "c": Rate(0, 0)}
+    fields = json.loads(json.dumps(found.to_json()))
+    assert fields["released"] == {"a": 2, "b": 0, "c": 1}
+    assert fields["gap"]["told_apart"] is False
+    assert coverage(Halves(), public, []).labelled == (0, 0, 0)
+
+
+def test_the_command_reads_groups_of_tables_and_of_archives(tmp_path: Path) -> None:
+    from student.cli import _read_dataset
+
+    csv = tmp_path / "test.csv"
+    csv.write_text("sex,age,ill\nf,30,no\nm,40,yes\nf,50,yes\n")
+    found = _read_dataset(csv, "ill", "sex")
+    assert found.groups is not None
+    assert found.groups.tolist() == ["sex = f", "sex = m", "sex = f"]
+    assert found.inputs.schema() == "table sex:category, age:number"
+    assert _read_dataset(csv, "ill", None).groups is None
+
+    pixels = np.zeros((3, 4, 4), dtype=np.uint8)
+    site = np.array(["a", "b", "a"])
+    np.savez(tmp_path / "test.npz", images=pixels, labels=np.array([0, 1, 1]), site=site)
+    found = _read_dataset(tmp_path / "test.npz", None, "site")
+    assert found.groups is not None
+    assert found.groups.tolist() == ["a", "b", "a"]
+    with pytest.raises(DataError, match="no array called sex"):
+        _read_dataset(tmp_path / "test.npz", None, "sex")
