@@ -15,6 +15,7 @@ import numpy as np
 
 from pate.data.values import Table
 from pate.errors import DataError
+from student.trainers.choose import IMAGE_MODELS
 from student.trainers.encoding import Encoding, NumberColumn
 from student.trainers.selftraining import TableStudent
 
@@ -31,9 +32,19 @@ DESCRIPTION: Final = "model.json"
 IMAGE_WEIGHTS: Final = "model.safetensors"
 
 #: Types that a table model may hold beside what skops trusts by itself. skops leaves the trees
-#: out since they hold raw indices that are followed unchecked; `_check_tree` checks them.
-_TREES: Final = ["sklearn.tree._tree.Tree"]
-_MODELS: Final = {"forest": "RandomForestClassifier", "logistic": "LogisticRegression"}
+#: out since they hold raw indices that are followed unchecked; `_check_tree` and `_check_boosting`
+#: check them.
+_TREES: Final = [
+    "sklearn.tree._tree.Tree",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+]
+_MODELS: Final = {
+    "forest": "RandomForestClassifier",
+    "logistic": "LogisticRegression",
+    "boosting": "HistGradientBoostingClassifier",
+}
+#: The models of a student of labels, and of a student of noisy counts.
+_SETS: Final = (("forest", "logistic"), ("boosting",))
 
 Fields: TypeAlias = dict[str, object]
 
@@ -71,7 +82,7 @@ def load(folder: Path) -> Student:
         DataError: if a file is missing, changed, or holds what it may not.
     """
     fields = read_description(folder)
-    if fields["kind"] == "fixmatch":
+    if fields["kind"] in IMAGE_MODELS:
         return _load_images(folder, fields)
     if fields["kind"] == "selftraining":
         return _load_tables(folder, fields)
@@ -107,7 +118,7 @@ def _describe(student: Student) -> Fields:
     if isinstance(student, TableStudent):
         encoding = student.encoding.to_json()
         return {"preprocessing": {"columns": encoding}, "constant": student.constant}
-    from student.trainers.fixmatch import ImageStudent
+    from student.trainers.images import ImageStudent
 
     assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
     return {
@@ -119,7 +130,7 @@ def _describe(student: Student) -> Fields:
 def _save_images(student: Student, folder: Path) -> dict[str, str]:
     from safetensors.torch import save as to_bytes
 
-    from student.trainers.fixmatch import ImageStudent
+    from student.trainers.images import ImageStudent
 
     if not isinstance(student, ImageStudent):
         raise TypeError(f"cannot save a {type(student).__name__}")
@@ -158,7 +169,7 @@ def _load_images(folder: Path, fields: Fields) -> Student:
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
 
-    from student.trainers.fixmatch import ImageStudent
+    from student.trainers.images import ImageStudent
     from student.trainers.network import Architecture, Network
 
     described, classes = fields.get("architecture"), fields["classes"]
@@ -179,7 +190,7 @@ def _load_images(folder: Path, fields: Fields) -> Student:
         ) from error
     if not all(torch.isfinite(part).all() for part in state.values()):
         raise DataError(f"{folder / IMAGE_WEIGHTS} holds weights that are not finite numbers")
-    return ImageStudent(architecture, network.eval(), tuple(classes))
+    return ImageStudent(architecture, network.eval(), tuple(classes), str(fields["kind"]))
 
 
 def _load_tables(folder: Path, fields: Fields) -> Student:
@@ -193,15 +204,13 @@ def _load_tables(folder: Path, fields: Fields) -> Student:
         raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
     files = fields["files"]
     assert isinstance(files, dict)  # noqa: S101  # read_description checked it
-    wanted = set() if constant is not None else {f"{name}.skops" for name in _MODELS}
-    if set(files) != wanted:
+    for names in _SETS if constant is None else ((),):
+        if set(files) == {f"{name}.skops" for name in names}:
+            break
+    else:
         raise DataError(f"{folder / DESCRIPTION} names the files {sorted(files)}")
     width = encoding.encode(_no_rows(encoding)).shape[1]
-    models = {
-        name: _load_model(folder, name, fields, width, len(classes))
-        for name in _MODELS
-        if constant is None
-    }
+    models = {name: _load_model(folder, name, fields, width, len(classes)) for name in names}
     return TableStudent(encoding, models, constant, tuple(classes))
 
 
@@ -226,6 +235,8 @@ def _load_model(folder: Path, name: str, fields: Fields, width: int, classes: in
         raise DataError(f"{path} has other features or classes than {DESCRIPTION} says")
     for tree in getattr(loaded, "estimators_", []):
         _check_tree(path, tree.tree_, width, len(known))
+    if name == "boosting" and not _is_sound_boosting(loaded, width, len(known)):
+        raise DataError(f"{path} holds a tree whose nodes point outside of it")
     model: Model = loaded
     return model
 
@@ -253,6 +264,46 @@ def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:
     )
     if not sound:
         raise DataError(f"{path} holds a tree whose nodes point outside of it")
+
+
+def _is_sound_boosting(model: object, width: int, classes: int) -> bool:
+    """Tell whether predicting stays within the arrays of boosted trees, and ends."""
+    from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+
+    held = vars(model)
+    trees_each = 1 if classes == 2 else classes
+    iterations = held.get("_predictors")
+    baseline = np.asarray(held.get("_baseline_prediction"))
+    bins = getattr(held.get("_bin_mapper"), "is_categorical_", None)
+    if (
+        not isinstance(iterations, list)
+        or held.get("n_trees_per_iteration_") != trees_each
+        or baseline.dtype != np.float64
+        or baseline.shape != (1, trees_each)
+        or held.get("_preprocessor") is not None
+        or held.get("_in_fit")
+        or bins is None
+        # The students' rows are numbers; categories have tables of bits of their own.
+        or np.any(np.asarray(bins))
+        or not all(isinstance(trees, list) and len(trees) == trees_each for trees in iterations)
+    ):
+        return False
+    for tree in (tree for trees in iterations for tree in trees):
+        nodes = np.asarray(getattr(tree, "nodes", None))
+        if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or not len(nodes):
+            return False
+        inner = nodes["is_leaf"] == 0
+        # A child comes after its parent, as scikit-learn numbers them: no circle.
+        ahead = [
+            (nodes[side] > np.arange(len(nodes))) & (nodes[side] < len(nodes))
+            for side in ("left", "right")
+        ]
+        sound = ahead[0] & ahead[1] & (nodes["feature_idx"] >= 0) & (nodes["feature_idx"] < width)
+        if not sound[inner].all() or nodes["is_categorical"].any():
+            return False
+        if not np.isfinite(nodes["value"]).all():
+            return False
+    return True
 
 
 def _no_rows(encoding: Encoding) -> Table:

@@ -1,9 +1,13 @@
-"""The default student for tables: a forest and a logistic model that teach each other.
+"""The default student for tables: of labels a forest and a logistic model that teach each other.
 
 Self-training (Scudder 1965; Blum and Mitchell's co-training, COLT 1998, is the form with two
 views): both are fitted to the labels, then again to the labels and to those public rows of whose
 class their average is confident, a few times. The forest finds interactions, the logistic model
 does not collapse when labels are few; their average is better calibrated than either.
+
+Where the noisy counts that the labels were made of are public too, they say more than the labels:
+then boosted trees are fitted to them (:mod:`student.trainers.boosting`), and the labels are not
+looked at.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ import numpy as np
 from pate.data.values import Table
 from pate.errors import DataError
 from student.trainers.base import Effort, Lesson, Progress, silent
+from student.trainers.boosting import train_on_counts
+from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
 
 if TYPE_CHECKING:
@@ -112,9 +118,9 @@ def train(
     """Train a student on labelled and unlabelled rows.
 
     Args:
-        lesson: rows of a table; labels of a few, perhaps of one class only.
+        lesson: rows of a table; labels of a few, perhaps of one class only; noisy counts, or none.
         seed: of the forest; no global generator is read or moved.
-        effort: ``steps`` is the number of trees; ``seconds`` ends the self-training early.
+        effort: ``steps`` is the number of trees; ``seconds`` ends the training early.
         settings: parameters of the training.
         progress: called after every round.
 
@@ -125,6 +131,11 @@ def train(
         raise DataError("self-training is for tables; use --model fixmatch for images")
     effort, settings = effort or Effort(), settings or Settings()
     encoding = learn_encoding(lesson.public)
+    cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
+    if cells is not None:
+        rows = encoding.encode(lesson.public)
+        model = train_on_counts(rows, cells, seed=seed, effort=effort, progress=progress)
+        return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
     present = np.unique(lesson.labels)
     if len(present) == 1:
         progress(1, 1, float("nan"))

@@ -1,0 +1,102 @@
+"""Boosted trees fitted to chances instead of labels, and the student of noisy counts made of them.
+
+Each round the chances of all public rows are moved until they agree with the released counts, and
+the trees are fitted to the result: an expectation-maximisation in which the counts constrain the
+rows of a cell together, and the trees say which of them differ. Trees find the interactions that
+the additive first guess cannot.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from student.trainers.base import Effort, Progress, silent
+from student.trainers.counts import LEAST_SHARE, Cells, tilt
+from student.trainers.proportions import guess_shares
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from student.trainers.selftraining import Model
+
+    Floats = NDArray[np.float64]
+
+ROUNDS: Final = 4
+TREES: Final = 100
+_FAR: Final = 8.0  # trees times learning rate
+#: A leaf holds enough rows to expect this many of the second most frequent class.
+_SECOND_PER_LEAF: Final = 5
+_LEAF: Final = (5, 200)  # rows, at least and at most
+_IGNORED: Final = 0.01  # a chance below this is not worth a row
+
+
+def train_on_counts(
+    rows: NDArray[np.float32],
+    cells: Cells,
+    *,
+    seed: int,
+    effort: Effort | None = None,
+    progress: Progress = silent,
+) -> Model:
+    """Return boosted trees that agree with noisy counts.
+
+    Args:
+        rows: (n, d) float32, the encoded public rows.
+        cells: what was released over them.
+        seed: of the trees.
+        effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` ends it early.
+        progress: called after each fit.
+    """
+    effort = effort or Effort()
+    started = time.monotonic()
+    chances = guess_shares(rows, cells)
+    for number in range(ROUNDS):
+        wanted = tilt(cells, _inside(chances))
+        model = fit_chances(rows, wanted, seed=seed + number, trees=effort.steps or TREES)
+        progress(number + 1, ROUNDS, float("nan"))
+        if effort.seconds is not None and time.monotonic() - started > effort.seconds:
+            break
+        chances = np.zeros_like(wanted)
+        chances[:, model.classes_] = model.predict_proba(rows)
+    return model
+
+
+def fit_chances(
+    rows: NDArray[np.float32], chances: Floats, *, seed: int, trees: int = TREES
+) -> Model:
+    """Return boosted trees fitted to each row once per class, weighed by the class's chance.
+
+    Args:
+        rows: (n, d) float32.
+        chances: (n, m) probabilities.
+        seed: of the trees.
+        trees: boosting rounds.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    kept = chances * (chances >= _IGNORED)
+    # At least two classes, or there is nothing to classify.
+    first, second = np.argsort(-chances.sum(axis=0), kind="stable")[:2]
+    kept[:, [first, second]] = np.maximum(chances[:, [first, second]], LEAST_SHARE)
+    row, label = np.nonzero(kept)
+    leaf = np.clip(_SECOND_PER_LEAF / kept[:, second].mean(), *_LEAF)
+    model: Model = HistGradientBoostingClassifier(
+        max_iter=trees,
+        # Few trees take long steps: together they always go equally far.
+        learning_rate=min(0.5, _FAR / trees),
+        max_leaf_nodes=8,
+        min_samples_leaf=round(float(leaf)),
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed % 2**32,
+    )
+    return model.fit(rows[row], label.astype(np.int64), kept[row, label])
+
+
+def _inside(chances: Floats) -> Floats:
+    floored = np.maximum(chances, LEAST_SHARE)
+    inside: Floats = floored / floored.sum(axis=1, keepdims=True)
+    return inside

@@ -1,0 +1,151 @@
+"""What noisy vote counts say about rows that nobody voted on.
+
+With neighbour votes every private record voted at its nearest query, so a query's counts speak of
+its *cell*: all rows, private or public, that lie nearest to it. The public rows of a cell look like
+the private ones that voted there. A model of single rows is therefore right when its mean over the
+public rows of each cell agrees with the cell's shares of votes, as far as the noise allows: this is
+learning from label proportions (Quadrianto et al., "Estimating labels from label proportions", JMLR
+10, 2009), here with noise of a known size. Nothing here sees a private record: noisy counts and the
+public set are all there is, so whatever is done with them is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.features.space import space_over
+from pate.neighbours import nearest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from pate.noisy_votes import NoisyVotes
+
+    Floats = NDArray[np.float64]
+
+#: No share of a class is believed to be less, before or after fitting.
+LEAST_SHARE: Final = 1e-3
+_TILTS: Final = 30
+#: A cell's mass is at least this part of what the public set suggests, and at least half a record.
+_LEAST_PART: Final = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The shares of votes per cell, and how far they can be trusted.
+
+    Attributes:
+        cell: (n,) int64, the cell of each public row.
+        rows: (q,) int64, public rows per cell; each cell holds at least its own query.
+        mass: (q,) estimated private records per cell, positive.
+        shares: (q, m) observed shares of the classes: unbiased, so not all within 0 and 1.
+        sigma: standard deviation of the noise in each count.
+    """
+
+    cell: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    mass: Floats
+    shares: Floats
+    sigma: float
+
+    @property
+    def overall(self) -> Floats:
+        """Return (m,) the shares of the classes among all records, none below the least."""
+        total = np.maximum((self.mass[:, None] * self.shares).sum(axis=0), 0.0)
+        floored = np.maximum(total / max(total.sum(), 1e-12), LEAST_SHARE)
+        shares: Floats = floored / floored.sum()
+        return shares
+
+    def means(self, rows: Floats) -> Floats:
+        """Return (q, k) the mean of (n, k) values over the public rows of each cell."""
+        return (
+            np.stack([np.bincount(self.cell, r, len(self.rows)) for r in rows.T], axis=1)
+            / (self.rows[:, None])
+        )
+
+    def variances(self, expected: Floats) -> Floats:
+        """Return (q, m) the variance of the observed shares, given the expected ones.
+
+        The noise's, and that of a draw of ``mass`` records.
+        """
+        classes = expected.shape[1]
+        draw = np.clip(expected * (1 - expected), 0.01, None) / self.mass[:, None]
+        noise = self.sigma**2 * (1 - 1 / classes) / self.mass**2
+        variances: Floats = draw + noise[:, None]
+        return variances
+
+
+def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
+    """Return the cells of released counts; None if there are none, or only noise.
+
+    Args:
+        public: the public set, n inputs.
+        noisy: what was released over some of them.
+    """
+    total = float(noisy.counts.sum())
+    # The total is the number of records that voted, with the noise of all counts in it.
+    if not len(noisy.queries) or total <= 2 * noisy.sigma * np.sqrt(noisy.counts.size):
+        return None
+    points = space_over(public).embed(public)
+    cell = nearest(points[noisy.queries], points)
+    # Of two equal rows the first is the nearest; a query still belongs to its own cell.
+    cell[noisy.queries] = np.arange(len(noisy.queries))
+    rows = np.bincount(cell, minlength=len(noisy.queries)).astype(np.int64)
+    mass = _masses(noisy.counts.sum(axis=1).astype(np.float64), rows, noisy)
+    classes = noisy.counts.shape[1]
+    # Apart from their mean the counts of a cell carry all that is known of the shares; the mean,
+    # the mass, is known better from all cells and the public set together.
+    apart = noisy.counts - noisy.counts.mean(axis=1, keepdims=True)
+    return Cells(cell, rows, mass, 1 / classes + apart / mass[:, None], noisy.sigma)
+
+
+def _masses(totals: Floats, rows: NDArray[np.int64], noisy: NoisyVotes) -> Floats:
+    """Return (q,) how many records voted in each cell.
+
+    Between the noisy total of the cell and the public set's share of it, weighed by their
+    variances; how far the private records are spread otherwise than the public ones is itself
+    estimated from the totals (empirical Bayes, by moments).
+    """
+    records = totals.sum()
+    expected = records * rows / rows.sum()
+    drawn = expected * (1 + records / rows.sum())
+    noise = noisy.counts.shape[1] * noisy.sigma**2
+    surplus = ((totals - expected) ** 2 - noise - drawn).sum() / (expected**2).sum()
+    prior = drawn + max(surplus, 0.0) * expected**2
+    mass: Floats = (expected * noise + totals * prior) / (noise + prior)
+    held: Floats = np.maximum(mass, _LEAST_PART * expected + 0.5)
+    return held
+
+
+def tilt(cells: Cells, guesses: Floats) -> Floats:
+    """Return the guesses moved so that their cell means agree with the counts.
+
+    Every cell has a target between the mean of its guesses and its observed shares: how far to go
+    is what the surplus of the differences over their variance says, over all cells. Within a cell
+    the odds of all rows are multiplied alike until the mean is met.
+
+    Args:
+        cells: q of them.
+        guesses: (n, m) positive probabilities.
+
+    Returns:
+        (n, m) probabilities.
+    """
+    mean = cells.means(guesses)
+    variances = cells.variances(mean)
+    spread = np.clip(mean * (1 - mean), 0.01, None)
+    apart = cells.shares - mean
+    weight = cells.mass[:, None]
+    surplus = max(float((weight * (apart**2 - variances)).sum() / (weight * spread).sum()), 0.0)
+    target = mean + apart * (surplus * spread) / (surplus * spread + variances)
+    target = np.clip(target, LEAST_SHARE, 1.0)
+    target /= target.sum(axis=1, keepdims=True)
+    moved = guesses
+    for _ in range(_TILTS):
+        moved = moved * (target / cells.means(moved))[cells.cell]
+        moved = moved / moved.sum(axis=1, keepdims=True)
+    return moved
