@@ -1,0 +1,1 @@
+"""The rows of the papers, run again with this project: data, settings, figures."""

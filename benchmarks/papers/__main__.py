@@ -1,0 +1,126 @@
+"""The rows of the papers, run again: ``python -m benchmarks.papers ROW``.
+
+Each row deals real records to five parties, who vote by the real protocol in this one process:
+signed messages, masked sums, a ledger that is verified, noise from the operating system. A student
+learns from the labels and is measured on records that nobody else saw. The result is a dated JSON
+file; `table` makes docs/results.md of the newest result of each row.
+
+    PATE_TEST_DATA=DATA python -m benchmarks.papers mnist-confident
+    PATE_TEST_DATA=DATA python -m benchmarks.papers all --seeds 3 --work WORK
+    python -m benchmarks.papers table
+
+DATA is the folder of the data sets; docs/results.md says which files each row needs. Settings are
+in benchmarks/papers/rows.py. A seed varies the student and the order of the queries; noise is
+always fresh. Teachers and votes are kept in --work and used again by later seeds and rows over the
+same records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.papers import record, table
+from benchmarks.papers.rows import ROWS
+from pate.errors import DataError, PateError
+from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.screen import Screen
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what the command line asks for; return the exit code."""
+    asked = _parser().parse_args(words)
+    screen = Screen("papers")
+    try:
+        if asked.what == "table":
+            screen.say(f"{table.write(asked.out, asked.doc)} written")
+            return 0
+        names = list(ROWS) if asked.what == "all" else [asked.what]
+        if asked.work is not None:
+            asked.work.mkdir(parents=True, exist_ok=True)
+            return _run(names, asked, asked.work, screen)
+        with tempfile.TemporaryDirectory(prefix="pate-papers-") as work:
+            return _run(names, asked, Path(work), screen)
+    except PateError as error:
+        screen.say(str(error))
+        return error.exit_code
+
+
+def _run(names: list[str], asked: argparse.Namespace, work: Path, screen: Screen) -> int:
+    """Run rows one after the other; one that fails does not keep the others from being run."""
+    # Before the first import of flwr anywhere: no telemetry, no update check.
+    os.environ.update(QUIET_FLOWER)
+    from benchmarks.papers.runner import run_row
+
+    code = 0
+    for name in names:
+        try:
+            row = ROWS[name] if asked.steps is None else replace(ROWS[name], steps=asked.steps)
+            result = run_row(
+                row, seeds=asked.seeds, work=work, screen=screen, deal_anew=asked.deal_anew
+            )
+        except PateError as error:
+            if len(names) == 1:
+                raise
+            screen.say(f"{name}: {error}")
+            code = error.exit_code
+            continue
+        screen.say(f"{name}: {record.write(result, asked.out)} written")
+        if result.note:
+            screen.say(f"{name}: {result.note}")
+            code = code or DataError.exit_code
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(len(name) for name in ROWS)
+    rows = "\n".join(f"  {row.name:{width}}  {row.title}" for row in ROWS.values())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.papers",
+        description=__doc__,
+        epilog=(
+            f"rows:\n{rows}\n\nexit codes are those of the commands (docs/errors.md); 10 also stands "
+            "for a row of which a part could not be run, which is then said"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "what", choices=[*ROWS, "all", "table"], metavar="ROW", help="a row, `all`, or `table`"
+    )
+    parser.add_argument("--seeds", type=_count, default=3, help="runs per row (default: 3)")
+    parser.add_argument(
+        "--out", type=Path, default=record.FOLDER, metavar="DIR",
+        help="folder of the results (default: benchmarks/papers/results)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR",
+        help="folder for teachers and votes, kept; default: a temporary one, which is not",
+    )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=_count,
+        help="steps of each of the student's trainings, to try a row; it is in the result",
+    )  # fmt: skip
+    parser.add_argument(
+        "--deal-anew", action="store_true",
+        help="deal the records to the parties anew for each seed: other teachers, and longer",
+    )  # fmt: skip
+    parser.add_argument(
+        "--doc", type=Path, default=table.DOCUMENT, metavar="FILE",
+        help="table: the file to write (default: docs/results.md)",
+    )  # fmt: skip
+    return parser
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

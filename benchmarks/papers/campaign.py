@@ -1,0 +1,290 @@
+"""One campaign of a row: five parties and a server in one process, by the real protocol.
+
+Real voters with their own keys, ledgers and homes; signed messages; masked sums; the server's
+ledger, which is verified at the end; noise from the operating system. Only the network is left
+out: messages are copied from thread to thread.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server import audit
+from aggregator_server.campaign import Campaign
+from aggregator_server.ledger import Ledger
+from aggregator_server.local_grid import LocalGrid
+from aggregator_server.report import LEDGER_FILE, label_set
+from aggregator_server.settings import make_matrix, make_spec
+from aggregator_server.statement import privacy_statement, server_epsilon
+from aggregator_server.wire import GridWire
+from party.client_app import make_client_app
+from party.keys import identity_key, shard_key
+from party.ledger import LEDGER_FILE as PARTY_LEDGER
+from party.ledger import PartyLedger
+from party.neighbour_votes import NeighbourVotes
+from party.policy import Policy
+from party.site import Site
+from party.training import train_ensemble
+from party.voter import Voter
+from pate.errors import UsageError
+from pate.labels import LabelRow
+from pate.noise import SystemNoise
+from pate.runtime.home import private_directory
+from student.session import lesson as lesson_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from aggregator_server.blobs import Probabilities
+    from aggregator_server.chain import Entry
+    from aggregator_server.spec import CampaignSpec
+    from aggregator_server.state import CampaignState
+    from benchmarks.papers.options import Options
+    from party.reading import Ensemble
+    from pate.data.values import Dataset, Inputs
+    from pate.labels import LabelSet
+    from pate.runtime.screen import Screen
+    from pate.statement import PrivacyStatement
+    from pate.votes import Counts
+    from student.trainers.base import Lesson, Student
+
+#: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
+Trainer: TypeAlias = Callable[["Lesson", int], "Student"]
+
+#: What votes at a party: its teachers, or its records themselves.
+Source: TypeAlias = "Ensemble | NeighbourVotes"
+
+_PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A finished campaign, seen from everywhere at once; nobody real sees all of this.
+
+    Attributes:
+        state: of the ledger at its end.
+        statement: what was promised.
+        labels: that were released.
+        counts: (queries, classes) int64, what the server held: exact sums, or noisy ones if the
+            parties add the noise.
+        asked: by round from 1, the queries asked in it, in the order of the public set.
+        predictions: by round from 2, the student's (queries, classes) probabilities.
+        server_epsilon: towards the server, None where nothing is promised.
+        charged_epsilon: what this run was charged, at the campaign's delta; no guarantee.
+        seconds: wall clock by stage.
+    """
+
+    state: CampaignState
+    statement: PrivacyStatement
+    labels: LabelSet
+    counts: Counts
+    asked: Mapping[int, tuple[int, ...]]
+    predictions: Mapping[int, Probabilities]
+    server_epsilon: float | None
+    charged_epsilon: float
+    seconds: Mapping[str, float]
+
+
+def run_campaign(
+    parties: Sequence[Dataset],
+    public: Inputs,
+    options: Options,
+    *,
+    place: Path,
+    screen: Screen,
+    train: Trainer | None = None,
+) -> Outcome:
+    """Train the parties' teachers and run a campaign with them to its end.
+
+    Args:
+        parties: the records of each.
+        public: the public set.
+        options: of the campaign.
+        place: folder for the parties' homes; teachers and votes that lie there from an earlier
+            campaign over the same records are used again.
+        screen: for lines and progress.
+        train: the student of an interactive campaign, called between its rounds.
+
+    Raises:
+        PateError: if the data, the budget or the parties do not allow it.
+    """
+    if options.aggregator == "neighbour":
+        records: list[Source] = [
+            NeighbourVotes(
+                held, shard_key(private_directory(place / f"party_{number}")), say=screen.say
+            )
+            for number, held in enumerate(parties)
+        ]
+        return hold(records, public, options, place=place, screen=screen)
+    began = time.monotonic()
+    ensembles: list[Source] = [
+        _ensemble(records, teachers, options.model, place / f"party_{number}", screen)
+        for number, (records, teachers) in enumerate(
+            zip(parties, options.teachers_of(len(parties)), strict=True)
+        )
+    ]
+    seconds = {"teachers": time.monotonic() - began}
+    found = hold(ensembles, public, options, place=place, screen=screen, train=train)
+    return replace(found, seconds={**seconds, **found.seconds})
+
+
+def hold(
+    sources: Sequence[Source],
+    public: Inputs,
+    options: Options,
+    *,
+    place: Path,
+    screen: Screen,
+    train: Trainer | None = None,
+) -> Outcome:
+    """Run a campaign with a party per ensemble, or set of records; the rest as above."""
+    began = time.monotonic()
+    spec = _spec(public, sources, options, screen)
+    seconds = {"representatives": time.monotonic() - began} if spec.matrix else {}
+    if spec.interactive and train is None:
+        raise UsageError("an interactive campaign needs a student between its rounds")
+    voters = [_voter(each, place / f"party_{number}") for number, each in enumerate(sources)]
+    folder = place / "campaign"
+    # Of the campaign before; what parties hold stays.
+    shutil.rmtree(folder, ignore_errors=True)
+    began = time.monotonic()
+    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
+    try:
+        with Ledger.create(folder / LEDGER_FILE, spec) as ledger:
+            Campaign(
+                ledger,
+                public,
+                GridWire(grid),
+                noise=SystemNoise(),
+                screen=screen,
+                signing_key=Ed25519PrivateKey.generate(),
+                patience=_PATIENCE_S,
+                await_predictions=lambda round_: _predict(ledger, public, round_, train),
+            ).run()
+            state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
+            rounds = range(2, state.round + 1)
+            held = {round_: ledger.predictions(round_) for round_ in rounds}
+    finally:
+        grid.close()
+    seconds |= {**stage_seconds(entries), "campaign": time.monotonic() - began}
+    audit.verify(folder / LEDGER_FILE, state.head)
+    return Outcome(
+        state=state,
+        statement=privacy_statement(state),
+        labels=label_set(folder),
+        counts=counts,
+        asked={round_: tuple(sorted(rows)) for round_, rows in state.answered.items()},
+        predictions={round_: found for round_, found in held.items() if found is not None},
+        server_epsilon=server_epsilon(state),
+        charged_epsilon=state.composition.epsilon(state.spent, spec.delta),
+        seconds=seconds,
+    )
+
+
+def _spec(
+    public: Inputs,
+    sources: Sequence[Source],
+    options: Options,
+    screen: Screen,
+) -> CampaignSpec:
+    matrix = make_matrix(
+        public,
+        options.aggregator,
+        epsilon=options.epsilon,
+        delta=options.delta,
+        number=options.representatives,
+        records=options.expected_records,
+        votes_per_patient=options.votes_per_patient,
+        say=screen.say,
+    )
+    return make_spec(
+        public,
+        name="row",
+        aggregator=options.aggregator,
+        parties=str(len(sources)),
+        min_parties=options.min_parties,
+        classes=",".join(sources[0].classes),
+        epsilon=options.epsilon,
+        delta=options.delta,
+        unit=options.unit,
+        rounds=options.rounds,
+        max_queries=options.max_queries,
+        fractions=options.numbers,
+        aggregation="masked",
+        noise=options.noise,
+        colluders=options.colluders,
+        matrix=matrix,
+    )
+
+
+def _ensemble(records: Dataset, teachers: int, model: str, home: Path, screen: Screen) -> Ensemble:
+    """Return a party's teachers, trained, or loaded from its home."""
+    private_directory(home)
+    with screen.bar(f"{home.name}: {len(records)} records, {teachers} teachers") as progress:
+        return train_ensemble(
+            records,
+            teachers=teachers,
+            model=model,
+            device="auto",
+            home=home,
+            key=shard_key(home),
+            progress=progress,
+        )
+
+
+def _voter(source: Source, home: Path) -> Voter:
+    private_directory(home)
+    return Voter(
+        name=home.name,
+        identity=identity_key(home),
+        ensemble=None if isinstance(source, NeighbourVotes) else source,
+        records=source if isinstance(source, NeighbourVotes) else None,
+        home=home,
+        site=Site(Policy.default(loopback=True), PartyLedger(home / PARTY_LEDGER)),
+        noise=SystemNoise(),
+    )
+
+
+def _predict(ledger: Ledger, public: Inputs, round_: int, train: Trainer | None) -> None:
+    """Train a student on the labels so far and hand its predictions in."""
+    assert train is not None  # it was looked at before the campaign began
+    state = ledger.state()
+    # A label set is for finished campaigns; a student between rounds has the labels so far.
+    rows = [
+        LabelRow(query, held.label, held.round, held.source) for query, held in state.labels.items()
+    ]
+    if rows:
+        student = train(lesson_of(public, rows, state.classes), round_)
+        probabilities = student.predict_probabilities(public)
+    else:  # nothing learnt, nothing claimed
+        shape = (len(public), len(state.classes))
+        probabilities = np.full(shape, 1 / shape[1], dtype=np.float32)
+    ledger.record_predictions(round_, probabilities)
+
+
+def lesson(labels: LabelSet, public: Inputs) -> Lesson:
+    """Return the labels, and noisy votes where those were released, as a trainer takes them."""
+    return lesson_of(public, labels.rows, labels.classes, labels.noisy)
+
+
+def stage_seconds(entries: Sequence[Entry]) -> dict[str, float]:
+    """Return the seconds between the steps of a campaign, by what was done in them.
+
+    ``join``: until the roster was complete; ``votes``: until the last sum was in; ``predictions``:
+    the student's trainings between rounds; ``labels``: the rest of the rounds.
+    """
+    stages = dict.fromkeys(("join", "votes", "labels", "predictions"), 0.0)
+    names = {"roster": "join", "opening": "votes", "votes": "votes", "predictions": "predictions"}
+    stamps = [datetime.fromisoformat(entry.written_at) for entry in entries]
+    for before, after, entry in zip(stamps, stamps[1:], entries[1:], strict=False):
+        stages[names.get(entry.kind, "labels")] += (after - before).total_seconds()
+    return stages

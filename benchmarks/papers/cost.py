@@ -1,0 +1,119 @@
+"""What the labels of a campaign cost, by every bound that the house knows.
+
+The figures of the data-dependent bounds are functions of the exact votes. They are made here, where
+the records are public and the votes of a benchmark may be looked at, so as to stand beside those of
+the papers, which are of the same kind. For private records none of them may be published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.accounting.account import Figures, LaplaceSetting, account
+from pate.accounting.bounds.laws import DiscreteGaussian
+from pate.accounting.bounds.sharp import GaussianSetting
+from pate.accounting.units import Neighbours
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, round_predictions
+from pate.runtime.table_cache import cached_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.papers.campaign import Outcome
+    from pate.accounting.account import Account, BoundName
+    from pate.mechanisms import Mechanism
+    from pate.votes import Counts
+
+#: One changed record changes one vote of every query: the papers' neighbours, and ours.
+NEIGHBOURS: Final = Neighbours(1, "change")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Epsilon by one bound.
+
+    Attributes:
+        name: as ``pate account`` names it.
+        epsilon: with the improved conversion from Renyi divergence; exact where that is known.
+        classical: with the conversion that the papers used.
+    """
+
+    name: str
+    epsilon: float
+    classical: float
+
+
+def setting_of(mechanism: Mechanism) -> LaplaceSetting | GaussianSetting | None:
+    """Return a mechanism as the accountant knows it, None if it works on noisy sums."""
+    if isinstance(mechanism, LNMax):
+        return LaplaceSetting(gamma=float(1 / mechanism.scale), discrete=True)
+    if isinstance(mechanism, GNMax):
+        return GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
+    if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
+        return GaussianSetting(
+            label=DiscreteGaussian(float(mechanism.sigma2)),
+            check=DiscreteGaussian(float(mechanism.sigma1)),
+            threshold=float(mechanism.threshold),
+        )
+    return None
+
+
+def costs(outcome: Outcome) -> tuple[Bound, ...]:
+    """Return what a campaign cost by every bound; rounds add up order by order.
+
+    Empty if there is no data-dependent bound for its mechanism, or nobody ever held exact votes:
+    then the campaign's cap is its one figure.
+    """
+    state = outcome.state
+    found: list[Account] = []
+    for round_, asked in sorted(outcome.asked.items()):
+        mechanism = state.mechanism(round_)
+        setting = setting_of(mechanism)
+        if setting is None:
+            return ()
+        if not asked:
+            continue
+        votes = outcome.counts[list(asked)]
+        margins = None
+        if mechanism.interactive:
+            probabilities = outcome.predictions[round_][list(asked)]
+            margins = (votes - round_predictions(probabilities, state.teachers)).max(axis=1)
+        found.append(cost_of_votes(votes, setting, state.spec.delta, margins))
+    return add_up(found)
+
+
+def cost_of_votes(
+    votes: Counts,
+    setting: LaplaceSetting | GaussianSetting,
+    delta: float,
+    margins: Counts | None = None,
+) -> Account:
+    """Return what answering every row of ``votes`` once costs.
+
+    Args:
+        votes: (queries, classes).
+        setting: the mechanism.
+        delta: failure probability.
+        margins: (queries,) of an interactive round, what the check looks at.
+    """
+    return account(
+        votes, setting, delta=delta, neighbours=NEIGHBOURS, tables=cached_table, margins=margins
+    )
+
+
+def add_up(accounts: Sequence[Account]) -> tuple[Bound, ...]:
+    """Return the bounds over several rounds: divergences at one order add up."""
+    if not accounts:
+        return ()
+    return tuple(_sum(name, [each.figures for each in accounts]) for name in accounts[0].figures)
+
+
+def _sum(name: BoundName, parts: Sequence[Mapping[BoundName, Figures]]) -> Bound:
+    figures = [part[name] for part in parts]
+    rdp = np.sum([each.rdp for each in figures], axis=0)
+    whole = Figures(rdp, figures[0].orders, figures[0].delta)
+    exact = figures[0].exact if len(figures) == 1 else None
+    return Bound(name, whole.improved if exact is None else exact, whole.classical)

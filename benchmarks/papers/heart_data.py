@@ -1,0 +1,102 @@
+"""Heart disease (Janosi et al. 1988): four hospitals, each of which is one party.
+
+There is no public set in this data: a fifth of every site's patients, without their diagnosis,
+stand in for one, and a fifth is the test set. With some 550 private patients the figures are for
+the report only.
+
+Investigators: A. Janosi (Hungarian Institute of Cardiology, Budapest), W. Steinbrunn (University
+Hospital, Zurich), M. Pfisterer (University Hospital, Basel), R. Detrano (V.A. Medical Center, Long
+Beach, and Cleveland Clinic Foundation).
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from benchmarks.field import data_folder
+from benchmarks.papers.split import Split
+from pate.data.values import Dataset, Table
+
+if TYPE_CHECKING:
+    from pate.data.values import Column
+
+SITES: Final = ("cleveland", "hungarian", "switzerland", "va")
+COLUMNS: Final = (
+    "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",
+    "slope", "ca", "thal",
+)  # fmt: skip
+#: Numbers that name a kind, not an amount.
+KINDS: Final = ("cp", "restecg", "slope", "thal")
+CLASSES: Final = ("healthy", "disease")
+PUBLIC, TEST = 0.2, 0.2
+
+
+def load() -> Split:
+    """Return the patients of all sites: 60 % private, 20 % public, 20 % test, of every site.
+
+    Needs PATE_TEST_DATA.
+
+    Raises:
+        SystemExit: if the data are not there.
+    """
+    parts = [_parts(site) for site in SITES]
+    private, public, test = (together([part[at] for part in parts]) for at in range(3))
+    return Split(
+        private,
+        public,
+        test,
+        note=(
+            "label: any disease (num > 0); unit: record, one per patient; four sites are the "
+            "parties; of every site 60 % private, 20 % public, 20 % test"
+        ),
+    )
+
+
+def sites() -> dict[str, Dataset]:
+    """Return each site's private records: the parties, in place of a random dealing."""
+    return {site: _parts(site)[0] for site in SITES}
+
+
+def _parts(site: str) -> tuple[Dataset, Dataset, Dataset]:
+    """Return a site's private, public and test records."""
+    whole = read(site)
+    order = np.random.default_rng(SITES.index(site)).permutation(len(whole))
+    public, test = round(len(whole) * PUBLIC), round(len(whole) * (PUBLIC + TEST))
+    split = (order[test:], order[:public], order[public:test])
+    private, shared, held = (whole.take(np.sort(rows)) for rows in split)
+    return private, shared, held
+
+
+def read(site: str) -> Dataset:
+    """Return the patients of a site."""
+    text = (data_folder() / "heart_disease" / f"processed.{site}.data").read_text()
+    rows = [row for row in csv.reader(text.splitlines()) if row]
+    cells = dict(zip((*COLUMNS, "num"), zip(*rows, strict=True), strict=True))
+    labels = np.array([int(float(cell) > 0) for cell in cells["num"]], dtype=np.int64)
+    columns = tuple(_column(name, cells[name]) for name in COLUMNS)
+    return Dataset(Table(COLUMNS, columns), labels, CLASSES)
+
+
+def _column(name: str, cells: tuple[str, ...]) -> Column:
+    # A cholesterol of 0 says that none was measured.
+    numbers = np.array(
+        [
+            np.nan if cell == "?" or (name == "chol" and float(cell) == 0) else float(cell)
+            for cell in cells
+        ]
+    )
+    if name not in KINDS:
+        return numbers
+    # The sites write 3, 3.0 and 3.00 for one kind.
+    return np.array(["" if np.isnan(v) else f"{v:.0f}" for v in numbers.tolist()], dtype=np.str_)
+
+
+def together(parts: list[Dataset]) -> Dataset:
+    """Return the records of all parts, one part after the other."""
+    tables = [part.inputs for part in parts]
+    columns = zip(*(table.columns for table in tables if isinstance(table, Table)), strict=True)
+    table = Table(COLUMNS, tuple(np.concatenate(pieces) for pieces in columns))
+    return Dataset(table, np.concatenate([part.labels for part in parts]), CLASSES)

@@ -1,0 +1,86 @@
+"""The image student's own network, trained with the label of every private record: no privacy.
+
+The same architecture, augmentation, optimiser and schedule as the default student's, without all
+that it does about labels that are few: there is one for each image here. No validation set.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pate.data.values import Images
+from pate.errors import UsageError
+from student.trainers.augment import GENTLE, strong
+from student.trainers.base import Effort
+from student.trainers.images import ImageStudent, choose_device, decayed, follow, repeat, to_tensor
+from student.trainers.network import build, swift_for
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset
+    from student.trainers.base import Progress
+
+_BATCH: Final = 64
+_RATE: Final = 0.1
+_WARM_UP: Final = 0.2
+_MEMORY: Final = 0.995
+#: Thirty times over each image where that is little, and twice the student's steps at most.
+_EPOCHS, _FEWEST, _MOST = 30, 800, 8_400
+
+
+def train(
+    data: Dataset, *, seed: int, progress: Progress, steps: int | None = None
+) -> ImageStudent:
+    """Return a network that has learnt from every label.
+
+    Args:
+        data: labelled images.
+        seed: of every random choice.
+        progress: called after every step.
+        steps: of 64 images each; None for a number that suits theirs.
+
+    Raises:
+        UsageError: if the data is no images.
+    """
+    if not isinstance(data.inputs, Images):
+        raise UsageError("a network is for images; choose boosting")
+    device = choose_device("auto")
+    steps = steps or min(max(_EPOCHS * len(data) // _BATCH, _FEWEST), _MOST)
+    shape = swift_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
+    network = build(shape, torch.Generator().manual_seed(seed)).to(device)
+    network = network.to(memory_format=torch.channels_last)
+    mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
+    random = torch.Generator(device).manual_seed(seed + 1)
+    images = to_tensor(data.inputs.pixels, device)
+    labels = torch.from_numpy(data.labels.copy()).to(device)
+    optimiser = torch.optim.SGD(
+        decayed(network), lr=_RATE, momentum=0.9, nesterov=True, weight_decay=5e-4
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, _RATE, total_steps=steps, pct_start=_WARM_UP, cycle_momentum=False
+    )
+    taken = 0
+
+    def step(_fraction: float) -> float:
+        nonlocal taken
+        rows = torch.randint(len(images), (_BATCH,), generator=random, device=device)
+        bent = strong(images[rows], random, GENTLE)
+        network.train()
+        logits = network(bent.contiguous(memory_format=torch.channels_last))
+        loss = functional.cross_entropy(logits, labels[rows])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+        optimiser.step()
+        schedule.step()
+        taken += 1
+        follow(mean, network, taken, _MEMORY)
+        return float(loss.detach())
+
+    repeat(step, steps, Effort(), progress)
+    last = mean.cpu().to(memory_format=torch.contiguous_format)
+    return ImageStudent(shape, last, data.classes, "network")

@@ -1,0 +1,245 @@
+"""What a run of a row leaves behind: one JSON file, dated, with all that is needed to judge it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from dataclasses import asdict, dataclass, field, fields
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+FORMAT: Final = "pate-paper-row/1"
+#: Where the results of this repository lie.
+FOLDER: Final = Path(__file__).parent / "results"
+_PACKAGES: Final = ("numpy", "scipy", "torch", "scikit-learn", "flwr")
+_NAME: Final = re.compile(r"(?P<row>[a-z0-9-]+)-(?P<date>\d{4}-\d\d-\d\d)\.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One seed of a row.
+
+    Attributes:
+        seed: of the student; noise is always fresh, and so is the order of the queries.
+        asked: queries put to the mechanism; one asked in two rounds counts twice.
+        kept: labels released.
+        right: of them, how many are the true ones.
+        guarantee: of the campaign's cap, data-independent: epsilon, delta, unit, adjacency,
+            observer; and what the server may learn, None where it sees exact sums.
+        charged: epsilon of what this run was charged; no guarantee.
+        bounds: epsilon by bound of the exact votes, with the improved or exact conversion.
+        classical: the same with the conversion that the papers used.
+        student: measures on the test set by name: accuracy, balanced_accuracy, auc (two classes).
+        seconds: wall clock by stage.
+        reused: whether teachers and votes of an earlier run over the same records were there.
+    """
+
+    seed: int
+    asked: int
+    kept: int
+    right: int
+    guarantee: Mapping[str, float | str | None]
+    charged: float
+    bounds: Mapping[str, float]
+    classical: Mapping[str, float]
+    student: Mapping[str, float]
+    seconds: Mapping[str, float]
+    reused: bool
+
+    def figures(self) -> dict[str, float]:
+        """Return every number of a run by a flat name, for means over seeds."""
+        found: dict[str, float] = {
+            "asked": self.asked,
+            "kept": self.kept,
+            "label_accuracy": self.right / self.kept if self.kept else 0.0,
+            "epsilon": cast("float", self.guarantee["epsilon"]),
+            "charged": self.charged,
+        }
+        for prefix in ("bounds", "classical", "student", "seconds"):
+            for name, value in getattr(self, prefix).items():
+                found[f"{prefix}.{name}"] = value
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A row, run.
+
+    Attributes:
+        row: its name.
+        date: ISO date of the run.
+        commit: of this repository, with a + if files had changed since; None if not known.
+        versions: of Python and the packages that figures may depend on.
+        machine: cores, ram_gib and gpu (its name, or None).
+        settings: of the row, as they were.
+        split: sizes and one line on the data.
+        majority: accuracy of always answering the commonest class of the test set.
+        reference: measures of the non-private model, with its name under ``model``.
+        runs: one per seed.
+        note: what could not be run, empty if all was.
+    """
+
+    row: str
+    date: str
+    commit: str | None
+    versions: Mapping[str, str]
+    machine: Mapping[str, float | str | None]
+    settings: Mapping[str, object]
+    split: Mapping[str, int | str]
+    majority: float
+    reference: Mapping[str, float | str]
+    runs: tuple[Run, ...]
+    note: str = ""
+    format: str = field(default=FORMAT)
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise DataError(f"a result of format {self.format!r}, known is {FORMAT}")
+        date.fromisoformat(self.date)
+        if not self.runs:
+            raise DataError(f"a result of row {self.row} without a run")
+        if len({run.seed for run in self.runs}) != len(self.runs):
+            raise DataError(f"a result of row {self.row} with a seed twice")
+        for run in self.runs:
+            if not 0 <= run.right <= run.kept <= run.asked:
+                raise DataError(
+                    f"row {self.row}: {run.right} right of {run.kept} kept of {run.asked} asked"
+                )
+
+    @property
+    def file(self) -> str:
+        """Name of its file."""
+        return f"{self.row}-{self.date}.json"
+
+    def mean(self, figure: str) -> float | None:
+        """Return the mean of a figure over the seeds, None if a run has it not."""
+        values = [run.figures().get(figure) for run in self.runs]
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if len(known) == len(values) else None
+
+    def spread(self, figure: str) -> float | None:
+        """Return the largest less the least of a figure over the seeds."""
+        values = [value for run in self.runs if (value := run.figures().get(figure)) is not None]
+        return float(np.ptp(values)) if len(values) == len(self.runs) else None
+
+    def to_json(self) -> str:
+        """Return the text of the file; means and spreads are in it for readers without our code."""
+        body = asdict(self)
+        body["summary"] = {
+            name: {"mean": self.mean(name), "spread": self.spread(name)}
+            for name in self.runs[0].figures()
+        }
+        return json.dumps(_rounded(body), indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Result:
+        """Read back what :meth:`to_json` wrote.
+
+        Raises:
+            DataError: for another format, or fields that are unknown or missing.
+        """
+        try:
+            body = cast("dict[str, Any]", json.loads(text))
+            body.pop("summary")
+            _same_fields(cls, body)
+            for run in body["runs"]:
+                _same_fields(Run, run)
+            body["runs"] = tuple(Run(**run) for run in body["runs"])
+            return cls(**body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"not a result of format {FORMAT}: {error}") from error
+
+
+def write(result: Result, folder: Path) -> Path:
+    """Write a result; one of the same row and day is replaced. Return the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / result.file
+    path.write_text(result.to_json(), encoding="utf-8")
+    return path
+
+
+def latest(folder: Path) -> dict[str, Result]:
+    """Return the newest result of each row in a folder.
+
+    Raises:
+        DataError: naming the file that is not one.
+    """
+    found: dict[str, Result] = {}
+    for path in sorted(folder.glob("*.json")):
+        matched = _NAME.fullmatch(path.name)
+        if matched is None:
+            raise DataError(f"{path.name} is not named ROW-DATE.json")
+        try:
+            result = Result.from_json(path.read_text(encoding="utf-8"))
+        except DataError as error:
+            raise DataError(f"{path.name}: {error}") from error
+        if result.file != path.name:
+            raise DataError(f"{path.name} holds {result.row} of {result.date}")
+        before = found.get(result.row)
+        if before is None or before.date < result.date:
+            found[result.row] = result
+    return found
+
+
+def surroundings() -> tuple[str | None, dict[str, str], dict[str, float | str | None]]:
+    """Return commit, versions and machine: no names and no paths."""
+    versions = {"python": platform.python_version()}
+    versions |= {name: metadata.version(name) for name in _PACKAGES}
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    machine: dict[str, float | str | None] = {
+        "cores": float(os.cpu_count() or 0),
+        "ram_gib": round(ram, 1),
+        "gpu": _gpu(),
+    }
+    return _commit(), versions, machine
+
+
+def _gpu() -> str | None:
+    import torch
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+
+
+def _commit() -> str | None:
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=FOLDER.parent, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    try:
+        # What this very suite writes is no change that a figure could hang on.
+        ours = (f":!{FOLDER}", f":!{FOLDER.parents[2] / 'docs' / 'results.md'}")
+        changed = git("status", "--porcelain", "--", str(FOLDER.parents[2]), *ours)
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _same_fields(kind: type[Run | Result], body: Mapping[str, object]) -> None:
+    wanted = {each.name for each in fields(kind)}
+    if odd := sorted(wanted ^ set(body)):
+        raise DataError(f"fields unknown or missing: {', '.join(odd)}")
+
+
+def _rounded(value: object) -> object:
+    """Return the same with floats of seven digits: more would be noise in a diff."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in cast("Iterable[object]", value)]
+    return value

@@ -1,0 +1,134 @@
+"""Models without privacy, on the records of all parties pooled: what privacy is measured against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from benchmarks.papers import network_reference
+from pate.data.values import Table
+from pate.errors import UsageError
+from pate.features.space import space_over
+from student.evaluate import Evaluation
+from student.trainers.encoding import learn_encoding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from benchmarks.papers.rows import Row
+    from benchmarks.papers.split import Split
+    from pate.data.values import Dataset, Inputs
+    from pate.features.space import FeatureSpace
+    from student.trainers.base import Progress, Student
+
+#: One record in so many says how strongly the ridge is regularised.
+_HELD: Final = 10
+_STRENGTHS: Final = tuple(10.0**power for power in range(-7, 0))
+#: Records that are described at once, which bounds memory.
+_AT_ONCE: Final = 2048
+
+
+def measures(probabilities: NDArray[np.floating], test: Dataset) -> dict[str, float]:
+    """Return accuracy, balanced accuracy, and with two classes the area under the ROC curve.
+
+    Args:
+        probabilities: (n, classes), or scores that order as they do.
+        test: n labelled records, classes in the order of the columns.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    size = len(test.classes)
+    cells = test.labels * size + probabilities.argmax(axis=1)
+    confusion = np.bincount(cells, minlength=size * size).reshape(size, size).astype(np.int64)
+    evaluation = Evaluation(test.classes, confusion)
+    found = {
+        "accuracy": evaluation.accuracy,
+        "balanced_accuracy": evaluation.balanced_accuracy,
+    }
+    if size == 2 and len(np.unique(test.labels)) == 2:
+        found["auc"] = float(roc_auc_score(test.labels, probabilities[:, 1] - probabilities[:, 0]))
+    return found
+
+
+def judge(student: Student, test: Dataset) -> dict[str, float]:
+    """Return the measures of a student on the test set."""
+    known = test.with_classes(student.classes)
+    return measures(student.predict_probabilities(known.inputs), known)
+
+
+def pooled(row: Row, split: Split, *, seed: int, progress: Progress) -> dict[str, float | str]:
+    """Train the row's non-private model and return its measures, with its name under ``model``."""
+    if row.reference == "ridge":
+        return {"model": "ridge regression on scattering features", **_ridge(split)}
+    if row.reference == "boosting":
+        return {"model": "boosted trees", **_boosting(split, seed)}
+    trained = network_reference.train(split.private, seed=seed, progress=progress)
+    return {"model": "the student's network, with every label", **judge(trained, split.test)}
+
+
+def _ridge(split: Split) -> dict[str, float]:
+    """Return what one linear model on the fixed features knows.
+
+    Least squares on targets of +1 and -1 by the normal equations, which a tenth of the records
+    regularises: that much, and no more memory than a few of the width's squares, will do for any
+    number of records.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    space = space_over(split.queries, "scattering")
+    held = np.arange(len(split.private)) % _HELD == 0
+    told = split.private.take(np.flatnonzero(held))
+    gram, target = _moments(space, split.private.take(np.flatnonzero(~held)))
+    held_gram, held_target = _moments(space, told)
+    known = _with_one(space, told.inputs)
+    best = (-1.0, 1.0)
+    # In units of the mean squared feature: the same for any space and number of records.
+    unit = float(np.trace(gram)) / len(gram)
+    for strength in _STRENGTHS:
+        factor = cho_factor(gram + strength * unit * np.eye(len(gram)))
+        right = (known @ cho_solve(factor, target)).argmax(axis=1) == told.labels
+        best = max(best, (float(right.mean()), strength))
+    whole = gram + held_gram + best[1] * unit * np.eye(len(gram))
+    weights = cho_solve(cho_factor(whole), target + held_target)
+    return measures(_with_one(space, split.test.inputs) @ weights, split.test)
+
+
+def _moments(space: FeatureSpace, data: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return X'X and X'Y of the features X, a one beside them, and targets Y of +1 and -1."""
+    width = space.width + 1
+    gram = np.zeros((width, width))
+    target = np.zeros((width, len(data.classes)))
+    for start in range(0, len(data), _AT_ONCE):
+        some = data.take(range(start, min(start + _AT_ONCE, len(data))))
+        rows = _with_one(space, some.inputs)
+        signs = 2.0 * (some.labels[:, None] == np.arange(len(data.classes))) - 1.0
+        gram += rows.T @ rows
+        target += rows.T @ signs
+    return gram, target
+
+
+def _with_one(space: FeatureSpace, inputs: Inputs) -> NDArray[np.float32]:
+    """Return the features with a one beside them, for the constant of a linear model."""
+    features = space.embed(inputs)
+    return np.hstack([features, np.ones((len(features), 1), dtype=np.float32)])
+
+
+def _boosting(split: Split, seed: int) -> dict[str, float]:
+    """Return what boosted trees know; a tenth of the people says when to stop."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.model_selection import GroupShuffleSplit
+
+    if not isinstance(split.private.inputs, Table):
+        raise UsageError("boosted trees are for tables; choose ridge or student")
+    encoding = learn_encoding(split.private.inputs)
+    rows, labels = encoding.encode(split.private.inputs), split.private.labels
+    units = np.arange(len(labels)) if split.private.groups is None else split.private.groups
+    held = GroupShuffleSplit(1, test_size=0.1, random_state=seed)
+    fitted, stop = next(held.split(rows, labels, units))
+    model = HistGradientBoostingClassifier(
+        learning_rate=0.05, max_iter=1_000, early_stopping=True, n_iter_no_change=20,
+        random_state=seed,
+    )  # fmt: skip
+    model.fit(rows[fitted], labels[fitted], X_val=rows[stop], y_val=labels[stop])
+    return measures(model.predict_proba(encoding.encode(split.test.inputs)), split.test)

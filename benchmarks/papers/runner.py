@@ -1,0 +1,210 @@
+"""A row from its data to its result: campaign, student, judgement, once per seed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from benchmarks.field import data_folder
+from benchmarks.papers import cost, reference
+from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
+from benchmarks.papers.published import published
+from benchmarks.papers.record import Result, Run, surroundings
+from benchmarks.papers.split import Split, deal
+from pate.commands.report import majority_accuracy
+from pate.errors import DataError
+from student.trainers.base import Effort
+from student.trainers.choose import train as teach
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from benchmarks.papers.rows import Row
+    from pate.data.values import Dataset
+    from pate.runtime.screen import Screen
+    from student.trainers.base import Lesson, Student
+
+
+def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool = False) -> Result:
+    """Run a row, once per seed from 0.
+
+    Args:
+        row: which.
+        seeds: how many.
+        work: folder for what seeds and rows share: the parties' homes with their teachers and
+            votes.
+        screen: for lines and progress.
+        deal_anew: whether every seed deals the records to the parties anew, and so has other
+            teachers.
+
+    Raises:
+        PateError: if the data are not there, or do not allow the campaign.
+    """
+    if missing := [name for name in row.files if not (data_folder() / name).is_file()]:
+        lacking = f"{', '.join(missing)} of PATE_TEST_DATA would make this row run"
+        if row.votes is None:
+            raise DataError(f"{row.name}: {lacking}")
+        screen.say(f"{row.name}: {lacking}; a campaign over the published votes is run instead")
+        runs = tuple(_of_votes(row, seed, work, screen) for seed in range(seeds))
+        note = f"{lacking} whole; here are the votes that were published, and no student"
+        return _result(row, runs, work, screen, None, note)
+    module = importlib.import_module(f"benchmarks.papers.{row.data}")
+    split: Split = module.load()
+    screen.say(
+        f"{row.name}: {len(split.private)} private records, {len(split.public)} public, "
+        f"{len(split.test)} to test; {split.note}"
+    )
+    runs = tuple(
+        _run(row, split, module, seed, seed if deal_anew else 0, work, screen)
+        for seed in range(seeds)
+    )
+    # Where parties agree on few columns, the model that is not private still sees all of them.
+    beside: Split = module.every_column() if hasattr(module, "every_column") else split
+    return _result(row, runs, work, screen, beside, "")
+
+
+def _run(
+    row: Row, split: Split, module: ModuleType, seed: int, dealing: int, work: Path, screen: Screen
+) -> Run:
+    """Run one seed."""
+    began = time.monotonic()
+    parties: Sequence[Dataset] = (
+        tuple(module.sites().values()) if row.sites else deal(split.private, row.parties, dealing)
+    )
+
+    def train(held: Lesson, number: int) -> Student:
+        title = f"student for round {number}" if number else "last student"
+        screen.say(f"seed {seed}: {title}, on {len(held.queries)} labels")
+        with screen.bar(title) as move:
+            return teach(
+                held,
+                model=row.student,
+                # A multiplier beyond any number of rounds: no two trainings share a seed.
+                seed=1_000 * seed + number,
+                effort=Effort(row.steps),
+                progress=lambda step, total, _loss: move(step, total),
+            )
+
+    place = work / f"{row.data}-{len(parties)}-{dealing}"
+    reused = place.exists()
+    outcome = run_campaign(
+        parties, split.queries, row.options, place=place, screen=screen, train=train
+    )
+    taught = time.monotonic()
+    student = train(lesson(outcome.labels, split.queries), 0)
+    ended = time.monotonic()
+    seconds = {"student": ended - taught, "total": ended - began}
+    run = _told(outcome, split.public, seed, reused=reused)
+    measured = reference.judge(student, split.test)
+    screen.say(
+        f"seed {seed}: {run.right} of {run.kept} labels right, {run.asked} asked; student "
+        f"{measured['accuracy']:.2%}; epsilon {run.guarantee['epsilon']:.4g}"
+    )
+    return replace(run, student=measured, seconds={**run.seconds, **seconds})
+
+
+def _of_votes(row: Row, seed: int, work: Path, screen: Screen) -> Run:
+    """Run one seed on published votes, without a student."""
+    assert row.votes is not None  # the caller has looked
+    ensembles, public = published(row.votes, row.parties)
+    place = work / f"published-{row.votes}"
+    reused = place.exists()
+    outcome = hold(ensembles, public.inputs, row.options, place=place, screen=screen)
+    return _told(outcome, public, seed, reused=reused)
+
+
+def _told(outcome: Outcome, public: Dataset, seed: int, *, reused: bool) -> Run:
+    """Return the figures of a campaign, without its student."""
+    bounds = cost.costs(outcome)
+    statement, labels = outcome.statement, outcome.labels
+    truth = public.with_classes(labels.classes).labels
+    return Run(
+        seed=seed,
+        asked=statement.queries_asked,
+        kept=len(labels.rows),
+        right=sum(int(truth[held.query]) == held.label for held in labels.rows),
+        guarantee={
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "unit": statement.unit,
+            "adjacency": statement.adjacency,
+            "observer": statement.observer,
+            "server_epsilon": outcome.server_epsilon,
+        },
+        charged=outcome.charged_epsilon,
+        bounds={bound.name: bound.epsilon for bound in bounds},
+        classical={bound.name: bound.classical for bound in bounds},
+        student={},
+        seconds=dict(outcome.seconds),
+        reused=reused,
+    )
+
+
+def _result(
+    row: Row, runs: tuple[Run, ...], work: Path, screen: Screen, split: Split | None, note: str
+) -> Result:
+    commit, versions, machine = surroundings()
+    told = {} if split is None else _without_privacy(row, split, work, screen)
+    settings = asdict(row.options) | {
+        "parties": row.parties,
+        "student": row.student,
+        "steps": row.steps,
+        "picked": row.picked,
+    }
+    return Result(
+        row=row.name,
+        date=datetime.now(UTC).date().isoformat(),
+        commit=commit,
+        versions=versions,
+        machine=machine,
+        settings=settings,
+        split=_sizes(split),
+        majority=0.0 if split is None else majority_accuracy(split.test),
+        reference=told,
+        runs=runs,
+        note=note,
+    )
+
+
+def _without_privacy(row: Row, split: Split, work: Path, screen: Screen) -> dict[str, float | str]:
+    """Return the measures of the non-private model; rows over the same records share it."""
+    kept = work / f"{row.data}-without-privacy-{row.reference}.json"
+    if kept.is_file():
+        return cast("dict[str, float | str]", json.loads(kept.read_text()))
+    screen.say("the same without privacy, on all parties' records pooled")
+    began = time.monotonic()
+    with screen.bar("without privacy") as move:
+        told = reference.pooled(
+            row, split, seed=0, progress=lambda step, total, _loss: move(step, total)
+        )
+    told["seconds"] = time.monotonic() - began
+    kept.write_text(json.dumps(told))
+    return told
+
+
+def _sizes(split: Split | None) -> dict[str, int | str]:
+    if split is None:
+        return {"note": "the images are not here: published votes"}
+    units = {
+        name: len(part) if part.groups is None else len(np.unique(part.groups))
+        for name, part in (
+            ("private", split.private),
+            ("public", split.public),
+            ("test", split.test),
+        )
+    }
+    return {
+        "private": len(split.private),
+        "public": len(split.public),
+        "test": len(split.test),
+        **{f"{name}_units": count for name, count in units.items()},
+        "note": split.note,
+    }

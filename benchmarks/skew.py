@@ -1,0 +1,358 @@
+"""Skewed parties: what it does to teachers' ensembles and to neighbour votes, on MNIST.
+
+20,000 training images are dealt to 5 or 20 parties, evenly or with Dirichlet label skew (alpha 1 and
+0.1); 3,000 test images are the public set, and their truth measures the labels. Both ways to vote cost
+epsilon 1 at delta 1e-5 for one record, by accounting that looks at no vote:
+
+* **teachers**: ridge regression on scattering features of each of 240 shards, k of each party alike.
+  Epsilon 1 buys 50 labels of GNMax at sigma 37.3; how right such labels are is measured over all 3,000
+  queries. Beside it what Confident-GNMax with the default shares of M answers, and how many queries
+  epsilon 1 buys of it, also by the sharp bound, which does look at votes.
+* **teachers who may abstain**: one whose shard lacks classes votes only where the query is as near to
+  a record of its shard as nine in ten of these are to one another. Elsewhere its vote goes to the
+  class (number of the teacher + a public hash of the query) mod m. Such votes spread evenly, a row
+  still sums to k, and a vote still depends on one shard alone. With 240 and with 1,200 teachers.
+* **neighbour votes**: 300 representatives in the default feature space, one matrix; at epsilon 0.2
+  too. The sum over parties does not depend on how records lie among them, which is checked: the exact
+  matrices are compared.
+
+``python -m benchmarks.skew [--json FILE] [--picture FILE]``. Needs PATE_TEST_DATA; five minutes or so
+on one core. Noise is seeded: nothing here protects anybody.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from benchmarks.dirichlet import deal
+from benchmarks.field import data_folder
+from party.teachers.ridge import fit_ridge
+from pate.accounting.account import account
+from pate.accounting.bounds.laws import DiscreteGaussian
+from pate.accounting.bounds.sharp import GaussianSetting
+from pate.accounting.composition import Gdp, total_cost
+from pate.accounting.units import Neighbours
+from pate.data.idx import read_idx_images, read_idx_labels
+from pate.data.values import Images
+from pate.features.space import space_over
+from pate.mechanisms import ConfidentGNMax, GNMax
+from pate.mechanisms.neighbour import Neighbour, clear_margin, least_share
+from pate.neighbours import cast_votes, representatives
+from pate.runtime.table_cache import cached_table
+from pate.simulated_noise import SimulatedNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pate.mechanisms import Outcome
+
+    Floats = NDArray[np.float32]
+    Whole = NDArray[np.int64]
+
+CLASSES: Final = 10
+PRIVATE, PUBLIC, QUERIES = 20_000, 3000, 300
+ALPHAS: Final = (None, 1.0, 0.1)
+PARTIES: Final = (5, 20)
+TEACHERS, MANY = 240, 1200
+LABELS: Final = 50  # that GNMax sells for the budget
+EPSILON, DELTA = 1.0, 1e-5
+EPSILONS: Final = (1.0, 0.2)  # of neighbour votes
+#: By kind of votes: the mechanism whose labels are shown, a title, colour and style.
+_LINES: Final = {
+    "teachers": ("gnmax", "240 teachers", "#d1731f", "o-"),
+    "teachers-abstain": ("gnmax", "240 teachers, may abstain", "#d1731f", "s--"),
+    "many-teachers": ("gnmax", "1,200 teachers", "#7a1f1f", "o-"),
+    "many-teachers-abstain": ("gnmax", "1,200 teachers, may abstain", "#7a1f1f", "s--"),
+    "neighbour-1": (None, "neighbour votes, 300 queries", "#0b3c5d", "o-"),
+    "neighbour-0.2": (None, "neighbour votes, epsilon 0.2", "#0b3c5d", "^:"),
+}
+NEAR: Final = (
+    0.9  # share of a shard's records that are at least as near to another as a query must be
+)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Private and public images, with labels and truth.
+
+    Attributes:
+        records: (n, d) float32, scattering features, that teachers see; unit vectors.
+        labels: (n,) of the records.
+        public: (q, d) float32, the same features of the public set.
+        truth: (q,) labels of the public set.
+        near_records: (n, e) float32, the records in the space in which neighbours are looked for.
+        near_public: (q, e) float32, the public set in it.
+    """
+
+    records: Floats
+    labels: Whole
+    public: Floats
+    truth: Whole
+    near_records: Floats
+    near_public: Floats
+
+
+def load(private: int = PRIVATE, public: int = PUBLIC) -> Rows:
+    """Return the first test images as the public set, and as many training images as asked for."""
+    raw = data_folder() / "mnist" / "MNIST" / "raw"
+
+    def read(part: str, rows: Whole) -> tuple[Images, Whole]:
+        pixels = read_idx_images(raw / f"{part}-images-idx3-ubyte.gz")
+        names = read_idx_labels(raw / f"{part}-labels-idx1-ubyte.gz")
+        return Images(pixels).take(rows), np.array([int(name) for name in names])[rows]
+
+    drawn = np.random.default_rng(1).permutation(60_000)[:private]
+    images, labels = read("train", drawn)
+    queries, truth = read("t10k", np.arange(public))
+    plain, near = space_over(queries, "scattering"), space_over(queries, classes=CLASSES)
+    return Rows(
+        plain.embed(images), labels, plain.embed(queries), truth,
+        near.embed(images), near.embed(queries),
+    )  # fmt: skip
+
+
+def ensemble(
+    rows: Rows, party: Whole, parties: int, teachers: int, generator: np.random.Generator
+) -> tuple[Whole, Whole]:
+    """Return (queries, classes) votes of all teachers: as they are, and where they may abstain."""
+    each = teachers // parties
+    plain = np.zeros((len(rows.public), CLASSES), dtype=np.int64)
+    careful = plain.copy()
+    at = np.arange(len(rows.public))
+    spread = generator.integers(0, CLASSES, len(at))  # stands for the hash of the query
+    for number in range(parties):
+        mine = np.flatnonzero(party == number)
+        shard = generator.integers(0, each, len(mine))  # as a keyed hash deals them
+        for teacher in range(each):
+            held = mine[shard == teacher]
+            idle = (spread + number * each + teacher) % CLASSES
+            answers, near = teach(rows.records[held], rows.labels[held], rows.public)
+            plain[at, answers if len(held) else idle] += 1
+            careful[at, np.where(near, answers, idle)] += 1
+    return plain, careful
+
+
+def teach(records: Floats, labels: Whole, queries: Floats) -> tuple[Whole, NDArray[np.bool_]]:
+    """Return a teacher's answers, and where it would give them if it may abstain."""
+    seen, known = np.unique(labels, return_inverse=True)
+    if len(seen) == 0:
+        return np.zeros(len(queries), dtype=np.int64), np.zeros(len(queries), dtype=np.bool_)
+    answers = np.full(len(queries), seen[0])
+    if len(seen) > 1:
+        model = fit_ridge(records, known, len(seen))
+        answers = seen[(queries @ model[0] + model[1]).argmax(axis=1)]
+    if len(seen) == CLASSES:
+        return answers, np.ones(len(queries), dtype=np.bool_)
+    if len(records) < 3:
+        return answers, np.zeros(len(queries), dtype=np.bool_)
+    # Features are unit vectors: the nearest has the largest product.
+    inside = records @ records.T
+    np.fill_diagonal(inside, -1)
+    least = np.quantile(inside.max(axis=1), 1 - NEAR)
+    return answers, (queries @ records.T).max(axis=1) >= least
+
+
+def rates(outcomes: Sequence[Outcome], truth: Whole) -> dict[str, object]:
+    """Return how many queries were answered and how many labels are right, also per class."""
+    labels = np.array([-1 if each.label is None else each.label for each in outcomes])
+    given, right = labels >= 0, labels == truth
+    by_class = [truth == value for value in range(CLASSES)]
+    accuracy = [
+        float(right[mine & given].mean()) if (mine & given).any() else None for mine in by_class
+    ]
+    return {
+        "queries": len(truth),
+        "answered": float(given.mean()),
+        "accuracy": float(right[given].mean()) if given.any() else None,
+        "answered_per_class": [
+            float(given[mine].mean()) if mine.any() else None for mine in by_class
+        ],
+        "accuracy_per_class": accuracy,
+    }
+
+
+def of_teachers(votes: Whole, truth: Whole, seed: int) -> dict[str, object]:
+    """Return the figures of one ensemble."""
+    teachers = int(votes[0].sum())
+    second, first = np.sort(votes, axis=1)[:, -2:].T
+    gnmax = GNMax(_sigma(LABELS), 1)
+    # The shares of M that a campaign takes by default.
+    label, check, threshold = (-(-teachers * n // d) for n, d in ((4, 25), (1, 2), (3, 4)))
+    confident = ConfidentGNMax(threshold, Fraction(check), Fraction(label), 1)
+    return {
+        "teachers": teachers,
+        "plurality": float((votes.argmax(axis=1) == truth).mean()),
+        "median_margin": float(np.median(first - second)),
+        "gnmax": {
+            "sigma": float(gnmax.sigma), "labels_at_epsilon": LABELS,
+            **rates(gnmax.answer_all(votes, SimulatedNoise(seed)), truth),
+        },
+        "confident": {
+            "threshold": threshold, "sigma1": check, "sigma2": label,
+            "asked_at_epsilon": int(
+                Gdp().budget(EPSILON, DELTA) // total_cost(Gdp(), confident.worst)
+            ),
+            "asked_at_epsilon_sharp": _asked(votes, confident),
+            **rates(confident.answer_all(votes, SimulatedNoise(seed)), truth),
+        },
+    }  # fmt: skip
+
+
+def _sigma(labels: int) -> Fraction:
+    """Return the least noise, in 64ths of a vote, with which so many labels cost epsilon 1."""
+    budget, cells = Gdp().budget(EPSILON, DELTA), 256  # GDP is proved from sigma 2 on
+    while labels * total_cost(Gdp(), GNMax(Fraction(cells, 64), 1).worst) > budget:
+        cells += 1
+    return Fraction(cells, 64)
+
+
+def _asked(votes: Whole, mechanism: ConfidentGNMax) -> int:
+    """Return how many queries may be asked for epsilon 1 by the sharp bound, which looks at votes."""
+    setting = GaussianSetting(
+        label=DiscreteGaussian(float(mechanism.sigma2)),
+        check=DiscreteGaussian(float(mechanism.sigma1)),
+        threshold=mechanism.threshold,
+    )
+
+    def fits(count: int) -> bool:
+        found = account(
+            votes[:count], setting, delta=DELTA, neighbours=Neighbours(1), tables=cached_table,
+            bounds=("sharp",),
+        )  # fmt: skip
+        return found.figures["sharp"].improved <= EPSILON
+
+    low, high = 0, len(votes) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def of_neighbours(votes: Whole, truth: Whole, epsilon: float, seed: int) -> dict[str, object]:
+    """Return the figures of one matrix."""
+    sigma = least_share(epsilon, DELTA, 1, 1)
+    mechanism = Neighbour(clear_margin(sigma, 1), sigma, 1)
+    return {
+        "epsilon": epsilon,
+        "sigma": float(sigma),
+        "threshold": mechanism.threshold,
+        **rates(mechanism.answer_all(votes, SimulatedNoise(seed)), truth),
+    }
+
+
+def one_case(
+    rows: Rows, chosen: Whole, seed: int, parties: int, alpha: float | None
+) -> dict[str, object]:
+    """Return the figures of one deal of the records; ``chosen`` are the representatives."""
+    generator = np.random.default_rng(seed)
+    party = deal(rows.labels, parties, alpha, generator)
+    queries, truth, near = rows.near_public[chosen], rows.truth[chosen], rows.near_records
+    votes = cast_votes(queries, near, rows.labels, CLASSES)
+    total = sum(
+        cast_votes(queries, near[party == at], rows.labels[party == at], CLASSES)
+        for at in range(parties)
+    )
+    if not np.array_equal(total, votes):
+        raise AssertionError("neighbour votes depend on who holds which record")
+    plain, careful = ensemble(rows, party, parties, TEACHERS, generator)
+    many, careful_many = ensemble(rows, party, parties, MANY, generator)
+    held = [np.unique(rows.labels[party == at]) for at in range(parties)]
+    return {
+        "parties": parties,
+        "alpha": alpha,
+        "records": np.bincount(party, minlength=parties).tolist(),
+        "classes_held": [len(each) for each in held],
+        "teachers": of_teachers(plain, rows.truth, seed),
+        "teachers-abstain": of_teachers(careful, rows.truth, seed),
+        "many-teachers": of_teachers(many, rows.truth, seed),
+        "many-teachers-abstain": of_teachers(careful_many, rows.truth, seed),
+        **{
+            f"neighbour-{epsilon:g}": of_neighbours(votes, truth, epsilon, seed)
+            for epsilon in EPSILONS
+        },
+    }
+
+
+def run(place: Path | None = None) -> dict[str, object]:
+    """Run all cases and return their figures."""
+    del place
+    began = time.monotonic()
+    rows = load()
+    chosen = representatives(rows.near_public, QUERIES)
+    deals = [(parties, alpha) for parties in PARTIES for alpha in ALPHAS]
+    cases = [one_case(rows, chosen, seed, *each) for seed, each in enumerate(deals)]
+    return {
+        "private": PRIVATE, "public": PUBLIC, "representatives": QUERIES, "epsilon": EPSILON,
+        "delta": DELTA, "unit": "record", "cases": cases,
+        "seconds": round(time.monotonic() - began, 1),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--json", type=Path, help="write the figures there, instead of printing them"
+    )
+    parser.add_argument(
+        "--picture", type=Path, help="draw label accuracy and answered rate, as a PNG"
+    )
+    chosen = parser.parse_args()
+    found = run()
+    text = json.dumps(found, indent=2)
+    if chosen.json:
+        chosen.json.write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)
+    if chosen.picture:
+        draw(found, chosen.picture)
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """Draw how right labels are, and how many queries get one, against alpha; a line a way to vote."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(11.5, 6.6), dpi=120, layout="constrained")
+    figure.suptitle(
+        f"Label skew over parties, MNIST, {found['private']:,} records, epsilon {EPSILON:g} at delta "
+        f"{DELTA:g} for one record\n"
+        "Labels of teachers: 50 by GNMax for the whole budget. Queries with a label: by Confident-GNMax "
+        "with its default settings, at a cost each.",
+        fontsize=10,
+    )
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, parties in zip(panels, PARTIES, strict=True):
+        cases = [case for case in found["cases"] if case["parties"] == parties]
+        for name, (how, title, colour, style) in _LINES.items():
+            figures = [case[name] if how is None else case[name][how] for case in cases]
+            for axes, what in zip(row, ("accuracy", "answered"), strict=True):
+                if what == "answered" and how is not None:
+                    figures = [case[name]["confident"] for case in cases]
+                axes.plot(
+                    range(len(cases)), [each[what] for each in figures], style, color=colour,
+                    label=title, markersize=6,
+                )  # fmt: skip
+        row[0].set_title(f"{parties} parties: labels that are right", loc="left", fontsize=10)
+        row[1].set_title(f"{parties} parties: queries with a label", loc="left", fontsize=10)
+    for axes in panels.ravel():
+        axes.set_xticks(range(len(ALPHAS)), ["even", *(f"alpha {each:g}" for each in ALPHAS[1:])])
+        axes.set_ylim(0, 1.03)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.grid(alpha=0.3)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
+                  frameon=False, fontsize=9)  # fmt: skip
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()

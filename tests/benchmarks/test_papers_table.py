@@ -1,0 +1,107 @@
+"""docs/results.md: what it says of a result, and when a goal counts as reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.papers.record import write as write_result
+from benchmarks.papers.rows import ROWS, Wanted
+from benchmarks.papers.table import render, rounded, shortfalls, write
+from pate.errors import DataError, UsageError
+from tests.benchmarks.results import result, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_goal_within_its_epsilons_is_reached() -> None:
+    wanted = Wanted(least=0.8, epsilon={"cap": 1.5, "paper-2018": 1.0, "sharp": 0.5})
+    assert shortfalls(result(), wanted) == []
+
+
+def test_a_goal_at_too_large_an_epsilon_is_not() -> None:
+    wanted = Wanted(least=0.8, epsilon={"paper-2018": 0.99, "sharp": 0.4})
+    assert shortfalls(result(), wanted) == [
+        "epsilon 1 by paper-2018 above 0.99",
+        "epsilon 0.5 by sharp above 0.4",
+    ]
+
+
+def test_a_bound_that_was_not_computed_reaches_no_goal() -> None:
+    wanted = Wanted(least=0.8, epsilon={"paper-2017": 9.0})
+    assert shortfalls(result(), wanted) == ["no epsilon by paper-2017"]
+
+
+def test_where_nobody_held_exact_votes_the_cap_stands_for_every_bound() -> None:
+    noisy = result(runs=(replace(run(seed=0, epsilon=0.9), bounds={}, classical={}),))
+    wanted = Wanted(least=0.8, epsilon={"paper-2018": 1.0})
+    assert shortfalls(noisy, wanted) == []
+    assert shortfalls(noisy, replace(wanted, epsilon={"sharp": 0.8})) == [
+        "epsilon 0.9 by sharp above 0.8"
+    ]
+
+
+@pytest.mark.parametrize(("within", "missing"), [(0.05, []), (0.03, ["accuracy 2.00 % too low"])])
+def test_a_goal_may_be_relative_to_no_privacy(within: float, missing: list[str]) -> None:
+    wanted = Wanted(within=within + 1e-9, epsilon={"cap": 2.0})
+    assert shortfalls(result(), wanted) == missing
+
+
+def test_without_a_student_a_goal_was_not_run() -> None:
+    wanted = Wanted(least=0.8, epsilon={"cap": 2.0})
+    assert shortfalls(result(runs=(replace(run(seed=0), student={}),)), wanted) is None
+
+
+def test_a_goal_is_absolute_or_relative() -> None:
+    with pytest.raises(UsageError):
+        Wanted(epsilon={"cap": 1.0})
+    with pytest.raises(UsageError):
+        Wanted(least=0.9, within=0.1, epsilon={"cap": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(0.1, "0.1"), (0.1000001, "0.101"), (0.9999, "1"), (1.97, "1.97")]
+)
+def test_epsilons_are_rounded_up(epsilon: float, text: str) -> None:
+    assert rounded(epsilon) == text
+
+
+def test_the_document_says_what_was_run_and_what_was_not() -> None:
+    text = render({"heart": result(), "svhn": result(row="svhn", note="the images are not here")})
+    assert "| [Heart Disease, four hospitals](#heart) | none | **80.00 % (0.00)**" in text
+    assert "**Not all of this row was run: the images are not here.**" in text
+    lacking = [line for line in text.splitlines() if line.endswith(": not run yet.")]
+    assert len(lacking) == len(ROWS) - 2
+    assert lacking[0].startswith("- MNIST, LNMax")
+    assert not any("Heart" in line or "SVHN" in line for line in lacking)
+
+
+def test_data_dependent_figures_are_not_for_publishing() -> None:
+    lines = render({"heart": result()}).splitlines()
+    told = {line.split(" | ")[0].strip("| "): line for line in lines if line.count(" | ") == 4}
+    assert "| yes | the guarantee" in told["cap"]
+    for name in ("paper-2018", "sharp"):
+        assert "| no |" in told[name]
+
+
+def test_a_result_of_no_row_is_refused() -> None:
+    with pytest.raises(DataError, match="no row cats"):
+        render({"cats": result(row="cats")})
+
+
+def test_the_document_is_written_from_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no results"):
+        write(tmp_path, tmp_path / "results.md")
+    write_result(result(), tmp_path)
+    assert "Heart Disease" in write(tmp_path, tmp_path / "results.md").read_text()
+
+
+def test_every_row_has_a_name_of_its_own_and_says_how_it_was_set() -> None:
+    assert len(ROWS) >= 11
+    for name, row in ROWS.items():
+        assert row.name == name
+        assert row.picked
+        assert row.options.teachers_of(row.parties)
