@@ -1,0 +1,90 @@
+"""``pate plan-neighbour``, and the server's own choice that it shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from aggregator_server.matrix import matrix_mechanism
+from aggregator_server.representatives import choose, default_number, first_of_each
+from aggregator_server.settings import make_matrix, make_spec
+from pate.commands.cli import app
+from pate.data.values import Images, Table
+from pate.errors import BudgetError, UsageError
+from pate.mechanisms import DistributedNeighbour
+
+
+def run(*options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["plan-neighbour", *options])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def test_it_shows_what_the_server_would_choose() -> None:
+    code, text = run(
+        "--records", "60000", "--parties", "5", "--epsilon", "0.1", "--purity", "0.95", "--json"
+    )
+    assert code == 0
+    found = json.loads(text)
+    public = Images(np.random.default_rng(3).integers(0, 255, (300, 8, 8, 1), dtype=np.uint8))
+    spec = make_spec(
+        public, name="n", aggregator="neighbour", parties="5", min_parties=None, classes=None,
+        epsilon=0.1, delta=1e-5, unit="record", rounds=None, max_queries=None, fractions={},
+        matrix=make_matrix(
+            public, "neighbour", epsilon=0.1, delta=1e-5, number=20
+        ),
+    )  # fmt: skip
+    mechanism = matrix_mechanism(spec, 1)
+    assert isinstance(mechanism, DistributedNeighbour)
+    assert found["noise"]["share"] == str(mechanism.share)
+    assert found["noise"]["counted_shares"] == mechanism.honest == spec.honest
+    assert found["noise"]["threshold"] == mechanism.threshold
+    assert found["server_default"] == default_number(60_000, 10**9, 0.1, 1e-5)
+    assert len(found["plans"]) == 5
+    assert "removed or altered; observer: public" in found["guarantee"]["in_words"]
+
+
+def test_the_table_says_what_it_stands_for() -> None:
+    code, text = run("--records", "1000", "--parties", "2", "--epsilon", "1", "--delta", "1e-4")
+    assert code == 0
+    assert "whatever the number of representatives" in " ".join(text.split())
+    assert "*" in text
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="--unit patient"):
+        run("--votes-per-patient", "2")
+    with pytest.raises(UsageError, match="whole party"):
+        run("--unit", "party")
+    with pytest.raises(BudgetError):
+        run("--epsilon", "1e-9", "--delta", "1e-12")
+
+
+def test_more_budget_pays_for_more_representatives() -> None:
+    numbers = [default_number(60_000, 9_000, e, 1e-5) for e in (0.05, 0.1, 0.5, 1.0)]
+    assert numbers == sorted(numbers)
+    assert default_number(60_000, 50, 1.0, 1e-5) == 50  # no more than there are inputs
+    assert default_number(60_000, 9_000, 1.0, 1e-5, 4) < default_number(60_000, 9_000, 1.0, 1e-5)
+
+
+def test_no_representative_is_there_twice() -> None:
+    rows = np.array([0.0, 1.0, 0.0, 2.0, 1.0, 5.0])
+    public = Table(("x",), (rows,))
+    assert first_of_each(public).tolist() == [0, 1, 3, 5]
+    said: list[str] = []
+    assert choose(public, 6, said.append) == (0, 1, 3, 5)
+    assert said == ["choosing 4 representatives of 6 public inputs"]
+
+
+@pytest.mark.parametrize("option", ["number", "records", "most_votes", "votes_per_patient"])
+def test_options_of_neighbour_votes_are_for_them_alone(option: str) -> None:
+    public = Table(("x",), (np.arange(4.0),))
+    assert make_matrix(public, "gnmax", epsilon=1.0, delta=1e-5) is None
+    options: dict[str, Any] = {option: 3}
+    with pytest.raises(UsageError, match="--aggregator neighbour"):
+        make_matrix(public, "gnmax", epsilon=1.0, delta=1e-5, **options)
