@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from party.offer import Offer
+from party.openings import How, Openings
 from party.own_figure import LedgerView, Totals
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 
@@ -96,19 +97,6 @@ class CampaignRecord:
         return Totals(self.offer, self.queries, self.asked)
 
 
-@dataclass(frozen=True)
-class _How:
-    """Whose votes are in a sum that was opened: two sums that differ in it show votes.
-
-    Attributes:
-        survivors: names and identity keys; a name alone may be another party elsewhere.
-        source: of our own votes.
-    """
-
-    survivors: tuple[tuple[str, str], ...]
-    source: str
-
-
 @dataclass
 class _Campaign:
     offer: Offer
@@ -149,9 +137,7 @@ class LedgerState:
 
     def __init__(self) -> None:
         self._campaigns: dict[str, _Campaign] = {}
-        #: By query and campaign: the first batch in which it was opened, and how, which is the
-        #: same in every other batch of that campaign.
-        self._opened: dict[bytes, dict[str, tuple[str, _How]]] = {}
+        self._opened = Openings()
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
@@ -317,13 +303,10 @@ class LedgerState:
                 "difference of two sums over similar queries would show votes"
             )
         keys = dict(zip(held.offer.roster or (), held.offer.identities or (), strict=False))
-        how = _How(tuple((name, keys.get(name, "")) for name in survivors), held.source)
-        self._check_opened(held.offer, batch, how, hashes, allow_other=allow_other)
-        if _exact_records(held.offer) and not allow_other:
-            self._check_exact(held.offer, how)
+        how = How(tuple((name, keys.get(name, "")) for name in survivors), held.source)
+        self._opened.check(held.offer, batch, how, hashes, allow_other=allow_other)
         held.batches[batch] = replace(record, survivors=survivors, opened_at=record.opened_at or at)
-        for each in hashes:
-            self._opened.setdefault(each, {}).setdefault(campaign, (batch, how))
+        self._opened.add(held.offer, batch, how, hashes)
 
     def opened_as(
         self, campaign: str, batch: str, hashes: Sequence[bytes], survivors: Sequence[str]
@@ -337,61 +320,6 @@ class LedgerState:
             and record.survivors == tuple(sorted(survivors))
             and held.digests[batch] == queries_digest(hashes)
         )
-
-    def _check_opened(
-        self,
-        offer: Offer,
-        batch: str,
-        how: _How,
-        hashes: Sequence[bytes],
-        *,
-        allow_other: bool,
-    ) -> None:
-        for each in set(hashes):
-            for campaign, (other, theirs) in self._opened.get(each, {}).items():
-                same = campaign == offer.campaign
-                if self._campaigns[campaign].offer.records_vote != offer.records_vote:
-                    # Votes of teachers less votes of records are nobody's votes.
-                    continue
-                if theirs != how and (same or not allow_other):
-                    others = (
-                        "other parties"
-                        if theirs.survivors != how.survivors
-                        else "other data of ours"
-                    )
-                    raise RefusedError(
-                        f"a query of batch {batch[:8]} was opened before, "
-                        f"{'in another batch' if same else f'in campaign {campaign[:8]}'}, with "
-                        f"{others}: the difference of two sums would show votes"
-                        + ("" if same else "; repeat_queries = 'allow' would permit it")
-                    )
-                if same and other != batch and offer.noise == "distributed":
-                    raise RefusedError(
-                        f"a query of batch {batch[:8]} was opened in batch {other[:8]} before: two "
-                        "noisy sums of the same votes are less private than one; if the public set "
-                        "holds inputs twice, leave the copies out"
-                    )
-
-    def _check_exact(self, offer: Offer, how: _How) -> None:
-        """Check that exact sums of records' votes are all of the same parties and data.
-
-        Whatever the queries are, each record is in the sum once: the difference of two sums, added
-        up over the queries, is how many records of each class are in one of them alone.
-        """
-        others = {
-            campaign: theirs
-            for opened in self._opened.values()
-            for campaign, (_, theirs) in opened.items()
-            if campaign != offer.campaign and _exact_records(self._campaigns[campaign].offer)
-        }
-        for campaign, theirs in others.items():
-            if theirs != how:
-                raise RefusedError(
-                    f"exact sums of records' votes were opened in campaign {campaign[:8]} with "
-                    "other parties or other data of ours: the difference of two sums would show how "
-                    "many records of each class one of them has; noise by the parties "
-                    "(--noise distributed), or repeat_queries = 'allow', would permit it"
-                )
 
     def _ending(self, fields: dict[str, Any], at: str) -> None:
         held = self._joined(_popped(fields, "campaign", str))
@@ -412,10 +340,6 @@ class LedgerState:
         """Return whether a campaign is known to have ended just so."""
         held = self._joined(campaign).ending
         return held is not None and replace(held, at=ending.at) == ending
-
-
-def _exact_records(offer: Offer) -> bool:
-    return offer.records_vote and offer.noise == "central"
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:
