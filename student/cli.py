@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset, Inputs
     from pate.labels import LabelSet
     from student.evaluate import Evaluation
+    from student.fairness import Groups
     from student.session import Published, Trainer
     from student.trainers.base import Effort, Lesson, Student
 
@@ -92,7 +93,9 @@ def train(
     ] = None,
     model: Annotated[
         str,
-        typer.Option(help="auto, fixmatch (images) or selftraining (tables)."),
+        typer.Option(
+            help="auto; propagation, fixmatch, vat or pate-g (images); selftraining (tables)."
+        ),
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
@@ -124,6 +127,14 @@ def train(
         str | None,
         typer.Option(
             metavar="COLUMN", help="Label column of --test, for tables.", show_default=False
+        ),
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of --test whose groups are compared, such as sex; for an .npz the array of groups.",
+            show_default=False,
         ),
     ] = None,
     drop: Annotated[
@@ -162,19 +173,19 @@ def train(
     from student.export import check_out
     from student.session import check_labels, graduate
     from student.trainers.base import Effort
-    from student.trainers.choose import choose
+    from student.trainers.choose import IMAGE_MODELS, choose
 
     check_out(out)
     released = None if labels is None else _read_labels(labels)
     inputs = _read_inputs(public, drop or ())
     kind = choose(model, inputs)
-    if kind == "fixmatch":
-        from student.trainers.fixmatch import choose_device
+    if kind in IMAGE_MODELS:
+        from student.trainers.images import choose_device
 
         choose_device(device)
     if released is not None:
         check_labels(released, inputs)
-    measured = None if test is None else _read_dataset(test, label)
+    measured = None if test is None else _read_dataset(test, label, group_column)
     screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, seed=seed, device=device, effort=Effort(steps, seconds), screen=screen)
@@ -195,6 +206,14 @@ def evaluate(
         str | None,
         typer.Option(metavar="COLUMN", help="Label column, for tables.", show_default=False),
     ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column whose groups are compared, such as sex; for an .npz the array of groups.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -205,13 +224,16 @@ def evaluate(
 ) -> None:
     """Measure a student on labelled data: accuracy, recall per class, confusion matrix.
 
+    With --group-column also accuracy, recall and predictions of each group, and which differences
+    are more than chance.
+
     The data should be public: numbers measured on private records are a release of their own.
     """
     from student.evaluate import evaluate as measure
     from student.export import write_evaluation
     from student.weights import load
 
-    result = measure(load(model), _read_dataset(data, label))
+    result = measure(load(model), _read_dataset(data, label, group_column))
     out.mkdir(parents=True, exist_ok=True)
     write_evaluation(result, out)
     if as_json:
@@ -219,6 +241,8 @@ def evaluate(
         return
     screen = Screen(NAME)
     screen.show(_confusion(result))
+    if result.groups is not None:
+        screen.show(_by_group(result.groups))
     screen.say(
         f"{result.accuracy:.2%} of {result.count} right; picture in {out / 'evaluation.png'}"
     )
@@ -238,6 +262,24 @@ def _confusion(result: Evaluation) -> Grid:
         cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
         share = "absent" if recall is None else f"{recall:.1%}"
         grid.add_row(name, *cells, str(row.sum()), share)
+    return grid
+
+
+def _by_group(groups: Groups) -> Grid:
+    """Return a table: a row a group, with the 95 % interval of its accuracy."""
+    from rich.table import Table
+
+    grid = Table(title="groups", title_justify="left")
+    for name in ("group", "inputs", "accuracy", "95 %"):
+        grid.add_column(name, justify="left" if name == "group" else "right")
+    for name, rate in groups.accuracy.items():
+        low, high = rate.interval()
+        grid.add_row(name, str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
+    gap = groups.gaps()["accuracy"]
+    if gap is not None and gap.told:
+        grid.caption = f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more"
+    else:
+        grid.caption = "differences are no larger than chance makes them"
     return grid
 
 
@@ -306,10 +348,18 @@ def _read_inputs(path: Path, drop: Sequence[str]) -> Inputs:
     return read_inputs(path, drop=tuple(drop))
 
 
-def _read_dataset(path: Path, label: str | None) -> Dataset:
+def _read_dataset(path: Path, label: str | None, groups: str | None) -> Dataset:
+    """Return labelled data; a column of groups stays a feature, an array of groups never was one."""
     from pate.data.read import read_dataset
+    from pate.data.values import Table
+    from student.fairness import group_column, require_groups
 
-    return read_dataset(path, label=label, group=None, classes=None)
+    data = read_dataset(path, label=label)
+    if groups is None:
+        return data
+    if isinstance(data.inputs, Table):
+        return group_column(data, groups)
+    return require_groups(read_dataset(path, label=label, group=groups), groups)
 
 
 def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Screen) -> Trainer:

@@ -27,6 +27,7 @@ from pate.labels import checked_statement
 from pate.runtime.home import sync_directory
 from student import weights
 from student.card import Provenance, write_card
+from student.trainers.choose import IMAGE_MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,7 @@ def _write_all(
         **provenance.training,
     }
     weights.save(student, draft, training=training)
-    if student.kind == "fixmatch":
+    if student.kind in IMAGE_MODELS:
         from student import onnx_graph
 
         onnx_graph.write(student, draft / onnx_graph.FILE)

@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pate.errors import UsageError
-from student.trainers.fixmatch import ImageStudent
+from student.trainers.images import ImageStudent
 from student.trainers.network import NORM_EPSILON, SLOPE, block_shapes, has_projection
 
 if TYPE_CHECKING:

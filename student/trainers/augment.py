@@ -42,6 +42,20 @@ class Strength:
     cutout: float = 0.4
 
 
+#: Little more than a change of shape: where the labels are good, the rest only slows learning.
+GENTLE = Strength(
+    rotation=15.0,
+    scale=0.15,
+    shear=0.2,
+    shift=0.1,
+    bend=0.03,
+    contrast=0.1,
+    brightness=0.0,
+    noise=0.05,
+    cutout=0.25,
+)
+
+
 def weak(images: Tensor, generator: torch.Generator, *, flips: bool = False) -> Tensor:
     """Return images moved by whole pixels, at most one eighth of their side.
 

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from student.trainers.base import Lesson, Student
 
+#: Trainers of convolutional networks, the default first.
+IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
+#: Trainers for tables, the default first.
+TABLE_MODELS: Final = ("selftraining",)
 #: What ``--model`` may be.
-MODELS: Final = ("auto", "fixmatch", "selftraining")
+MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS)
 
 
 def choose(model: str, inputs: Inputs) -> str:
@@ -24,10 +28,11 @@ def choose(model: str, inputs: Inputs) -> str:
     """
     if model not in MODELS:
         raise UsageError(f"there is no model {model!r}; choose {', '.join(MODELS)}")
-    suited = "fixmatch" if isinstance(inputs, Images) else "selftraining"
-    if model not in ("auto", suited):
-        raise UsageError(f"--model {model} does not take {inputs.schema()}; choose {suited}")
-    return suited
+    suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
+    if model not in ("auto", *suited):
+        choice = " or ".join(suited)
+        raise UsageError(f"--model {model} does not take {inputs.schema()}; choose {choice}")
+    return suited[0] if model == "auto" else model
 
 
 def train(
@@ -52,10 +57,17 @@ def train(
     Raises:
         UsageError: if the model does not take the inputs, or the device is not here.
     """
-    if choose(model, lesson.public) == "fixmatch":
-        from student.trainers import fixmatch
+    chosen = choose(model, lesson.public)
+    if chosen == "selftraining":
+        from student.trainers import selftraining
 
-        return fixmatch.train(lesson, seed=seed, device=device, effort=effort, progress=progress)
-    from student.trainers import selftraining
+        return selftraining.train(lesson, seed=seed, effort=effort, progress=progress)
+    from student.trainers import fixmatch, pate_g, propagation, vat
 
-    return selftraining.train(lesson, seed=seed, effort=effort, progress=progress)
+    module = {"propagation": propagation, "fixmatch": fixmatch, "vat": vat, "pate-g": pate_g}[
+        chosen
+    ]
+    trained: Student = module.train(
+        lesson, seed=seed, device=device, effort=effort, progress=progress
+    )
+    return trained

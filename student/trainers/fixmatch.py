@@ -1,4 +1,4 @@
-"""The default student for images: semi-supervised training of the FixMatch family.
+"""FixMatch for images: pseudo-labels of weakly augmented images teach strongly augmented ones.
 
 Source: Sohn et al., "FixMatch: Simplifying Semi-Supervised Learning with Consistency and
 Confidence", NeurIPS 2020; class-wise thresholds from Zhang et al., "FlexMatch", NeurIPS 2021;
@@ -14,25 +14,29 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pate.data.values import Images
-from pate.errors import DataError, SchemaError, UsageError
 from student.trainers.augment import strong, weak
 from student.trainers.base import Effort, Lesson, Progress, silent
-from student.trainers.network import Architecture, Network, build, sized_for
+from student.trainers.images import (
+    ImageStudent,
+    choose_device,
+    decayed,
+    draw,
+    follow,
+    images_of,
+    repeat,
+    to_tensor,
+)
+from student.trainers.network import Network, build, sized_for
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pate.data.values import Inputs
+    from pate.data.values import Images
 
 KIND: Final = "fixmatch"
 
@@ -69,63 +73,6 @@ def default_steps(size: tuple[int, int, int], device: torch.device) -> int:
     return 450 if min(size[:2]) < 16 else 1400
 
 
-def choose_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``.
-
-    Raises:
-        UsageError: if the name is another, or there is no such device here.
-    """
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"there is no device {name!r}; choose auto, cpu or cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("torch sees no CUDA device here; use --device cpu")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-@dataclass(frozen=True, eq=False)
-class ImageStudent:
-    """A trained network and the classes that it tells apart."""
-
-    architecture: Architecture
-    network: Network
-    classes: tuple[str, ...]
-    kind: str = KIND
-
-    @property
-    def schema(self) -> str:
-        """Return the line of the images that it accepts."""
-        shape = self.architecture
-        return f"images {shape.height}x{shape.width}x{shape.channels}"
-
-    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (n, classes) probabilities.
-
-        Raises:
-            SchemaError: if the inputs are not images of the size that it was trained on.
-        """
-        if not isinstance(inputs, Images) or inputs.schema() != self.schema:
-            raise SchemaError(f"this student takes {self.schema}, not {inputs.schema()[:80]}")
-        device = next(self.network.parameters()).device
-        self.network.eval()
-        parts = [np.zeros((0, len(self.classes)), dtype=np.float32)]
-        with torch.inference_mode():
-            for start in range(0, len(inputs), 512):
-                batch = to_tensor(inputs.pixels[start : start + 512], device)
-                parts.append(functional.softmax(self.network(batch), dim=1).cpu().numpy())
-        return np.concatenate(parts)
-
-    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
-        """Return (n,) indices into the classes."""
-        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
-        return best
-
-
-def to_tensor(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Return (n, channels, height, width) float32 in [-1, 1] from (n, height, width, channels)."""
-    moved = torch.from_numpy(np.array(pixels.transpose(0, 3, 1, 2), order="C"))
-    return moved.to(device).float().div_(127.5).sub_(1.0)
-
-
 def train(
     lesson: Lesson,
     *,
@@ -149,25 +96,15 @@ def train(
         DataError: if the inputs are not images.
         UsageError: if the device is not here.
     """
-    if not isinstance(lesson.public, Images):
-        raise DataError("the image trainer needs images; use --model selftraining for tables")
+    images = images_of(lesson)
     effort, settings = effort or Effort(), settings or Settings()
     where = choose_device(device)
-    steps = effort.steps or default_steps(lesson.public.size, where)
-    architecture = sized_for(lesson.public.size, len(lesson.classes), wide=where.type == "cuda")
+    steps = effort.steps or default_steps(images.size, where)
+    architecture = sized_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
-    run = _Run(lesson, lesson.public, initial, settings, steps, seed)
-    started = time.monotonic()
-    fraction = 0.0
-    for step in range(steps):
-        loss = run.step(fraction)
-        fraction = (step + 1) / steps
-        if effort.seconds is not None:
-            fraction = max(fraction, (time.monotonic() - started) / effort.seconds)
-        progress(step + 1, steps, loss)
-        if fraction >= 1.0:
-            break
-    return ImageStudent(architecture, run.mean.cpu(), lesson.classes)
+    run = _Run(lesson, images, initial, settings, steps, seed)
+    repeat(run.step, steps, effort, progress)
+    return ImageStudent(architecture, run.mean.cpu(), lesson.classes, KIND)
 
 
 class _Run:
@@ -197,12 +134,8 @@ class _Run:
         self._classes = len(lesson.classes)
         self._steps = steps
         self._taken = 0
-        groups: list[dict[str, list[nn.Parameter] | float]] = [
-            {"params": [w for w in network.parameters() if w.ndim > 1]},
-            {"params": [w for w in network.parameters() if w.ndim <= 1], "weight_decay": 0.0},
-        ]
         self._optimiser = torch.optim.SGD(
-            groups,
+            decayed(network),
             lr=settings.learning_rate,
             momentum=0.9,
             nesterov=True,
@@ -212,8 +145,8 @@ class _Run:
     def step(self, fraction: float) -> float:
         """Take one step, ``fraction`` of the training being done; return the loss."""
         by = self._settings
-        rows = self._draw(len(self._queries), by.labelled)
-        others = self._draw(len(self._images), by.unlabelled)
+        rows = draw(len(self._queries), by.labelled, self._random)
+        others = draw(len(self._images), by.unlabelled, self._random)
         given = self._labels[rows]
         seen = weak(self._images[self._queries[rows]], self._random, flips=by.flips)
         calm = weak(self._images[others], self._random, flips=by.flips)
@@ -236,7 +169,8 @@ class _Run:
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         nn.utils.clip_grad_norm_(self._network.parameters(), 5.0)
         self._optimiser.step()
-        self._follow()
+        self._taken += 1
+        follow(self.mean, self._network, self._taken, by.memory)
         return float(loss.detach())
 
     def _audit(self, rows: Tensor, given: Tensor, believed: Tensor, fraction: float) -> Tensor:
@@ -259,16 +193,3 @@ class _Run:
         rate = self._settings.learning_rate * warm * math.cos(7 / 16 * math.pi * min(1.0, fraction))
         for group in self._optimiser.param_groups:
             group["lr"] = rate
-
-    def _follow(self) -> None:
-        """Move the running mean; early on it forgets faster, or it would remember the start."""
-        self._taken += 1
-        keep = min(self._settings.memory, self._taken / (self._taken + 10.0))
-        with torch.no_grad():
-            current = self._network.state_dict()
-            for name, mean in self.mean.state_dict().items():
-                if mean.is_floating_point():
-                    mean.lerp_(current[name], 1.0 - keep)
-
-    def _draw(self, bound: int, count: int) -> Tensor:
-        return torch.randint(bound, (count,), generator=self._random, device=self._random.device)

@@ -7,7 +7,7 @@ graph in :mod:`student.onnx_graph`, so the two cannot drift apart: both read the
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -106,6 +106,23 @@ def sized_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Archit
     )
 
 
+def swift_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Architecture:
+    """Return an architecture that learns most per second of a CPU from images of a size.
+
+    From 24 pixels a side on, the stem halves the resolution: a quarter of the work, so that every
+    image is seen four times as often.
+
+    Args:
+        size: height, width, channels.
+        classes: number of classes.
+        wide: twice the channels and blocks, for an accelerator.
+    """
+    fitting = sized_for(size, classes, wide=wide)
+    if wide or min(size[:2]) < 24:
+        return fitting
+    return replace(fitting, stem_stride=2)
+
+
 class Block(nn.Module):
     """Two normalised 3x3 convolutions beside a shortcut, a 1x1 convolution where shapes differ."""
 
@@ -140,11 +157,15 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return (b, classes) logits."""
-        features = nn.functional.leaky_relu(self.stem_norm(self.stem(images)), SLOPE)
-        for block in self.blocks:
-            features = block(features)
-        logits: Tensor = self.head(features.mean(dim=(2, 3)))
+        logits: Tensor = self.head(self.features(images))
         return logits
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return (b, channels of the last stage): what the linear layer sees."""
+        maps = nn.functional.leaky_relu(self.stem_norm(self.stem(images)), SLOPE)
+        for block in self.blocks:
+            maps = block(maps)
+        return maps.mean(dim=(2, 3))
 
 
 def block_shapes(architecture: Architecture) -> list[tuple[int, int, int]]:

@@ -9,6 +9,7 @@ from pate.errors import DataError, SchemaError, UsageError
 from student.trainers import fixmatch
 from student.trainers.augment import Strength, strong, weak
 from student.trainers.base import Effort, Lesson
+from student.trainers.images import choose_device
 from tests.student.samples import accuracy, digits, noisy_lesson, tumours
 
 
@@ -87,7 +88,7 @@ def test_refuses_tables_other_sizes_and_absent_devices() -> None:
     with pytest.raises(SchemaError, match="takes images 8x8x1, not images 9x8x1"):
         student.predict(Images(np.zeros((1, 9, 8, 1), dtype=np.uint8)))
     with pytest.raises(UsageError, match="no device 'tpu'"):
-        fixmatch.choose_device("tpu")
+        choose_device("tpu")
 
 
 def test_a_lesson_must_hold_together() -> None:

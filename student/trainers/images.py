@@ -1,0 +1,160 @@
+"""What all students of images share: the trained network, its device, the mean of its weights."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pate.data.values import Images
+from pate.errors import DataError, SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from pate.data.values import Inputs
+    from student.trainers.base import Effort, Lesson, Progress
+    from student.trainers.network import Architecture, Network
+
+
+@dataclass(frozen=True, eq=False)
+class ImageStudent:
+    """A trained network and the classes that it tells apart."""
+
+    architecture: Architecture
+    network: Network
+    classes: tuple[str, ...]
+    kind: str
+
+    @property
+    def schema(self) -> str:
+        """Return the line of the images that it accepts."""
+        shape = self.architecture
+        return f"images {shape.height}x{shape.width}x{shape.channels}"
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        """Return (n, classes) probabilities.
+
+        Raises:
+            SchemaError: if the inputs are not images of the size that it was trained on.
+        """
+        if not isinstance(inputs, Images) or inputs.schema() != self.schema:
+            raise SchemaError(f"this student takes {self.schema}, not {inputs.schema()[:80]}")
+        device = next(self.network.parameters()).device
+        self.network.eval()
+        parts = [np.zeros((0, len(self.classes)), dtype=np.float32)]
+        with torch.inference_mode():
+            for start in range(0, len(inputs), 512):
+                batch = to_tensor(inputs.pixels[start : start + 512], device)
+                parts.append(functional.softmax(self.network(batch), dim=1).cpu().numpy())
+        return np.concatenate(parts)
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        """Return (n,) indices into the classes."""
+        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
+        return best
+
+
+def to_tensor(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Return (n, channels, height, width) float32 in [-1, 1] from (n, height, width, channels)."""
+    moved = torch.from_numpy(np.array(pixels.transpose(0, 3, 1, 2), order="C"))
+    return moved.to(device).float().div_(127.5).sub_(1.0)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device called ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        UsageError: if the name is another, or there is no such device here.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"there is no device {name!r}; choose auto, cpu or cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UsageError("torch sees no CUDA device here; use --device cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def images_of(lesson: Lesson) -> Images:
+    """Return the public inputs, which must be images.
+
+    Raises:
+        DataError: if they are not.
+    """
+    if not isinstance(lesson.public, Images):
+        raise DataError("the image trainer needs images; use --model selftraining for tables")
+    return lesson.public
+
+
+def decayed(network: nn.Module) -> list[dict[str, list[nn.Parameter] | float]]:
+    """Return an optimiser's groups: weight decay falls on matrices and filters alone."""
+    return [
+        {"params": [w for w in network.parameters() if w.ndim > 1]},
+        {"params": [w for w in network.parameters() if w.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def follow(mean: nn.Module, network: nn.Module, taken: int, memory: float) -> None:
+    """Move the running mean of the weights towards the network's.
+
+    Args:
+        mean: the running mean, moved in place.
+        network: of the same shape.
+        taken: steps taken until now; early on the mean forgets faster, or it would remember the
+            random start.
+        memory: what is kept per step later on.
+    """
+    keep = min(memory, taken / (taken + 10.0))
+    with torch.no_grad():
+        current = network.state_dict()
+        for name, held in mean.state_dict().items():
+            if held.is_floating_point():
+                held.lerp_(current[name], 1.0 - keep)
+
+
+def repeat(step: Callable[[float], float], steps: int, effort: Effort, progress: Progress) -> None:
+    """Take up to ``steps`` steps, fewer where the time runs out.
+
+    Args:
+        step: called with the fraction of the training that is done, from 0 up to below 1; returns
+            the loss.
+        steps: how many.
+        effort: holds the time limit.
+        progress: called after every step.
+    """
+    started = time.monotonic()
+    fraction = 0.0
+    for taken in range(steps):
+        loss = step(fraction)
+        fraction = (taken + 1) / steps
+        if effort.seconds is not None:
+            fraction = max(fraction, (time.monotonic() - started) / effort.seconds)
+        progress(taken + 1, steps, loss)
+        if fraction >= 1.0:
+            break
+
+
+def draw(bound: int, count: int, random: torch.Generator) -> Tensor:
+    """Return (count,) whole numbers below ``bound``, drawn with replacement."""
+    return torch.randint(bound, (count,), generator=random, device=random.device)
+
+
+@contextmanager
+def running_statistics_kept(network: nn.Module) -> Iterator[None]:
+    """Let batches be normalised by themselves without being remembered."""
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    before = [norm.track_running_stats for norm in norms]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm, tracked in zip(norms, before, strict=True):
+            norm.track_running_stats = tracked

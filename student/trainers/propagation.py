@@ -1,0 +1,229 @@
+"""The default student for images: labels propagated to all public images, then a network.
+
+A handful of noisy labels becomes a belief about every public image (:mod:`.beliefs`), by a graph
+and a kernel machine over fixed features. A convolutional network learns these beliefs from strongly
+augmented images. What it knows of shapes that the fixed features do not, it gives back: several
+times the running mean of its weights looks at the public images again, and the beliefs become those
+of network, features and labels together, each with its own doubts. An image counts the less, the
+further its belief falls short of the usual confidence.
+
+Source: Iscen et al., "Label propagation for deep semi-supervised learning", CVPR 2019; the weights
+from Chen et al., "SoftMatch", ICLR 2023; the running mean from Tarvainen and Valpola, "Mean
+teachers are better role models", NIPS 2017; the schedule of the learning rate from Smith and Topin,
+"Super-convergence", arXiv 1708.07120.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from student.trainers import beliefs
+from student.trainers.augment import GENTLE, Strength, strong, weak
+from student.trainers.base import Effort, Lesson, Progress, silent
+from student.trainers.images import (
+    ImageStudent,
+    choose_device,
+    decayed,
+    follow,
+    images_of,
+    repeat,
+    to_tensor,
+)
+from student.trainers.network import build, swift_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from student.trainers.network import Network
+
+KIND: Final = "propagation"
+_LEAST_WRONG: Final = 1e-3
+_AT_ONCE: Final = 256  # images looked at without learning
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the training; the defaults were found on MNIST's training images.
+
+    Attributes:
+        batch: images per step.
+        learning_rate: at its highest.
+        warm_up: fraction of the training until then.
+        weight_decay: of convolutions and the linear layer.
+        memory: decay per step of the running mean of the weights, once it has warmed up.
+        looks: fractions of the training at which the beliefs are made anew.
+        trust: exponent of the features' beliefs beside the network's.
+        strength: of the augmentation.
+        flips: whether a mirrored image is still of its class.
+        beliefs: parameters of what is believed before the network is trained.
+    """
+
+    batch: int = 64
+    learning_rate: float = 0.1
+    warm_up: float = 0.2
+    weight_decay: float = 5e-4
+    memory: float = 0.995
+    looks: tuple[float, ...] = (0.4, 0.55, 0.7, 0.85)
+    trust: float = 1.0
+    strength: Strength = GENTLE
+    flips: bool = False
+    beliefs: beliefs.Settings = field(default_factory=beliefs.Settings)
+
+
+def default_steps(size: tuple[int, int, int], count: int, device: torch.device) -> int:
+    """Return a number of steps that suits the size of an image, their number and a device."""
+    if device.type == "cuda":
+        return 6000
+    if min(size[:2]) < 16:
+        return 600
+    # Thirty times over each image where there are many, and enough steps where there are few.
+    return min(max(30 * count // Settings.batch, 800), 4200)
+
+
+def train(
+    lesson: Lesson,
+    *,
+    seed: int,
+    device: str = "auto",
+    effort: Effort | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+) -> ImageStudent:
+    """Train a student on labelled and unlabelled images.
+
+    Args:
+        lesson: images of one size; labels of a few, and noisy counts where there are any.
+        seed: of every random choice; no global generator is read or moved.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        effort: how long the network is trained.
+        settings: parameters of the training.
+        progress: called after every step.
+
+    Raises:
+        DataError: if the inputs are not images.
+        UsageError: if the device is not here.
+    """
+    images = images_of(lesson)
+    effort, settings = effort or Effort(), settings or Settings()
+    where = choose_device(device)
+    steps = effort.steps or default_steps(images.size, len(images), where)
+    architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
+    initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
+    run = _Run(
+        to_tensor(images.pixels, where),
+        beliefs.believe(lesson, seed=seed, settings=settings.beliefs),
+        beliefs.evidence_of(lesson),
+        initial,
+        settings,
+        steps,
+        seed,
+    )
+    repeat(run.step, steps, effort, progress)
+    network = run.mean.cpu().to(memory_format=torch.contiguous_format)
+    return ImageStudent(architecture, network, lesson.classes, KIND)
+
+
+class _Run:
+    """One training: the network, the running mean of its weights, the beliefs."""
+
+    def __init__(
+        self,
+        images: Tensor,
+        prior: NDArray[np.float32],
+        evidence: NDArray[np.float64],
+        network: Network,
+        settings: Settings,
+        steps: int,
+        seed: int,
+    ) -> None:
+        self._settings = settings
+        # Channels last is the faster order for small convolutions on a CPU.
+        self._network = network.to(memory_format=torch.channels_last)
+        self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
+        self._random = torch.Generator(images.device).manual_seed(seed + 1)
+        self._images = images
+        self._prior, self._evidence = prior, evidence
+        self._steps, self._taken = steps, 0
+        self._looks = list(settings.looks)
+        self._order = torch.zeros(0, dtype=torch.int64, device=images.device)
+        self._believe(prior)
+        self._optimiser = torch.optim.SGD(
+            decayed(network),
+            lr=settings.learning_rate,
+            momentum=0.9,
+            nesterov=True,
+            weight_decay=settings.weight_decay,
+        )
+
+    def step(self, fraction: float) -> float:
+        """Take one step, ``fraction`` of the training being done; return the loss."""
+        by = self._settings
+        if self._looks and fraction >= self._looks[0]:
+            self._looks = [later for later in self._looks if later > fraction]
+            self._look()
+        rows = self._draw()
+        bent = strong(self._images[rows], self._random, by.strength, flips=by.flips)
+        self._network.train()
+        logits = self._network(bent.contiguous(memory_format=torch.channels_last))
+        apart = functional.cross_entropy(logits, self._targets[rows], reduction="none")
+        loss = (apart * self._weights[rows]).mean()
+        rate = by.learning_rate * _rate(fraction, by.warm_up)
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        nn.utils.clip_grad_norm_(self._network.parameters(), 5.0)
+        self._optimiser.step()
+        self._taken += 1
+        follow(self.mean, self._network, self._taken, by.memory)
+        return float(loss.detach())
+
+    def _look(self) -> None:
+        """Let the network have its say in what is believed of each image."""
+        parts = []
+        with torch.no_grad():
+            for some in torch.split(self._images, _AT_ONCE):
+                seen = weak(some, self._random, flips=self._settings.flips)
+                logits = self.mean(seen.contiguous(memory_format=torch.channels_last))
+                parts.append(functional.softmax(logits, dim=1))
+        seen_as = torch.cat(parts).cpu().numpy()
+        # The network is taken to be wrong everywhere as often as it is where the features are sure.
+        sure = self._prior.max(axis=1) >= np.median(self._prior.max(axis=1))
+        wrong = (seen_as.argmax(axis=1) != self._prior.argmax(axis=1))[sure].mean()
+        wrong = max(float(wrong), _LEAST_WRONG)
+        seen_as = (1 - wrong) * seen_as + wrong / seen_as.shape[1]
+        product = seen_as * self._prior**self._settings.trust
+        self._believe(product / product.sum(axis=1, keepdims=True))
+
+    def _believe(self, probabilities: NDArray[np.float32]) -> None:
+        known = beliefs.with_labels(probabilities, self._evidence)
+        self._targets = torch.from_numpy(known).to(self._images.device)
+        sure = self._targets.max(dim=1).values
+        short = (sure.mean() - sure).clamp(min=0)
+        self._weights = torch.exp(-2 * short.square() / (sure.var(correction=0) + 1e-8))
+
+    def _draw(self) -> Tensor:
+        """Return the next rows: every image once, in a new order, before any comes again."""
+        batch = self._settings.batch
+        while len(self._order) < batch:
+            more = torch.randperm(
+                len(self._images), generator=self._random, device=self._random.device
+            )
+            self._order = torch.cat([self._order, more])
+        rows, self._order = self._order[:batch], self._order[batch:]
+        return rows
+
+
+def _rate(fraction: float, warm_up: float) -> float:
+    """Return the learning rate relative to its highest: up in a line, down along a cosine."""
+    if fraction < warm_up:
+        return max(fraction / warm_up, 0.01)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (fraction - warm_up) / (1 - warm_up)))) + 1e-4
