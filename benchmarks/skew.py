@@ -114,7 +114,7 @@ def load(private: int = PRIVATE, public: int = PUBLIC) -> Rows:
     drawn = np.random.default_rng(1).permutation(60_000)[:private]
     images, labels = read("train", drawn)
     queries, truth = read("t10k", np.arange(public))
-    plain, near = space_over(queries, "scattering"), space_over(queries, classes=CLASSES)
+    plain, near = space_over(queries, "scattering"), space_over(queries)
     return Rows(
         plain.embed(images), labels, plain.embed(queries), truth,
         near.embed(images), near.embed(queries),

@@ -7,13 +7,13 @@ which nobody noted, goes, and so do stays that ended in death or a hospice, afte
 readmission. Columns that never vary go too.
 
 A patient votes once, near patients who are alike, and in 44 columns nobody is alike. So the parties
-agree on few columns beforehand. They are taken from what is published, those of the readmission scores LACE (length of stay, acuity of the admission, comorbidity, visits to the
-emergency department; van Walraven et al., CMAJ 182:551, 2010) and HOSPITAL (procedures, type and
-number of admissions, length of stay; Donze et al., JAMA Internal Medicine 173:632, 2013) that this
-data has, and where the patient was discharged to, which Strack et al. adjust for. (Some seven sets of
-columns were compared on the private file before it came to that, so the choice has seen these patients,
-and no epsilon covers it.) The model that is not private, with which the figures are compared, sees
-every column.
+agree on few columns beforehand. They are taken from what is published, those of the readmission scores
+LACE (length of stay, acuity of the admission, comorbidity, visits to the emergency department; van
+Walraven et al., CMAJ 182:551, 2010) and HOSPITAL (procedures, type and number of admissions, length of
+stay; Donze et al., JAMA Internal Medicine 173:632, 2013) that this data has, and where the patient was
+discharged to, which Strack et al. adjust for. Some seven sets of columns were compared on the private
+file before it came to that, so the choice has seen these patients, and no epsilon covers it. The model
+that is not private, with which the figures are compared, sees every column.
 
 Source: J. Clore, K. Cios, J. DeShazo, B. Strack, UCI Machine Learning Repository, 2014; B. Strack
 et al., BioMed Research International, 2014, 781670.

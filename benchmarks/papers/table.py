@@ -239,7 +239,7 @@ def _missing(run: Sequence[tuple[Row, Result]]) -> list[str]:
     lines = []
     for row in ROWS.values():
         if row.name not in held:
-            lines.append(f"- {row.title}: not run yet.")
+            lines.append(f"- {row.title}: not run{f': {row.hurdle}' if row.hurdle else ' yet'}.")
         elif held[row.name].note:
             lines.append(f"- {row.title}: {held[row.name].note}.")
     return lines or ["All rows were run whole."]

@@ -6,8 +6,10 @@
 3. A kernel machine for each learns what the graphs say; together they predict every image without
    its own target, and learn again from those predictions, a few times over. It is co-training in
    which no image confirms its own label, so lonely errors of vote and graph are outvoted.
-4. How sure the machines may be is found without a validation set: labels are held out in turn, and
-   the sharpness is taken under which they were the most likely.
+4. How far self-training may go, and how sure the machines may be, is found without a validation set:
+   labels are held out in turn, and that is taken under which they were the most likely. Where classes
+   are many and each has few labels, self-training forgets the rare ones, and one round is better than
+   eight.
 
 Noisy counts, where they were released, stand in for labels: what rises above the noise.
 
@@ -54,22 +56,22 @@ class Settings:
     Attributes:
         directions: main directions of the features that are kept.
         neighbours: edges of the graph from each image.
-        memory: of the spreading, see :func:`student.trainers.graph.spread`.
+        roads: (memory, rounds) to choose among by labels held out: of the spreading, see
+            :func:`student.trainers.graph.spread`, and of self-training. The first where there are too
+            few labels to hold any out.
         width: of the kernel, for points of mean squared length one.
         ridge: of the kernel machine.
         landmarks: of the kernel machine.
-        rounds: of self-training.
         sharpness: factor on the machine's scores in self-training, and where there are too few
             labels to hold any out.
     """
 
     directions: int = 256
     neighbours: int = 8
-    memory: float = 0.95
+    roads: tuple[tuple[float, int], ...] = ((0.95, 8), (0.7, 1))
     width: float = 0.5
     ridge: float = 0.1
     landmarks: int = 2000
-    rounds: int = 8
     sharpness: float = 12.0
 
 
@@ -89,11 +91,11 @@ def believe(lesson: Lesson, *, seed: int, settings: Settings | None = None) -> F
     views = [_View(points, by, seed) for points in _described(lesson, by, seed)]
     evidence = evidence_of(lesson)
 
-    def scores(known: NDArray[np.float64]) -> Floats:
-        return _self_train(views, known, by)
+    def scores(known: NDArray[np.float64], road: tuple[float, int]) -> Floats:
+        return _self_train(views, known, by, road)
 
-    sharpness = _calibrated(scores, evidence, lesson, by)
-    believed = np.maximum(_softmax(sharpness * scores(evidence)), _LEAST)
+    road, sharpness = _calibrated(scores, evidence, lesson, by)
+    believed = np.maximum(_softmax(sharpness * scores(evidence, road)), _LEAST)
     made: Floats = (believed / believed.sum(axis=1, keepdims=True)).astype(np.float32)
     return made
 
@@ -120,7 +122,7 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     >>> shares(NoisyVotes(np.arange(3), counts, 40.0)).round(2)
     array([[1.  , 0.  ],
            [0.97, 0.03],
-           [0.65, 0.  ]])
+           [0.62, 0.  ]])
     """
     risen = np.clip(noisy.counts - _CHANCE * noisy.sigma, 0, None)
     total = risen.sum(axis=1, keepdims=True)
@@ -171,12 +173,18 @@ def _described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
     return views
 
 
-def _self_train(views: list[_View], evidence: NDArray[np.float64], by: Settings) -> Floats:
+def _self_train(
+    views: list[_View],
+    evidence: NDArray[np.float64],
+    by: Settings,
+    road: tuple[float, int],
+) -> Floats:
+    memory, rounds = road
     # The graphs rank well but are far too timid; together they are the geometric mean.
-    spreads = [np.log(spread(view.graph, evidence, by.memory) + 1e-9) for view in views]
+    spreads = [np.log(spread(view.graph, evidence, memory) + 1e-9) for view in views]
     believed = _softmax(4 * sum(spreads, start=np.zeros(1)) / len(views)).astype(np.float32)
     scores = believed
-    for _ in range(by.rounds):
+    for _ in range(rounds):
         parts = [view.machine.left_out(believed) for view in views]
         scores = (sum(parts, start=np.zeros(1)) / len(views)).astype(np.float32)
         believed = _softmax(by.sharpness * scores).astype(np.float32)
@@ -184,26 +192,29 @@ def _self_train(views: list[_View], evidence: NDArray[np.float64], by: Settings)
 
 
 def _calibrated(
-    scores: Callable[[NDArray[np.float64]], Floats],
+    scores: Callable[[NDArray[np.float64], tuple[float, int]], Floats],
     evidence: NDArray[np.float64],
     lesson: Lesson,
     by: Settings,
-) -> float:
-    """Return the sharpness under which held-out labels were the most likely."""
+) -> tuple[tuple[float, int], float]:
+    """Return the road and the sharpness under which held-out labels were the most likely."""
     order = np.argsort(lesson.queries)
     known, labels = lesson.queries[order], lesson.labels[order]
     if len(known) < 4 * _FOLDS:
-        return by.sharpness
-    likelihood = np.zeros(len(_SHARPNESS))
+        return by.roads[0], by.sharpness
+    likelihood = np.zeros((len(by.roads), len(_SHARPNESS)))
     for fold in range(_FOLDS):
         held = known[fold::_FOLDS]
         fewer = evidence.copy()
         fewer[held] = 0
-        predicted = scores(fewer)[held]
-        for at, sharpness in enumerate(_SHARPNESS):
-            chances = np.maximum(_softmax(sharpness * predicted), _LEAST)
-            likelihood[at] += np.log(chances[np.arange(len(held)), labels[fold::_FOLDS]]).sum()
-    return _SHARPNESS[int(likelihood.argmax())]
+        for row, road in enumerate(by.roads):
+            predicted = scores(fewer, road)[held]
+            for column, sharpness in enumerate(_SHARPNESS):
+                chances = np.maximum(_softmax(sharpness * predicted), _LEAST)
+                told = np.log(chances[np.arange(len(held)), labels[fold::_FOLDS]])
+                likelihood[row, column] += told.sum()
+    best_row, best_column = divmod(int(likelihood.argmax()), len(_SHARPNESS))
+    return by.roads[best_row], _SHARPNESS[best_column]
 
 
 def _softmax(scores: NDArray[np.floating]) -> NDArray[np.float64]:
