@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pate.data.values import Column
     from student.trainers.base import Student
-    from student.trainers.selftraining import Model
+    from student.trainers.model import Model
 
 FORMAT: Final = "pate-student/1"
 DESCRIPTION: Final = "model.json"

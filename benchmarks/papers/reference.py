@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.papers.rows import Row
     from benchmarks.papers.split import Split
     from pate.data.values import Dataset, Inputs
-    from pate.features.space import FeatureSpace
+    from pate.features.contract import FeatureSpace
     from student.trainers.base import Progress, Student
 
 #: One record in so many says how strongly the ridge is regularised.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from pate.features.space import FeatureSpace
+    from pate.features.contract import FeatureSpace
 
     Floats = NDArray[np.float32]
     Places = NDArray[np.int64]

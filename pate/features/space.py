@@ -7,7 +7,7 @@ the public set alone. So every party, and the coordinator, may share one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pate.data.values import Images
 from pate.errors import SchemaError, UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from pate.features.contract import FeatureSpace
 
     Floats = NDArray[np.float32]
 
@@ -53,25 +54,6 @@ _WAYS: Final[dict[str, tuple[Callable[[Images], Floats], Callable[[int, int, int
     "gradients": (gradients, gradients_width),
     "scattering": (scatter, scattering_width),
 }
-
-
-class FeatureSpace(Protocol):
-    """A map from inputs to points."""
-
-    @property
-    def name(self) -> str:
-        """Return what the space is called on the command line."""
-
-    @property
-    def width(self) -> int:
-        """Return the number of coordinates of a point."""
-
-    def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, one point per input, each made from that input alone.
-
-        Raises:
-            SchemaError: if the inputs are not of the kind and size that the space is for.
-        """
 
 
 @dataclass(frozen=True)

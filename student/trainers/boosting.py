@@ -20,7 +20,7 @@ from student.trainers.proportions import guess_shares
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from student.trainers.selftraining import Model
+    from student.trainers.model import Model
 
     Floats = NDArray[np.float64]
 

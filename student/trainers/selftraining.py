@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,23 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from student.trainers.model import Model
 
 KIND: Final = "selftraining"
-
-
-class Model(Protocol):
-    """A fitted scikit-learn classifier, as far as it is used here."""
-
-    classes_: NDArray[np.int64]
-    n_features_in_: int
-
-    def fit(
-        self, x: NDArray[np.float32], y: NDArray[np.int64], sample_weight: NDArray[np.float64]
-    ) -> Model:
-        """Fit."""
-
-    def predict_proba(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return probabilities of ``classes_``."""
 
 
 @dataclass(frozen=True)
