@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 .PHONY: demo test check bench protos clean help
 
 help:
-	@echo "make demo    one campaign end to end: four hospitals, a server, a student"
+	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
 	@echo "make test    the whole test suite"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the benchmarks"
@@ -27,6 +27,8 @@ $(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
 demo: $(VENV)/.installed
 	$(BIN)/pate demo
 
+# Two processes of tests, one thread each: linear algebra that takes all cores in both is far slower.
+test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
