@@ -60,10 +60,11 @@ def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int
         say: told what happens: on large public sets it takes a while.
     """
     rows = first_of_each(inputs)
-    number = min(number, len(rows))
-    say(f"choosing {number} representatives of {len(inputs)} public inputs")
+    say(f"choosing {min(number, len(rows))} representatives of {len(inputs)} public inputs")
     # Fitted on all rows, as each party does it.
     features = space_over(inputs).embed(inputs.take(rows))
+    # Different inputs may look alike there: rare categories, say, count as one.
+    number = min(number, len(np.unique(features, axis=0)))
     return tuple(np.sort(rows[representatives(features, number)]).tolist())
 
 

@@ -102,8 +102,14 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         "public",
         epsilon,
         state.spec.delta,
-        "whoever sees the released labels, which queries got none, and anything made of them: "
-        "(epsilon, delta)-differential privacy for all rounds together, whatever the records are, "
+        (
+            "whoever sees the released noisy counts, the labels made of them, and anything made of "
+            "either: (epsilon, delta)-differential privacy for the whole release, "
+            if state.spec.matrix
+            else "whoever sees the released labels, which queries got none, and anything made of "
+            "them: (epsilon, delta)-differential privacy for all rounds together, "
+        )
+        + "whatever the records are, "
         + _HOW[state.composition.name]
         + provided
         + "; it is about this campaign alone, and the costs of campaigns over the same records add "

@@ -4,7 +4,7 @@ The queries are representatives of the public set, chosen from public data alone
 one matrix of counts over all queries and classes. One record casts one vote, so it moves the matrix
 by one count wherever it goes, and the number of queries costs no privacy.
 
-Source: the idea of reverse nearest neighbours is that of Jiang et al., "Fine-grained private
+Source: the idea of reverse nearest neighbours is that of Li et al., "Fine-grained private
 knowledge distillation", arXiv 2207.13253.
 """
 

@@ -1,7 +1,7 @@
 """The rows: what each is run on, with which settings, and which figures stand beside ours.
 
 All settings are here and are plain data: edit them and run the row again. The figures of the papers
-are from Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1) and Liu et
+are from Papernot et al. 2017 (Table 2, appendix C), Papernot, Song et al. 2018 (Table 1) and Li et
 al. 2022, "Fine-grained Private Knowledge Distillation" (arXiv 2207.13253).
 """
 

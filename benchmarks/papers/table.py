@@ -299,7 +299,10 @@ def _labels(result: Result) -> str:
 def _server(epsilon: float | str | None) -> str:
     if not isinstance(epsilon, float | int):
         return "sees exact sums of votes: no guarantee towards it"
-    return f"sees noisy sums alone: epsilon {rounded(epsilon)} towards it at the same delta"
+    return (
+        f"sees noisy sums alone: epsilon {rounded(epsilon)} towards it at the same delta, if no more "
+        "parties collude with it than the settings say"
+    )
 
 
 def _student(result: Result) -> str:

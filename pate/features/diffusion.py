@@ -114,13 +114,12 @@ class DiffusionSpace:
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
         for start, block in _blocks(points):
-            at = _unit((block - self.middle) @ self.axes)
+            at = _unit(_each_by(block - self.middle, self.axes))
             near, apart = _closest(at, self.landmarks, _PLACED_BY)
             own = np.sqrt(apart.max(axis=1, keepdims=True))
             weights = np.exp(-apart / np.maximum(own * self.scales[near], _TINY))
             mean = np.einsum("nk,nkm->nm", weights, self.places[near])
-            stop = min(start + _BLOCK, len(points))
-            placed[start:stop] = _unit(mean)[: stop - start]
+            placed[start : start + len(block)] = _unit(mean)
         return placed
 
 
@@ -153,9 +152,8 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     near = np.empty((count, _NEIGHBOURS), dtype=np.int64)
     apart = np.empty((count, _NEIGHBOURS))
     for start, block in _blocks(landmarks):
-        stop = min(start + _BLOCK, count)
         found, far = _closest(block, landmarks, _NEIGHBOURS + 1)
-        for row in range(start, stop):
+        for row in range(start, start + len(block)):
             # A point is its own neighbour; of duplicates, any may be left out for it.
             mine = found[row - start] == row
             out = int(mine.argmax()) if mine.any() else int(far[row - start].argmin())
@@ -182,24 +180,26 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
 def _closest(points: Floats, landmarks: Floats, count: int) -> tuple[Places, Floats]:
     """Return the ``count`` nearest landmarks of each point, by index, and squared distances."""
     lengths = np.einsum("ij,ij->i", landmarks, landmarks)
-    rough = lengths - 2 * (points @ landmarks.T)
+    rough = lengths - 2 * _each_by(points, landmarks.T)
     near = np.sort(np.argpartition(rough, count - 1, axis=1)[:, :count], axis=1)
     apart: Floats = np.square(landmarks[near] - points[:, None]).sum(axis=2)
     return near, apart
 
 
-def _blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield blocks of rows, all of one size: the last is filled up with zeros.
+def _each_by(rows: Floats, matrix: Floats) -> Floats:
+    """Return ``rows @ matrix``, a product for each row by itself.
 
-    How a matrix product rounds may depend on how many rows it has; so it never depends on how many
-    inputs there are.
+    How a product of matrices rounds a row depends on where the row stands among the others, on some
+    processors, and a record's place must depend on that record alone, to the last bit.
     """
+    made: Floats = np.matmul(rows[:, None, :], matrix)[:, 0]
+    return made
+
+
+def _blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
+    """Yield rows in blocks, which bounds memory."""
     for start in range(0, len(points), _BLOCK):
-        block = points[start : start + _BLOCK]
-        if len(block) < _BLOCK:
-            empty = np.zeros((_BLOCK - len(block), block.shape[1]), dtype=np.float32)
-            block = np.concatenate([block, empty])
-        yield start, block
+        yield start, points[start : start + _BLOCK]
 
 
 def _unit(points: NDArray[np.floating[Any]]) -> Floats:

@@ -51,7 +51,9 @@ def _move(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     mass = _contrast(planes.mean(axis=3))
     total = mass.sum(axis=(1, 2)) + np.float32(1e-3)
     by_row, by_column = mass.sum(axis=2), mass.sum(axis=1)
-    middle_down, middle_across = by_row @ down / total, by_column @ across / total
+    # Not a product with a vector: how that rounds an image depends on how many there are.
+    middle_down = (by_row * down).sum(axis=1) / total
+    middle_across = (by_column * across).sum(axis=1) / total
     off_down, off_across = down - middle_down[:, None], across - middle_across[:, None]
     spread_down = (by_row * off_down**2).sum(axis=1) / total + np.float32(1e-3)
     spread_across = (by_column * off_across**2).sum(axis=1) / total + np.float32(1e-3)

@@ -9,8 +9,8 @@ queries get none, how sure a student may be) is post-processing.
 With teachers every query is a release of its own and costs again; there one record changes one
 teacher, and with it any number of votes.
 
-Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Liu
-et al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
+Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
+al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
 from Zhu et al., "Private-kNN", CVPR 2020.
 """
 

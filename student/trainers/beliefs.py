@@ -115,7 +115,8 @@ def evidence_of(lesson: Lesson) -> NDArray[np.float64]:
 def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     """Return (v, m) shares of the votes as far as they rise above the noise.
 
-    A query with less than half as many such votes as is usual weighs less than one.
+    A query with less than half as many such votes as is usual, or fewer than the noise could bring,
+    weighs less than one.
 
     >>> from pate.noisy_votes import NoisyVotes
     >>> counts = np.array([[390, 30], [350, 50], [140, -10]])
@@ -126,7 +127,8 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     """
     risen = np.clip(noisy.counts - _CHANCE * noisy.sigma, 0, None)
     total = risen.sum(axis=1, keepdims=True)
-    part: NDArray[np.float64] = risen / np.maximum(total, np.median(total) / 2 + 1e-9)
+    usual = max(float(np.median(total)) / 2, noisy.sigma) + 1e-9
+    part: NDArray[np.float64] = risen / np.maximum(total, usual)
     return part
 
 
