@@ -885,7 +885,7 @@ def test_more_budget_or_records_pay_for_more_representatives() -> None:
     assert numbers == sorted(numbers)
     assert default_number(100, 9_000, 0.1, 1e-5) == 20
     assert default_number(100, 5, 0.1, 1e-5) == 5
-    assert default_number(10**9, 9_000, 1.0, 1e-5) == 1000
+    assert default_number(10**9, 9_000, 1.0, 1e-5) == 2000
     assert default_number(60_000, 9_000, 0.1, 1e-5, votes=4) < 229 / 3
 
 
