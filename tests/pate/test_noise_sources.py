@@ -12,7 +12,15 @@ from typing import NoReturn
 import numpy as np
 import pytest
 
-from pate.mechanisms import MECHANISMS, ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from pate.mechanisms import (
+    MECHANISMS,
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    Neighbour,
+)
 from pate.noise import SystemNoise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +118,7 @@ def _every_mechanism() -> list[Mechanism]:
         GNMax(s, 1),
         ConfidentGNMax(10, s, s, 1),
         InteractiveGNMax(5, s, s, Fraction(1, 2), 1),
+        Neighbour(3, s, 1),
     ]
     # The others draw no noise at all.
     drawing = {name for name, kind in MECHANISMS.items() if not kind.noise_inside}
