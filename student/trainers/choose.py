@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
 #: Trainers for tables, the default first.
 TABLE_MODELS: Final = ("selftraining",)
-#: Of images with a shorter side, fixed features know little, and FixMatch is the default: on 8x8
-#: digits it was half a point better.
-_FEWEST_PIXELS: Final = 16
 #: What ``--model`` may be.
 MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS)
 
@@ -37,8 +34,6 @@ def choose(model: str, inputs: Inputs) -> str:
         raise UsageError(f"--model {model} does not take {inputs.schema()}; choose {choice}")
     if model != "auto":
         return model
-    if isinstance(inputs, Images) and min(inputs.size[:2]) < _FEWEST_PIXELS:
-        return "fixmatch"
     return suited[0]
 
 
@@ -65,8 +60,6 @@ def train(
         UsageError: if the model does not take the inputs, or the device is not here.
     """
     chosen = choose(model, lesson.public)
-    if model == "auto" and chosen == "fixmatch" and lesson.noisy is not None:
-        chosen = "propagation"  # which alone learns from counts, of queries without a label too
     if chosen == "selftraining":
         from student.trainers import selftraining
 
