@@ -7,15 +7,11 @@ its number of teachers. A *histogram* is the sum of vote vectors over the partie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Votes: (queries, classes) int64.
 Counts = NDArray[np.int64]
@@ -73,23 +69,6 @@ class Histogram:
         rows, classes = self.counts.shape
         check_votes(self.counts, teachers=self.teachers, classes=classes, queries=rows)
         self.counts.setflags(write=False)
-
-    @classmethod
-    def total(cls, parts: Iterable[Histogram]) -> Histogram:
-        """Return the sum of the parties' vote matrices.
-
-        Raises:
-            ProtocolError: if there are none, or their shapes differ.
-        """
-        held = list(parts)
-        if not held:
-            raise ProtocolError("no votes to sum")
-        if len({part.counts.shape for part in held}) != 1:
-            raise ProtocolError(
-                f"votes of different shapes: {sorted({p.counts.shape for p in held})}"
-            )
-        counts: Counts = np.stack([part.counts for part in held]).sum(axis=0, dtype=np.int64)
-        return cls(counts, sum(part.teachers for part in held))
 
 
 def check_entries(counts: Counts, *, least: int, most: int) -> None:

@@ -49,9 +49,13 @@ class _Matrix:
     noise_inside: ClassVar[bool]
 
     @property
+    def _event(self) -> NoisyHistogram:
+        raise NotImplementedError
+
+    @property
     def worst(self) -> tuple[Event, ...]:
         """The one event of the whole matrix."""
-        raise NotImplementedError
+        return (self._event,)
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix that everything is made of: (queries, classes) int64."""
@@ -128,11 +132,6 @@ class Neighbour(_Matrix):
     def _event(self) -> NoisyHistogram:
         return NoisyHistogram(check_scale(self.sigma, "sigma"), 1, self.votes_per_unit)
 
-    @property
-    def worst(self) -> tuple[Event, ...]:
-        """The one event of the whole matrix."""
-        return (self._event,)
-
     def released(self, rows: Votes, noise: Noise) -> Votes:
         """Return the noisy matrix; see :class:`_Matrix`."""
         rows = check_rows(rows)
@@ -177,11 +176,6 @@ class DistributedNeighbour(_Matrix):
     @property
     def _event(self) -> NoisyHistogram:
         return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
-
-    @property
-    def worst(self) -> tuple[Event, ...]:
-        """The one event of the whole matrix."""
-        return (self._event,)
 
     def total(self, parties: int) -> Fraction:
         """Return the parameter of the noise on each count if so many parties are in the sum."""

@@ -93,6 +93,13 @@ def images_of(lesson: Lesson) -> Images:
     return lesson.public
 
 
+def baseline_steps(size: tuple[int, int, int], device: torch.device) -> int:
+    """Return a number of steps of the papers' trainers that suits an image size and a device."""
+    if device.type == "cuda":
+        return 6000
+    return 500 if min(size[:2]) < 16 else 1500
+
+
 def decayed(network: nn.Module) -> list[dict[str, list[nn.Parameter] | float]]:
     """Return an optimiser's groups: weight decay falls on matrices and filters alone."""
     return [

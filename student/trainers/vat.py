@@ -22,6 +22,7 @@ from torch.nn import functional
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.images import (
     ImageStudent,
+    baseline_steps,
     choose_device,
     decayed,
     draw,
@@ -63,13 +64,6 @@ class Settings:
     decision: float = 1.0
     learning_rate: float = 2e-3
     memory: float = 0.99
-
-
-def default_steps(size: tuple[int, int, int], device: torch.device) -> int:
-    """Return a number of steps that suits an image size and a device."""
-    if device.type == "cuda":
-        return 6000
-    return 500 if min(size[:2]) < 16 else 1500
 
 
 def train(
@@ -129,7 +123,7 @@ def train(
         follow(mean, network, taken, by.memory)
         return float(loss.detach())
 
-    repeat(step, effort.steps or default_steps(images.size, where), effort, progress)
+    repeat(step, effort.steps or baseline_steps(images.size, where), effort, progress)
     return ImageStudent(architecture, mean.cpu(), lesson.classes, KIND)
 
 
