@@ -1,1 +1,47 @@
-"""Mathematics and shared values of federated PATE."""
+"""Private aggregation of teachers' votes: the library's front door.
+
+>>> import pate
+>>> sorted(pate.__all__)[:3]
+['Answers', 'ConfidentGNMax', 'GNMax']
+
+What is named here is loaded when it is asked for, so that a command starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Neighbour
+    from pate.releasing import Answers, LabelSource
+
+__all__ = [
+    "Answers",
+    "ConfidentGNMax",
+    "GNMax",
+    "InteractiveGNMax",
+    "LNMax",
+    "LabelSource",
+    "Neighbour",
+]
+
+_ROOMS = {
+    "Answers": "pate.releasing",
+    "ConfidentGNMax": "pate.mechanisms",
+    "GNMax": "pate.mechanisms",
+    "InteractiveGNMax": "pate.mechanisms",
+    "LNMax": "pate.mechanisms",
+    "LabelSource": "pate.releasing",
+    "Neighbour": "pate.mechanisms",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'pate' has no attribute {name!r}")
+    return getattr(importlib.import_module(_ROOMS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pytest
+
+import pate
+from pate import ConfidentGNMax, GNMax, LabelSource, LNMax
+from pate.accounting.composition import Gdp, total_cost
+from pate.errors import AccountingError, ProtocolError, UsageError
+from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Neighbour
+from pate.simulated_noise import SimulatedNoise
+
+if TYPE_CHECKING:
+    from pate.mechanisms import Mechanism
+    from pate.mechanisms.contract import Votes
+    from pate.noise import Integers
+
+#: A hundred queries on which 1,000 teachers agree.
+AGREED = np.tile(np.array([[1_000, 0, 0]]), (100, 1))
+NARROW = GNMax(Fraction(10), votes_per_unit=1)
+
+
+def source(
+    mechanism: Mechanism = NARROW, *, queries: int = 5, votes: Votes = AGREED
+) -> LabelSource:
+    """A source whose budget is worth so many queries and a half."""
+    cost = total_cost(Gdp(), mechanism.worst)
+    epsilon = Gdp().epsilon(cost * queries + cost / 2, 1e-5)
+    return LabelSource(votes, mechanism, epsilon=epsilon, delta=1e-5)
+
+
+def test_it_stops_when_the_next_query_would_not_fit() -> None:
+    answers = source(queries=5).answer()
+    assert answers.asked == (0, 1, 2, 3, 4)
+    # 1,000 votes ahead at sigma 10: another label has a chance below e^-2000.
+    assert answers.labels == dict.fromkeys(range(5), 0)
+
+
+def test_an_answer_costs_once() -> None:
+    labels = source(queries=5)
+    for _ in range(20):
+        assert labels.answer([7]).labels == {7: 0}
+    assert labels.answer().asked == (7, 0, 1, 2, 3)
+    assert labels.answer([50]).asked == (7, 0, 1, 2, 3)
+
+
+def test_a_query_without_an_answer_gives_back_the_cost_of_its_label() -> None:
+    split = np.tile(np.array([[334, 333, 333]]), (100, 1))
+    mechanism = ConfidentGNMax(900, Fraction(20), Fraction(10), votes_per_unit=1)
+    answers = source(mechanism, queries=3, votes=split).answer()
+    # 566 votes below the threshold at sigma 20: an answer has a chance below e^-400.
+    assert answers.labels == {}
+    # In checks, a ninth of the worst cost each: 31.5 in all, and the last one needs 9 at hand.
+    assert len(answers.asked) == 23
+
+
+def test_the_epsilon_is_the_cap_before_and_after() -> None:
+    labels = LabelSource(AGREED, NARROW, epsilon=1.0, delta=1e-5)
+    before = labels.answers.epsilon
+    assert 0.99 < before <= 1.0
+    assert labels.answer().epsilon == before
+    assert "epsilon 1 at delta 1e-05 (unit: record" in str(labels.answers)
+
+
+def test_what_fails_after_the_charge_has_cost_the_worst() -> None:
+    class Broken:
+        production: ClassVar[bool] = True
+
+        def gaussian(self, sigma: Fraction, count: int) -> Integers:
+            raise AccountingError("no noise")
+
+        def laplace(self, scale: Fraction, count: int) -> Integers:
+            raise AccountingError("no noise")
+
+    cost = total_cost(Gdp(), NARROW.worst)
+    epsilon = Gdp().epsilon(cost * 5 + cost / 2, 1e-5)
+    labels = LabelSource(AGREED, NARROW, epsilon=epsilon, delta=1e-5, noise=Broken())
+    with pytest.raises(AccountingError, match="no noise"):
+        labels.answer([0, 1])
+    answers = labels.answer([0, 1])
+    assert answers.labels == {}
+    assert answers.asked == (0, 1)
+
+
+def test_votes_are_copied() -> None:
+    votes = AGREED.copy()
+    labels = source(votes=votes)
+    votes[:] = [0, 0, 1_000]
+    assert labels.answer([0]).labels == {0: 0}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "why"),
+    [
+        (DistributedGNMax(Fraction(10), 3, 1), "run a campaign"),
+        (Neighbour(10, Fraction(10), 1), "run a campaign"),
+        (InteractiveGNMax(10, Fraction(10), Fraction(10), Fraction(1, 2), 1), "run a campaign"),
+    ],
+)
+def test_mechanisms_that_need_more_than_votes_are_refused(mechanism: Mechanism, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        LabelSource(AGREED, mechanism, epsilon=1, delta=1e-5)
+
+
+def test_seeded_noise_is_refused() -> None:
+    with pytest.raises(UsageError, match="seed"):
+        LabelSource(AGREED, NARROW, epsilon=1, delta=1e-5, noise=SimulatedNoise(1))
+
+
+def test_bad_votes_and_queries_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="same sum"):
+        LabelSource(np.array([[1, 2], [2, 2]]), NARROW, epsilon=1, delta=1e-5)
+    with pytest.raises(ProtocolError):
+        LabelSource(AGREED.astype(float), NARROW, epsilon=1, delta=1e-5)
+    for query in (-1, 100, True):
+        with pytest.raises(UsageError, match="no query"):
+            source().answer([query])
+
+
+def test_a_budget_for_nothing_gives_nothing() -> None:
+    answers = LabelSource(AGREED, LNMax(Fraction(1, 20), 1), epsilon=0.01, delta=1e-5).answer()
+    assert answers.asked == ()
+
+
+def test_every_name_of_the_front_door_is_there() -> None:
+    for name in pate.__all__:
+        assert getattr(pate, name).__name__ == name
+    with pytest.raises(AttributeError, match="nothing"):
+        pate.nothing  # noqa: B018
