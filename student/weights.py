@@ -15,8 +15,9 @@ import numpy as np
 
 from pate.data.values import Table
 from pate.errors import DataError
-from student.trainers.choose import IMAGE_MODELS
+from student.trainers.choose import IMAGE_MODELS, MODELS
 from student.trainers.encoding import Encoding, NumberColumn
+from student.trainers.plugged import check_files, is_plugged, plugged
 from student.trainers.selftraining import TableStudent
 
 if TYPE_CHECKING:
@@ -53,11 +54,17 @@ def save(student: Student, folder: Path, *, training: Mapping[str, object] | Non
     """Write weights and ``model.json`` into an existing folder; return what the latter says.
 
     Args:
-        student: an image or table student of this package.
+        student: an image or table student of this package, or one of a plugin.
         folder: where to.
         training: facts about its training, plain JSON values.
+
+    Raises:
+        DataError: if a plugin stores what it may not.
     """
-    if isinstance(student, TableStudent):
+    if student.kind not in MODELS:
+        stored = check_files(student.kind, plugged(student.kind).store(student))
+        files = {name: _write(folder / name, content) for name, content in stored.items()}
+    elif isinstance(student, TableStudent):
         files = _save_tables(student, folder)
     else:
         files = _save_images(student, folder)
@@ -86,7 +93,10 @@ def load(folder: Path) -> Student:
         return _load_images(folder, fields)
     if fields["kind"] == "selftraining":
         return _load_tables(folder, fields)
-    raise DataError(f"{folder} holds a student of the unknown kind {fields['kind']!r}")
+    kind = str(fields["kind"])
+    if not is_plugged(kind):
+        raise DataError(f"{folder} holds a student of the unknown kind {kind!r}")
+    return _load_plugged(kind, folder, fields)
 
 
 def read_description(folder: Path) -> Fields:
@@ -115,6 +125,8 @@ def read_description(folder: Path) -> Fields:
 
 
 def _describe(student: Student) -> Fields:
+    if student.kind not in MODELS:
+        return {}
     if isinstance(student, TableStudent):
         encoding = student.encoding.to_json()
         return {"preprocessing": {"columns": encoding}, "constant": student.constant}
@@ -191,6 +203,16 @@ def _load_images(folder: Path, fields: Fields) -> Student:
     if not all(torch.isfinite(part).all() for part in state.values()):
         raise DataError(f"{folder / IMAGE_WEIGHTS} holds weights that are not finite numbers")
     return ImageStudent(architecture, network.eval(), tuple(classes), str(fields["kind"]))
+
+
+def _load_plugged(kind: str, folder: Path, fields: Fields) -> Student:
+    classes, listed = fields["classes"], fields["files"]
+    assert isinstance(classes, list)  # noqa: S101  # read_description checked both
+    assert isinstance(listed, dict)  # noqa: S101
+    # Names are checked before any is opened: a description may come from anywhere.
+    check_files(kind, dict.fromkeys(listed, b""))
+    files = {name: _read(folder, name, fields) for name in listed}
+    return plugged(kind).restore(files, tuple(classes), str(fields["schema"]))
 
 
 def _load_tables(folder: Path, fields: Fields) -> Student:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from party.teachers.device import DEVICES, pick_device
+from party.teachers.plugged import plugged
 from pate.data.values import Images
 from pate.errors import UsageError
+from pate.runtime.plugins import TEACHERS, plugin_names
 
 if TYPE_CHECKING:
     from party.teachers.protocol import Kind
@@ -26,7 +28,7 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     for all that looked at it would let one record change every teacher.
 
     Args:
-        model: one of :data:`MODELS`.
+        model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).
         inputs: what the party's data is; only whether it is images or a table counts.
         device: ``auto``, ``cpu`` or ``cuda``, for images; teachers of tables run on the CPU.
 
@@ -35,10 +37,13 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
             device.
     """
     images = isinstance(inputs, Images)
-    if model not in MODELS:
-        raise UsageError(f"there is no model {model!r}; it is one of {', '.join(MODELS)}")
     if device not in DEVICES:
         raise UsageError(f"--device {device!r} is none of {', '.join(DEVICES)}")
+    if model not in MODELS:
+        if model not in (others := plugin_names(TEACHERS)):
+            known = ", ".join((*MODELS, *others))
+            raise UsageError(f"there is no model {model!r}; it is one of {known}")
+        return plugged(model, device)
     if model == "auto":
         model = "linear" if images else "chosen"
     elif model not in (_OF_IMAGES if images else _OF_TABLES):

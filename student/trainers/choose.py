@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from pate.data.values import Images
 from pate.errors import UsageError
+from pate.runtime.plugins import STUDENTS, plugin_names
 from student.trainers.base import Effort, Progress, silent
+from student.trainers.plugged import plugged
 
 if TYPE_CHECKING:
     from pate.data.values import Inputs
@@ -27,7 +29,10 @@ def choose(model: str, inputs: Inputs) -> str:
         UsageError: if there is no such trainer, or it is not one for such inputs.
     """
     if model not in MODELS:
-        raise UsageError(f"there is no model {model!r}; choose {', '.join(MODELS)}")
+        if model not in (others := plugin_names(STUDENTS)):
+            known = ", ".join((*MODELS, *others))
+            raise UsageError(f"there is no model {model!r}; choose {known}")
+        return model
     suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if model not in ("auto", *suited):
         choice = " or ".join(suited)
@@ -50,7 +55,7 @@ def train(
 
     Args:
         lesson: what to learn from.
-        model: one of :data:`MODELS`.
+        model: one of :data:`MODELS`, or the name of a plugin (:mod:`student.trainers.plugged`).
         seed: of every random choice.
         device: ``auto``, ``cpu`` or ``cuda``; tables are always trained on the CPU.
         effort: how long.
@@ -60,6 +65,10 @@ def train(
         UsageError: if the model does not take the inputs, or the device is not here.
     """
     chosen = choose(model, lesson.public)
+    if chosen not in MODELS:
+        return plugged(chosen).train(
+            lesson, seed=seed, device=device, effort=effort, progress=progress
+        )
     if chosen == "selftraining":
         from student.trainers import selftraining
 

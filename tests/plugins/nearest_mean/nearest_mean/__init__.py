@@ -1,0 +1,1 @@
+"""Classification of images by the nearest class mean."""
