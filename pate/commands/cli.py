@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from pate.commands.audit.options import audit
 from pate.commands.neighbour_plan import plan_neighbour
 from pate.commands.plan.options import plan
+from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.screen import Screen
 
@@ -19,6 +21,9 @@ app = typer.Typer(
     help="Federated PATE on one machine: watch a campaign, or simulate one with many parties. "
     "The roles have their own commands: pate-server, pate-party, pate-student.",
 )
+
+#: Beyond it a party of the example data has too few digits to train teachers on.
+_MOST_SAMPLES: Final = 12
 
 OutOption = Annotated[
     Path, typer.Option(help="Folder for the student, the figures and the logs.", metavar="DIR")
@@ -53,6 +58,27 @@ def demo(
         print_json({**first.to_dict(), **{each.mechanism: each.to_dict() for each in others}})
     else:
         show(*reports)
+
+
+@app.command()
+def sample(
+    out: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
+    parties: Annotated[int, typer.Option(min=1, help="How many data holders.")] = 4,
+) -> None:
+    """Write example data to try the roles with: data holders, a public set, a test set.
+
+    They are the handwritten digits that come with scikit-learn, dealt to `hospital_a`, `hospital_b`
+    and so on; `public.npz` is the unlabelled public set, and `test.npz` is to judge the student.
+    """
+    from pate.commands.deal import deal, digits, write_deal
+    from pate.commands.demo import PUBLIC, TEST
+
+    if parties > _MOST_SAMPLES:
+        raise UsageError(f"the digits are enough for {_MOST_SAMPLES} parties, not for {parties}")
+    names = [f"hospital_{letter}" for letter in string.ascii_lowercase[:parties]]
+    write_deal(out, deal(digits(), parties, public=PUBLIC, test=TEST), names)
+    held = f"{out}/{names[0]} to {names[-1]}" if parties > 1 else f"{out}/{names[0]}"
+    Screen("pate").say(f"{held}, {out}/public.npz and {out}/test.npz written")
 
 
 @app.command()

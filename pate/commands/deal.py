@@ -11,6 +11,7 @@ from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
 from pate.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -71,6 +72,21 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
         public=records.take(order[test : test + public]),
         test=records.take(order[:test]),
     )
+
+
+def write_deal(place: Path, dealt: Deal, names: Sequence[str]) -> None:
+    """Write a deal of images: a folder for each party, ``public.npz`` and ``test.npz``.
+
+    Args:
+        place: a folder, made if absent; what it holds under these names is replaced.
+        dealt: who holds what.
+        names: of the parties.
+    """
+    for name, records in zip(names, dealt.parties, strict=True):
+        (place / name).mkdir(parents=True, exist_ok=True)
+        write_labelled(place / name / "records.npz", records)
+    write_inputs(place / "public", dealt.public.inputs)
+    write_labelled(place / "test.npz", dealt.test)
 
 
 def write_labelled(path: Path, records: Dataset) -> None:
