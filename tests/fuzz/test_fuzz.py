@@ -1,0 +1,73 @@
+"""Broken messages for every reader of foreign bytes; `python -m tests.fuzz` feeds many more."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pate.errors import ProtocolError
+from tests.fuzz import guard
+from tests.fuzz.campaign import run
+from tests.fuzz.targets import Target, targets
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_broken_messages_do_no_harm(tmp_path: Path) -> None:
+    # Another seed with each run would find more, and nobody could run it again.
+    found = run(targets(tmp_path), 2_500, seed=1)
+    assert {name: tally.faults for name, tally in found.items() if tally.faults} == {}
+    # It is the parsers that are tried: nearly all of it must be refused, and not all at the door.
+    refused = [sum(tally.outcomes.values()) - tally.outcomes["taken"] for tally in found.values()]
+    assert sum(refused) > 1_500
+
+
+def _made(feed: Callable[[], object]) -> tuple[Target]:
+    def make(_: random.Random) -> Callable[[], object]:
+        return feed
+
+    return (Target("made up", "party", make),)
+
+
+def _wait() -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("feed", "fault"),
+    [
+        (lambda: int("one"), "ValueError"),
+        (lambda: bytearray(2 * guard.ROOM_BYTES), "more than 256 MiB"),
+        (_wait, "longer than"),
+    ],
+)
+def test_what_does_harm_is_seen(
+    feed: Callable[[], object], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LIMIT_S", 0.2)
+    (tally,) = run(_made(feed), 1, seed=0).values()
+    (seen,) = tally.faults
+    assert fault in seen
+
+
+def test_an_error_of_ours_is_no_fault() -> None:
+    def refuse() -> None:
+        raise ProtocolError("no")
+
+    (tally,) = run(_made(refuse), 3, seed=0).values()
+    assert dict(tally.outcomes) == {"ProtocolError": 3}
