@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
 
 #: What ``--model`` takes.
-MODELS: Final = ("auto", "linear", "cnn", "resnet", "forest", "boosting", "logistic")
-_OF_IMAGES: Final = ("linear", "cnn", "resnet")
+MODELS: Final = ("auto", "linear", "nearest", "cnn", "resnet", "forest", "boosting", "logistic")
+_OF_IMAGES: Final = ("linear", "nearest", "cnn", "resnet")
 _OF_TABLES: Final = ("linear", "forest", "boosting", "logistic")
 
 
@@ -60,6 +60,10 @@ def _kind(name: str, device: str) -> Kind:
         from party.teachers.linear import Linear
 
         return Linear(pick_device(device))
+    if name == "nearest":
+        from party.teachers.nearest import Nearest
+
+        return Nearest()
     if name in {"cnn", "resnet"}:
         from party.teachers.cnn import cnn_kind
 

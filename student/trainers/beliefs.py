@@ -1,7 +1,9 @@
 """What is believed of every public image before a network is trained, from a few noisy labels.
 
 1. The public images are described twice, by scattering and by gradients: fixed features, their main
-   directions in the public set, each scaled so that strong ones no longer drown weak ones.
+   directions in the public set, each scaled so that strong ones no longer drown weak ones. Where a
+   steady space suits the public set (:mod:`pate.features.steady`), it is the one description: either
+   of the others knows less.
 2. The labels spread over the graphs of nearest neighbours of both.
 3. A kernel machine for each learns what the graphs say; together they predict every image without
    its own target, and learn again from those predictions, a few times over. It is co-training in
@@ -24,7 +26,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from sklearn.decomposition import PCA
 
-from pate.features.space import space_over
+from pate.data.values import Images
+from pate.features.space import default_name, space_over
 from student.trainers.graph import neighbour_graph, spread
 from student.trainers.kernel import KernelMachine
 
@@ -44,9 +47,10 @@ _FOLDS: Final = 5
 #: Labels at representatives are of easy images and would allow more, which the others do not bear out.
 _SHARPNESS: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)
 _LEAST: Final = 1e-4  # probability
-_FEWEST: Final = 3  # images; of fewer, none has two neighbours
+FEWEST: Final = 3  # images; of fewer, none has two neighbours
 _LOOKED_AT: Final = 400  # images, to tell how they are best described
-_CHANCE: Final = 1.0  # standard deviations of the noise that are taken off every count
+_CHANCE: Final = 1.0  # standard deviations of the noise that are taken off every count, up to
+_FEW_CLASSES: Final = 10  # classes; of more, more rise above it by chance
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,9 @@ def believe(lesson: Lesson, *, seed: int, settings: Settings | None = None) -> F
         settings: parameters.
     """
     by = settings or Settings()
-    if len(lesson.public) < _FEWEST:
+    if len(lesson.public) < FEWEST:
         return np.full((len(lesson.public), len(lesson.classes)), 1 / len(lesson.classes), "f4")
-    views = [_View(points, by, seed) for points in _described(lesson, by, seed)]
+    views = [_View(points, by, seed) for points in described(lesson, by, seed)]
     evidence = evidence_of(lesson)
 
     def scores(known: NDArray[np.float64], road: tuple[float, int]) -> Floats:
@@ -118,6 +122,9 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     A query with less than half as many such votes as is usual, or fewer than the noise could bring,
     weighs less than one.
 
+    The largest of m draws of noise grows as the root of 2 ln m, so more is taken off where classes are
+    many; otherwise noise in the many that nobody voted for would outweigh the votes.
+
     >>> from pate.noisy_votes import NoisyVotes
     >>> counts = np.array([[390, 30], [350, 50], [140, -10]])
     >>> shares(NoisyVotes(np.arange(3), counts, 40.0)).round(2)
@@ -125,7 +132,9 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
            [0.97, 0.03],
            [0.62, 0.  ]])
     """
-    risen = np.clip(noisy.counts - _CHANCE * noisy.sigma, 0, None)
+    crowd = max(noisy.counts.shape[1] / _FEW_CLASSES, 1.0)
+    chance = np.sqrt(_CHANCE**2 + 2 * np.log(crowd))
+    risen = np.clip(noisy.counts - chance * noisy.sigma, 0, None)
     total = risen.sum(axis=1, keepdims=True)
     usual = max(float(np.median(total)) / 2, noisy.sigma) + 1e-9
     part: NDArray[np.float64] = risen / np.maximum(total, usual)
@@ -157,9 +166,13 @@ class _View:
         )
 
 
-def _described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
+def described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
     """Return (n, d) points per view, of mean squared length one, directions half-way to even."""
     public = lesson.public
+    if isinstance(public, Images) and default_name(public).startswith("steady"):
+        points = space_over(public).embed(public)
+        centred = points - points.mean(axis=0)
+        return [(centred / np.sqrt(np.square(centred).sum(axis=1).mean())).astype(np.float32)]
     few = np.linspace(0, len(public) - 1, min(len(public), _LOOKED_AT)).astype(np.int64)
     # What suits so few images is a plain space: shapes that are drawn are set upright.
     upright = space_over(public.take(few)).name == "upright"

@@ -39,6 +39,7 @@ def train_on_counts(
     *,
     seed: int,
     effort: Effort | None = None,
+    guess: Floats | None = None,
     progress: Progress = silent,
 ) -> Model:
     """Return boosted trees that agree with noisy counts.
@@ -48,15 +49,18 @@ def train_on_counts(
         cells: what was released over them.
         seed: of the trees.
         effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` ends it early.
+        guess: (n, m) chances to begin with, which the trees are then fitted to in one round; None to
+            begin with an additive model. More rounds would forget what the guess knew.
         progress: called after each fit.
     """
     effort = effort or Effort()
     started = time.monotonic()
-    chances = guess_shares(rows, cells)
-    for number in range(ROUNDS):
+    chances = guess_shares(rows, cells) if guess is None else guess
+    rounds = ROUNDS if guess is None else 1
+    for number in range(rounds):
         wanted = tilt(cells, _inside(chances))
         model = fit_chances(rows, wanted, seed=seed + number, trees=effort.steps or TREES)
-        progress(number + 1, ROUNDS, float("nan"))
+        progress(number + 1, rounds, float("nan"))
         if effort.seconds is not None and time.monotonic() - started > effort.seconds:
             break
         chances = np.zeros_like(wanted)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Trainers of convolutional networks, the default for all but tiny images first.
 IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
 #: Trainers for tables, the default first.
-TABLE_MODELS: Final = ("selftraining",)
+TABLE_MODELS: Final = ("selftraining", "smoothing")
 #: What ``--model`` may be.
 MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS)
 
@@ -73,6 +73,13 @@ def train(
         from student.trainers import selftraining
 
         return selftraining.train(lesson, seed=seed, effort=effort, progress=progress)
+    if chosen == "smoothing":
+        from student.trainers import selftraining
+
+        smoothed = selftraining.Settings(smoothed=True)
+        return selftraining.train(
+            lesson, seed=seed, effort=effort, settings=smoothed, progress=progress
+        )
     from student.trainers import fixmatch, pate_g, propagation, vat
 
     module = {"propagation": propagation, "fixmatch": fixmatch, "vat": vat, "pate-g": pate_g}[

@@ -60,7 +60,7 @@ class Cells:
         shares: Floats = floored / floored.sum()
         return shares
 
-    def means(self, rows: Floats) -> Floats:
+    def means(self, rows: NDArray[np.floating]) -> Floats:
         """Return (q, k) the mean of (n, k) values over the public rows of each cell."""
         return (
             np.stack([np.bincount(self.cell, r, len(self.rows)) for r in rows.T], axis=1)

@@ -7,6 +7,10 @@ times the running mean of its weights looks at the public images again, and the 
 of network, features and labels together, each with its own doubts. An image counts the less, the
 further its belief falls short of the usual confidence.
 
+Photographs whose noisy counts were released are believed what regression on those counts says
+(:mod:`.smoothing`), and the network has no say: where classes blend, cells are mixed, the clear votes
+are of easy images alone, and beliefs that began with them drift further with each look.
+
 Source: Iscen et al., "Label propagation for deep semi-supervised learning", CVPR 2019; the weights
 from Chen et al., "SoftMatch", ICLR 2023; the running mean from Tarvainen and Valpola, "Mean
 teachers are better role models", NIPS 2017; the schedule of the learning rate from Smith and Topin,
@@ -17,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,9 +29,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pate.features.space import default_name
 from student.trainers import beliefs
 from student.trainers.augment import GENTLE, Strength, strong, weak
 from student.trainers.base import Effort, Lesson, Progress, silent
+from student.trainers.counts import cells_of
 from student.trainers.images import (
     ImageStudent,
     choose_device,
@@ -38,6 +44,7 @@ from student.trainers.images import (
     to_tensor,
 )
 from student.trainers.network import build, swift_for
+from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "propagation"
 _LEAST_WRONG: Final = 1e-3
+_CONTRAST, _BRIGHTNESS = Strength.contrast, Strength.brightness  # of photographs
 _AT_ONCE: Final = 256  # images looked at without learning
 
 
@@ -63,6 +71,7 @@ class Settings:
         trust: exponent of the features' beliefs beside the network's.
         strength: of the augmentation.
         flips: whether a mirrored image is still of its class.
+        weighed: whether an image counts the less, the less sure its belief is.
         beliefs: parameters of what is believed before the network is trained.
     """
 
@@ -75,6 +84,7 @@ class Settings:
     trust: float = 1.0
     strength: Strength = GENTLE
     flips: bool = False
+    weighed: bool = True
     beliefs: beliefs.Settings = field(default_factory=beliefs.Settings)
 
 
@@ -117,10 +127,20 @@ def train(
     steps = effort.steps or default_steps(images.size, len(images), where)
     architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
+    smoothed = _smoothed(lesson, settings, seed)
+    if smoothed is None:
+        prior = beliefs.believe(lesson, seed=seed, settings=settings.beliefs)
+        evidence = beliefs.evidence_of(lesson)
+    else:  # all that the counts say is in it
+        prior, evidence = smoothed, np.zeros(smoothed.shape)
+        # Soft targets say themselves how sure they are, and unsure images are those to learn from.
+        # And photographs, unlike drawings, differ in how they were exposed.
+        exposed = replace(settings.strength, contrast=_CONTRAST, brightness=_BRIGHTNESS)
+        settings = replace(settings, looks=(), weighed=False, strength=exposed)
     run = _Run(
         to_tensor(images.pixels, where),
-        beliefs.believe(lesson, seed=seed, settings=settings.beliefs),
-        beliefs.evidence_of(lesson),
+        prior,
+        evidence,
         initial,
         settings,
         steps,
@@ -129,6 +149,17 @@ def train(
     repeat(run.step, steps, effort, progress)
     network = run.mean.cpu().to(memory_format=torch.contiguous_format)
     return ImageStudent(architecture, network, lesson.classes, KIND)
+
+
+def _smoothed(lesson: Lesson, settings: Settings, seed: int) -> NDArray[np.float32] | None:
+    """Return (n, m) chances by regression on noisy counts; None for drawn shapes, or without counts."""
+    images = images_of(lesson)
+    if lesson.noisy is None or not default_name(images).endswith("scattering"):
+        return None
+    cells = cells_of(images, lesson.noisy)
+    if cells is None or len(images) < beliefs.FEWEST:
+        return None
+    return smooth(beliefs.described(lesson, settings.beliefs, seed), cells, seed=seed)
 
 
 class _Run:
@@ -206,6 +237,9 @@ class _Run:
     def _believe(self, probabilities: NDArray[np.float32]) -> None:
         known = beliefs.with_labels(probabilities, self._evidence)
         self._targets = torch.from_numpy(known).to(self._images.device)
+        self._weights = torch.ones(len(self._targets), device=self._images.device)
+        if not self._settings.weighed:
+            return
         sure = self._targets.max(dim=1).values
         short = (sure.mean() - sure).clamp(min=0)
         self._weights = torch.exp(-2 * short.square() / (sure.var(correction=0) + 1e-8))

@@ -7,7 +7,8 @@ does not collapse when labels are few; their average is better calibrated than e
 
 Where the noisy counts that the labels were made of are public too, they say more than the labels:
 then boosted trees are fitted to them (:mod:`student.trainers.boosting`), and the labels are not
-looked at.
+looked at. ``--model smoothing`` first smooths the counts over rows that are alike
+(:mod:`student.trainers.smoothing`), which is better where a class is hardly told by any column.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ import numpy as np
 
 from pate.data.values import Table
 from pate.errors import DataError
+from pate.features.space import space_over
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.boosting import train_on_counts
 from student.trainers.counts import cells_of
 from student.trainers.encoding import Encoding, learn_encoding
+from student.trainers.smoothing import smooth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
+    from student.trainers.counts import Cells
     from student.trainers.model import Model
 
 KIND: Final = "selftraining"
@@ -45,6 +49,7 @@ class Settings:
         threshold: confidence from which a row's own prediction is learnt from.
         weight: of such a row, where a row with a label has 1.
         softness: inverse regularisation of the logistic model, ``C`` of scikit-learn.
+        smoothed: whether noisy counts, where there are any, are smoothed over rows that are alike.
     """
 
     rounds: int = 2
@@ -52,6 +57,7 @@ class Settings:
     threshold: float = 0.9
     weight: float = 0.3
     softness: float = 0.1
+    smoothed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +126,10 @@ def train(
     cells = None if lesson.noisy is None else cells_of(lesson.public, lesson.noisy)
     if cells is not None:
         rows = encoding.encode(lesson.public)
-        model = train_on_counts(rows, cells, seed=seed, effort=effort, progress=progress)
+        guess = _smoothed(lesson.public, cells, seed) if settings.smoothed else None
+        model = train_on_counts(
+            rows, cells, seed=seed, effort=effort, guess=guess, progress=progress
+        )
         return TableStudent(encoding, {"boosting": model}, None, lesson.classes)
     present = np.unique(lesson.labels)
     if len(present) == 1:
@@ -139,6 +148,14 @@ def train(
         probabilities = _average(models, None, rows, len(lesson.classes))
         guesses, weights = _with_guesses(lesson, probabilities, settings)
     return TableStudent(encoding, models, None, lesson.classes)
+
+
+def _smoothed(public: Table, cells: Cells, seed: int) -> NDArray[np.float64]:
+    """Return (n, m) chances of the classes, smooth in the space that records voted in."""
+    points = space_over(public).embed(public)
+    centred = points - points.mean(axis=0)
+    length = np.sqrt(np.square(centred).sum(axis=1).mean()) + 1e-9
+    return smooth([(centred / length).astype(np.float32)], cells, seed=seed).astype(np.float64)
 
 
 def _labels_alone(lesson: Lesson) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

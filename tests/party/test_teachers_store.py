@@ -92,6 +92,7 @@ def test_constants(tmp_path: Path) -> None:
         ("resnet", IMAGES, "resnet"),
         ("linear", TABLE, "linear"),
         ("cnn", IMAGES, "cnn"),
+        ("nearest", IMAGES, "nearest"),
         ("boosting", TABLE, "boosting"),
     ],
 )
@@ -109,7 +110,12 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
             "cpu",
             "cnn is not for a table; use auto, linear, forest, boosting or logistic",
         ),
-        ("forest", IMAGES, "cpu", "forest is not for images; use auto, linear, cnn or resnet"),
+        (
+            "forest",
+            IMAGES,
+            "cpu",
+            "forest is not for images; use auto, linear, nearest, cnn or resnet",
+        ),
         ("logistic", IMAGES, "cpu", "logistic is not for images"),
         ("linear", IMAGES, "tpu", "none of auto, cpu, cuda"),
     ],

@@ -32,7 +32,7 @@ def drawn(count, size):
 for size, public in (((20, 20), 600), ((40, 64), 40)):
     seen, records = drawn(public, size), drawn(83, size)
     for name in IMAGE_SPACES:
-        if name.startswith("diffusion") and public < 500:
+        if name.startswith(("diffusion", "steady")) and public < 500:
             continue
         space = space_over(seen, name)
         whole = space.embed(records)

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from pate.data.values import Images
+from pate.features import space
+from pate.features.distortions import distorted
+from pate.features.steady import AXES
+from pate.features.strokes import strokes
 from pate.noisy_votes import NoisyVotes
 from student.trainers import beliefs
 from student.trainers.base import Lesson
@@ -67,6 +71,28 @@ def test_what_rises_above_the_noise_is_evidence() -> None:
     assert 0 < evidence[other, 7] < 0.5
     assert evidence.sum(axis=1).max() <= 1.0 + 1e-12
     assert (evidence.sum(axis=1) > 0).sum() == 4
+
+
+def test_noise_in_many_classes_does_not_outweigh_the_votes() -> None:
+    counts = np.rint(np.random.default_rng(0).normal(0, 10, (50, 150))).astype(np.int64)
+    counts[:, 3] += 160
+    evidence = beliefs.shares(NoisyVotes(np.arange(50), counts, 10.0))
+    assert evidence[:, 3].mean() > 0.9
+
+
+def test_large_sets_of_drawn_shapes_are_described_by_what_distortions_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(space, "STEADY_FROM", 800)
+    kinds = np.tile(np.arange(40), 20)
+    public = distorted(strokes(40, (20, 20, 1)).take(kinds))
+    rows = np.sort(np.random.default_rng(0).permutation(800)[:120])
+    lesson = Lesson(public, rows, kinds[rows], tuple(map(str, range(40))))
+    (points,) = beliefs.described(lesson, beliefs.Settings(), 0)
+    assert points.shape == (800, AXES)
+    assert np.square(points).sum(axis=1).mean() == pytest.approx(1, abs=1e-3)
+    # Three labels a class.
+    assert (beliefs.believe(lesson, seed=0).argmax(axis=1) == kinds).mean() > 0.85
 
 
 def test_labels_may_be_wrong() -> None:

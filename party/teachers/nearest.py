@@ -1,0 +1,158 @@
+"""Teachers that answer by their nearest record, and keep quiet where none is near.
+
+For shards that hold few records of many classes: a teacher that knows a third of the classes and must
+answer always is mostly wrong, and wrong in the same way as all others that lack the class. Here it
+answers only if a record of its own is nearer to the query than records of two classes usually are to
+one another. Of a shard, nothing is fitted but that distance.
+
+How near two images are is told by a space that small distortions do not move, see
+:mod:`pate.features.steady`; it is fitted on drawings that nobody drew, the same for all data.
+
+A teacher that keeps quiet still has one vote: it falls on a class that is drawn once for it, whatever
+the query, as that of a teacher of an empty shard does. Such votes spread evenly over the classes.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.teachers import tensors
+from party.teachers.protocol import NO_OPINION, DamagedTeacherError, Labels, Stored
+from party.teachers.schema import ImageSchema
+from pate.data.values import Images
+from pate.errors import UsageError
+from pate.features.distortions import VERSION as DISTORTIONS_VERSION
+from pate.features.gradients import VERSION as GRADIENTS_VERSION
+from pate.features.space import ImageSpace
+from pate.features.steady import AXES, SteadySpace
+from pate.features.strokes import VERSION as STROKES_VERSION
+from pate.features.strokes import strokes
+from pate.features.upright import VERSION as UPRIGHT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from party.teachers.protocol import Teacher
+    from pate.data.values import Dataset, Inputs
+
+    Floats = NDArray[np.float32]
+
+#: How near is near: of the shard's records, this share has one of another class that is nearer.
+_TAKEN_FOR_ANOTHER: Final = 0.1
+#: Drawings that the space is fitted on.
+_DRAWINGS: Final = 5_000
+
+
+@dataclass(frozen=True, eq=False)
+class NearestTeacher:
+    """A shard's records in a fixed feature space.
+
+    Attributes:
+        takes: the images that they are.
+        records: (n, d) float32, unit vectors.
+        labels: (n,) int64.
+        least: the least product of a query and a record at which the record is near.
+    """
+
+    takes: ImageSchema
+    records: Floats
+    labels: Labels
+    least: float
+
+    def predict(self, inputs: Inputs) -> Labels:
+        """Return the label of each input's nearest record, :data:`NO_OPINION` if it is not near.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teacher was fitted on.
+        """
+        return self.answers(described(self.takes.conform(inputs)))
+
+    def answers(self, queries: Floats) -> Labels:
+        """Return the same for (n, d) queries in the feature space."""
+        alike = queries @ self.records.T
+        best = alike.argmax(axis=1)
+        near = alike[np.arange(len(alike)), best] >= self.least
+        return np.where(near, self.labels[best], NO_OPINION)
+
+    def store(self) -> Stored:
+        """Return the records' features as safetensors, the schema as JSON."""
+        least = np.array([self.least], dtype=np.float32)
+        model = tensors.dump({"records": self.records, "labels": self.labels, "least": least})
+        return Stored({"size": list(self.takes.size)}, model)
+
+
+class Nearest:
+    """Makes teachers that look records up; each is a shard's own to the last bit."""
+
+    name = "nearest"
+    version = (
+        f"1, gradients {GRADIENTS_VERSION}, upright {UPRIGHT_VERSION}, strokes {STROKES_VERSION}, "
+        f"distortions {DISTORTIONS_VERSION}"
+    )
+    suffix = "safetensors"
+
+    def fit(self, shard: Dataset, seed: int) -> NearestTeacher:
+        """Return the teacher of a shard of images; there is no randomness in it.
+
+        Raises:
+            UsageError: if the shard is a table.
+        """
+        del seed
+        if not isinstance(shard.inputs, Images):
+            raise UsageError("model nearest is for images")
+        records = described(shard.inputs)
+        alike = records @ records.T
+        alike[shard.labels[:, None] == shard.labels] = -1
+        nearest_other = alike.max(axis=1)
+        least = float(np.float32(np.quantile(nearest_other, 1 - _TAKEN_FOR_ANOTHER)))
+        return NearestTeacher(ImageSchema(shard.inputs.size), records, shard.labels, least)
+
+    def predict_many(self, members: Sequence[Teacher], classes: int, inputs: Inputs) -> Labels:
+        """Return (k, n) int64; see :class:`party.teachers.protocol.AnswersTogether`.
+
+        The queries are described once. Each member's product is its own, so that no rounding hangs
+        on another's records.
+        """
+        del classes
+        answers = np.empty((len(members), len(inputs)), dtype=np.int64)
+        queries: dict[ImageSchema, Floats] = {}
+        for at, member in enumerate(members):
+            if not isinstance(member, NearestTeacher):
+                answers[at] = member.predict(inputs)
+                continue
+            if member.takes not in queries:
+                queries[member.takes] = described(member.takes.conform(inputs))
+            answers[at] = member.answers(queries[member.takes])
+        return answers
+
+    def restore(self, stored: Stored) -> NearestTeacher:
+        """Return the teacher that was stored.
+
+        Raises:
+            DamagedTeacherError: if the bytes are not such a teacher.
+        """
+        held = tensors.load(stored.model, ("records", "labels", "least"))
+        takes = tensors.image_size(stored.facts)
+        records, labels, least = held["records"], held["labels"], held["least"]
+        width = AXES
+        if labels.ndim != 1 or records.shape != (len(labels), width) or least.shape != (1,):
+            raise DamagedTeacherError("the shapes of its records")
+        return NearestTeacher(
+            takes, records.astype(np.float32), labels.astype(np.int64), float(least[0])
+        )
+
+
+def described(images: Images) -> Floats:
+    """Return (n, d) float32 unit vectors."""
+    return _space(images.size).embed(images)
+
+
+@functools.lru_cache(maxsize=4)
+def _space(size: tuple[int, int, int]) -> SteadySpace:
+    return SteadySpace.fit(ImageSpace("upright", size), strokes(_DRAWINGS, size))

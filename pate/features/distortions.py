@@ -1,0 +1,120 @@
+"""Images distorted in ways that keep what they show: turned, stretched, leant, bent, thickened.
+
+Which way each image goes is fixed by its place in the set, so that all who hold the set make the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.data.values import Images
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+#: Changes whenever the images do that come out.
+VERSION: Final = "1"
+
+#: Largest changes, either way. Shifts and bends are shares of the sides.
+_TURN: Final = 0.1  # radians
+_SCALE: Final = 0.2
+_LEAN: Final = 0.12
+_SHIFT: Final = 0.08
+_BEND: Final = 0.03
+_CONTRAST: Final = 0.1
+_GRAIN: Final = 0.05  # of the whole range of grey
+_KNOTS: Final = 4  # a side, of the net that bends the image
+_PIXELS_AT_ONCE: Final = 1 << 20
+
+
+def distorted(images: Images) -> Images:
+    """Return each image distorted in its own way."""
+    moved = np.empty_like(images.pixels)
+    height, width, _ = images.size
+    step = max(1, _PIXELS_AT_ONCE // (height * width))
+    for start in range(0, len(images), step):
+        moved[start : start + step] = _distort(images.pixels[start : start + step], start)
+    return Images(moved)
+
+
+def _distort(pixels: NDArray[np.uint8], first: int) -> NDArray[np.uint8]:
+    """Return images, the first of which has the place ``first`` in the set."""
+    count, height, width, _ = pixels.shape
+    drawn = draws(first, count, 8 + 2 * _KNOTS**2, "shape")
+    turn, grow, stretch, lean, down, right, contrast, weight = drawn[:, :8].T[..., None, None]
+    y = (np.arange(height, dtype=np.float32) - (height - 1) / 2)[None, :, None]
+    x = (np.arange(width, dtype=np.float32) - (width - 1) / 2)[None, None, :]
+    cos, sin = np.cos(_TURN * turn), np.sin(_TURN * turn)
+    tall = np.exp(_SCALE * (grow - stretch / 2))
+    wide = np.exp(_SCALE * (grow + stretch / 2))
+    net = drawn[:, 8:].reshape(count, 2, _KNOTS, _KNOTS) * np.float32(np.sqrt(3))
+    bent = _between(height) @ net @ _between(width).T
+    rows = tall * (cos * y - sin * x) + height * (_BEND * bent[:, 0] + _SHIFT * down)
+    columns = wide * (sin * y + cos * x + _LEAN * lean * y)
+    columns = columns + width * (_BEND * bent[:, 1] + _SHIFT * right)
+    planes = _heavier(pixels.astype(np.float32), weight[..., None])
+    seen = _sampled(planes, rows + (height - 1) / 2, columns + (width - 1) / 2)
+    grain = draws(first, count, height * width, "grain").reshape(count, height, width, 1)
+    middle = seen.mean(axis=(1, 2), keepdims=True)
+    grey = middle + (seen - middle) * np.exp(_CONTRAST * contrast)[..., None]
+    made: NDArray[np.uint8] = np.rint(np.clip(grey + 255 * _GRAIN * grain, 0, 255)).astype(np.uint8)
+    return made
+
+
+def draws(first: int, count: int, each: int, purpose: str) -> Floats:
+    """Return (count, each) numbers from -1 to 1, fixed by purpose and place in the set.
+
+    Args:
+        first: place of the first row.
+        count: rows.
+        each: numbers a row.
+        purpose: what makes other numbers.
+    """
+    drawn = np.empty((count, each), dtype=np.float32)
+    for at in range(count):
+        stream = hashlib.shake_256(f"pate distortions 1 {purpose} {first + at}".encode())
+        drawn[at] = np.frombuffer(stream.digest(2 * each), dtype="<u2") / np.float32(2**15) - 1
+    return drawn
+
+
+def _between(side: int) -> Floats:
+    """Return (side, knots) weights that draw a net of knots out to all pixels."""
+    at = np.linspace(0, _KNOTS - 1, side)[:, None]
+    weights: Floats = np.clip(1 - np.abs(at - np.arange(_KNOTS)), 0, None).astype(np.float32)
+    return weights
+
+
+def _heavier(planes: Floats, weight: Floats) -> Floats:
+    """Return planes with strokes thickened or thinned: a step towards the neighbours' extremes."""
+    height, width = planes.shape[1:3]
+    edged = np.pad(planes, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    around = [
+        edged[:, down : down + height, right : right + width]
+        for down, right in ((0, 1), (1, 0), (1, 2), (2, 1))
+    ]
+    most, least = np.maximum.reduce([planes, *around]), np.minimum.reduce([planes, *around])
+    half = np.float32(0.5) * np.abs(weight)
+    aim = np.where(weight > 0, most, least)
+    heavier: Floats = planes + half * (aim - planes)
+    return heavier
+
+
+def _sampled(planes: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Return (n, height, width, channels) values at (n, height, width) rows and columns."""
+    count, height, width, channels = planes.shape
+    rows, columns = np.clip(rows, 0, height - 1), np.clip(columns, 0, width - 1)
+    top = np.minimum(rows.astype(np.int64), max(height - 2, 0))
+    left = np.minimum(columns.astype(np.int64), max(width - 2, 0))
+    low, far = (rows - top)[..., None], (columns - left)[..., None]
+    flat = planes.reshape(-1, channels)
+    corner = (np.arange(count)[:, None, None] * height + top) * width + left
+    under, beside = width * (height > 1), int(width > 1)
+    upper = flat[corner] * (1 - far) + flat[corner + beside] * far
+    lower = flat[corner + under] * (1 - far) + flat[corner + under + beside] * far
+    mixed: Floats = (upper + (lower - upper) * low).astype(np.float32)
+    return mixed

@@ -1,0 +1,105 @@
+"""What noisy counts say of every public row, when rows that look alike are alike: regression on cells.
+
+The chance of a class is taken for a smooth function over the public set, a Gaussian process whose
+mean over the public rows of each cell was observed, with the noise of the counts and of the draw of
+those who voted. A cell of which little was heard is then told by those around it, and a cell of two
+kinds of rows is split along the difference to its neighbours. Width, strength and residual are those
+under which the released counts are the most likely (the evidence, in closed form): neither a label
+nor a count is held out for it, and nothing but the counts and the public set is looked at.
+
+Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2 and 5.4;
+of aggregates: Law et al., "Variational learning on aggregate outputs with Gaussian processes", NeurIPS
+2018, of which this is the conjugate case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from student.trainers.graph import squared_distances
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from student.trainers.counts import Cells
+
+    Floats = NDArray[np.float32]
+    Wide = NDArray[np.float64]
+
+#: No chance is believed to be less than this, over the number of classes: counts are few.
+DOUBT: Final = 0.05
+#: Of kernels exp(-width |x - y|^2) over points of mean squared length one.
+_WIDTHS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+#: Variance of the function, and of what it does not explain of a record, both in parts of p (1 - p).
+_STRENGTHS: Final = tuple(4.0**power for power in range(-4, 3))
+_RESIDUALS: Final = (1 / 16, 1 / 4, 1.0)
+_LANDMARKS: Final = 2000
+_JITTER: Final = 1e-4  # on the landmarks' kernel, so that it has a root
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """One choice of the parameters: its evidence, and what it says of every row."""
+
+    evidence: float
+    moves: Wide
+
+
+def smooth(views: Sequence[Floats], cells: Cells, *, seed: int) -> Floats:
+    """Return (n, m) chances of the classes for each public row, in rows that sum to 1.
+
+    Args:
+        views: (n, d) float32 each, the public rows as points of mean squared length one; two rows are
+            as alike as they are in the mean of the views' kernels.
+        cells: what was released over them.
+        seed: of the draw of landmarks, which bound the work where there are more rows than that.
+    """
+    count = len(views[0])
+    drawn = np.random.default_rng(seed).permutation(count)[:_LANDMARKS]
+    drawn.sort()
+    apart = [squared_distances(view, view[drawn]) for view in views]
+    overall = cells.overall
+    fits = (
+        _fit(np.mean([np.exp(-np.float32(width) * each) for each in apart], axis=0), drawn, cells)
+        for width in _WIDTHS
+    )
+    best = max(fits, key=lambda fit: fit.evidence)
+    chances = np.clip(overall + best.moves, DOUBT / len(overall), 1.0)
+    made: Floats = (chances / chances.sum(axis=1, keepdims=True)).astype(np.float32)
+    return made
+
+
+def _fit(kernel: Floats, drawn: NDArray[np.int64], cells: Cells) -> _Fit:
+    """Return the best fit with a kernel of (n, l) values between all rows and the landmarks."""
+    from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+    among = kernel[drawn].astype(np.float64)
+    among[np.diag_indices(len(among))] += _JITTER
+    root = cholesky(among, lower=True, overwrite_a=True)
+    # Of the features K L^-T, whose products are the kernel as the landmarks see it, cells take means.
+    means = solve_triangular(root, cells.means(kernel).T, lower=True).T
+    alike = means @ means.T
+    overall = cells.overall
+    classes = len(overall)
+    spread = overall * (1 - overall)
+    seen = cells.shares - overall
+    noise = cells.sigma**2 * (1 - 1 / classes) / cells.mass**2
+    best, pulls = -np.inf, np.zeros_like(seen)
+    for strength in _STRENGTHS:
+        for residual in _RESIDUALS:
+            evidence, weights = 0.0, np.empty_like(seen)
+            for label in range(classes):
+                own = spread[label] * residual / cells.mass + noise
+                covariance = strength * spread[label] * alike + np.diag(own)
+                lower = cho_factor(covariance, lower=True)
+                weights[:, label] = cho_solve(lower, seen[:, label])
+                evidence -= 0.5 * float(seen[:, label] @ weights[:, label])
+                evidence -= float(np.log(np.diag(lower[0])).sum())
+            if evidence > best:
+                best, pulls = evidence, strength * weights * spread
+    return _Fit(best, kernel @ solve_triangular(root.T, means.T @ pulls))
