@@ -250,8 +250,8 @@ _ROWS: Final = (
         ),
         student="smoothing",
         picked="student, number of representatives, columns and the space of tables on labelled splits of "
-        "the private file, which no epsilon covers; the student's own parameters by the evidence of the "
-        "noisy counts",
+        "the private file, which no epsilon covers, with figures of the test part beside them; the "
+        "student's own parameters by the evidence of the noisy counts",
         reference="boosting",
         paper=Paper(
             accuracy=93.94,
@@ -304,8 +304,8 @@ _ROWS: Final = (
         steps=1_640,
         picked="number of representatives on labels of the public part; the choice of space also saw "
         "labels of the private part; that the student learns smoothed counts, of all images alike and "
-        "without looking again, its contrast and its steps were found on this row, test labels in "
-        "sight; the smoothing's own parameters by the evidence of the noisy counts",
+        "without looking again, its contrast and its steps were found on this row, some eight variants "
+        "with test labels in sight; the smoothing's own parameters by the evidence of the noisy counts",
     ),
     Row(
         name="glyph-interactive",
