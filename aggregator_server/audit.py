@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from sqlalchemy import select
@@ -26,7 +26,7 @@ from pate.runtime.hash_chain import canonical
 from pate.votes import check_entries, check_votes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from fractions import Fraction
     from pathlib import Path
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from aggregator_server.blobs import Probabilities
     from aggregator_server.state import CampaignState, VoteBatch
     from pate.votes import Counts
+
+
+#: Entries of the chain that are in memory at a time while it is read.
+_AT_A_TIME: Final = 256
 
 
 @dataclass(frozen=True)
@@ -109,13 +113,13 @@ def verify(path: Path, expected_head: Head | None = None) -> Verification:
         with database.reading() as connection:
             layout.check(connection)
             _check_pages(connection)
-            entries = read_entries(connection)
-            state = replay(entries)
+            heads: list[Head] = []
+            state = replay(_noting(each_entry(connection), expected_head, heads))
             check_tables(connection, state)
     finally:
         database.close()
     if expected_head is not None:
-        _check_head(entries, expected_head)
+        _check_head(state.head, heads, expected_head)
     return Verification(
         campaign=state.spec.id,
         phase=state.phase,
@@ -134,7 +138,14 @@ def verify(path: Path, expected_head: Head | None = None) -> Verification:
 def read_entries(
     connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
 ) -> list[Entry]:
-    """Return the chain as it stands in the file, unchecked.
+    """Return the chain as it stands in the file, unchecked; arguments as for :func:`each_entry`."""
+    return list(each_entry(connection, least, kinds))
+
+
+def each_entry(
+    connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
+) -> Iterator[Entry]:
+    """Yield the entries of the chain as they stand in the file, unchecked, a few at a time.
 
     Args:
         connection: to read from.
@@ -153,8 +164,8 @@ def read_entries(
     query = select(*columns).where(table.c.seq >= least).order_by(table.c.seq)
     if kinds is not None:
         query = query.where(table.c.kind.in_(kinds))
-    rows = connection.execute(query)
-    return [Entry(*row) for row in rows]
+    for row in connection.execute(query.execution_options(yield_per=_AT_A_TIME)):
+        yield Entry(*row)
 
 
 def check_tables(connection: Connection, state: CampaignState) -> None:
@@ -163,14 +174,26 @@ def check_tables(connection: Connection, state: CampaignState) -> None:
     Raises:
         LedgerError: for a row too many, missing or changed, or bytes with another digest.
     """
-    wanted = {(q, r.label, r.round, r.source, r.entry) for q, r in state.labels.items()}
-    table = tables.releases
-    columns = (table.c.query, table.c.label, table.c.round, table.c.source, table.c.entry)
-    found = {tuple(row) for row in connection.execute(select(*columns))}
-    if odd := wanted ^ found:
-        raise LedgerError(f"the releases table and the chain differ: query {min(odd)[0]}")
+    _check_releases(connection, state)
     _check_batches(connection, state)
     _check_predictions(connection, state)
+
+
+def _check_releases(connection: Connection, state: CampaignState) -> None:
+    table = tables.releases
+    columns = (table.c.query, table.c.label, table.c.round, table.c.source, table.c.entry)
+    # Row by row, side by side: neither is held a second time.
+    wanted = iter(sorted(state.labels))
+    for query, *found in connection.execute(select(*columns).order_by(table.c.query)):
+        expected = next(wanted, None)
+        held = state.labels.get(query)
+        if query != expected or held is None:
+            odd = query if expected is None else min(query, expected)
+            raise LedgerError(f"the releases table and the chain differ: query {odd}")
+        if found != [held.label, held.round, held.source, held.entry]:
+            raise LedgerError(f"the releases table and the chain differ: query {query}")
+    if (odd := next(wanted, None)) is not None:
+        raise LedgerError(f"the releases table and the chain differ: query {odd}")
 
 
 def _check_batches(connection: Connection, state: CampaignState) -> None:
@@ -179,11 +202,13 @@ def _check_batches(connection: Connection, state: CampaignState) -> None:
         table.c.first, table.c.count, table.c.teachers, table.c.responders, table.c.entry,
         table.c.salt, table.c.counts,
     )  # fmt: skip
-    rows = connection.execute(select(*columns).order_by(table.c.first)).all()
-    if [row[0] for row in rows] != [batch.first for batch in state.batches]:
+    firsts = connection.execute(select(table.c.first).order_by(table.c.first)).scalars().all()
+    if firsts != [batch.first for batch in state.batches]:
         raise LedgerError("the batches table and the chain hold different batches of votes")
     classes = len(state.classes)
-    for (*described, salt, blob), batch in zip(rows, state.batches, strict=True):
+    for batch in state.batches:
+        one = select(*columns).where(table.c.first == batch.first)
+        *described, salt, blob = connection.execute(one).one()
         where = f"votes of queries {batch.first} to {batch.first + batch.count - 1}"
         responders = canonical(list(batch.responders))
         if described != [batch.first, batch.count, batch.teachers, responders, batch.entry]:
@@ -254,10 +279,18 @@ def _check_pages(connection: Connection) -> None:
             raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
 
 
-def _check_head(entries: list[Entry], expected: Head) -> None:
-    if not 0 < expected.seq <= len(entries):
+def _noting(entries: Iterable[Entry], wanted: Head | None, found: list[Head]) -> Iterator[Entry]:
+    """Pass entries on, and note the head after the one that ``wanted`` names."""
+    for entry in entries:
+        if wanted is not None and entry.seq == wanted.seq:
+            found.append(entry.head)
+        yield entry
+
+
+def _check_head(last: Head, found: list[Head], expected: Head) -> None:
+    if not 0 < expected.seq <= last.seq:
         raise LedgerError(
-            f"entry {expected.seq} was in this ledger and is gone: it ends at {len(entries)}"
+            f"entry {expected.seq} was in this ledger and is gone: it ends at {last.seq}"
         )
-    if entries[expected.seq - 1].head != expected:
+    if found != [expected]:
         raise LedgerError(f"entry {expected.seq} is another than the expected {expected}")

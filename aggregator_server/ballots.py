@@ -136,7 +136,9 @@ class PlainBallot:
         self._batch = batch
         self._least = least
         self._kind = LooseSum if campaign.most_votes else Histogram
-        self._votes: dict[str, Histogram | LooseSum] = {}
+        # Only the sum is kept: a thousand matrices would be a thousand times as much.
+        self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
+        self._teachers: dict[str, int] = {}
         self.step = "ask"
 
     first: ClassVar[bool] = True
@@ -150,7 +152,7 @@ class PlainBallot:
     @property
     def answered(self) -> frozenset[str]:
         """The parties whose votes are here."""
-        return frozenset(self._votes)
+        return frozenset(self._teachers)
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Ask for the votes."""
@@ -167,25 +169,20 @@ class PlainBallot:
             batch=self._batch.digest,
             loose=self._kind is LooseSum,
         )
-        self._votes.setdefault(party.name, self._kind(counts, party.teachers))
+        if party.name not in self._teachers:
+            self._teachers[party.name] = party.teachers
+            self._total += counts
 
     def advance(self) -> None:
         """See :class:`Ballot`."""
-        if len(self._votes) < self._least:
-            raise QuorumError(f"{len(self._votes)} parties answered, {self._least} are needed")
+        if len(self._teachers) < self._least:
+            raise QuorumError(f"{len(self._teachers)} parties answered, {self._least} are needed")
         self.step = ""
 
     def result(self) -> Sum:
         """Return the sum; each part of it was checked when it came."""
-        responders = tuple(name for name in self._roster if name in self._votes)
-        votes = [self._votes[name] for name in responders]
-        return Sum(
-            self._kind(
-                np.sum([each.counts for each in votes], axis=0, dtype=np.int64),
-                sum(each.teachers for each in votes),
-            ),
-            responders,
-        )
+        responders = tuple(name for name in self._roster if name in self._teachers)
+        return Sum(self._kind(self._total, sum(self._teachers.values())), responders)
 
 
 class MaskedBallot:

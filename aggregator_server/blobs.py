@@ -36,9 +36,18 @@ def unpack_counts(blob: bytes, count: int, classes: int) -> Counts:
     Raises:
         LedgerError: if its length is another.
     """
+    return view_counts(blob, count, classes).astype(np.int64)
+
+
+def view_counts(blob: bytes, count: int, classes: int) -> NDArray[np.int32]:
+    """Return what :func:`pack_counts` made as (count, classes) int32, without a copy.
+
+    Raises:
+        LedgerError: if its length is another.
+    """
     if len(blob) != 4 * count * classes:
         raise LedgerError(f"votes of {len(blob)} bytes, expected {4 * count * classes}")
-    return np.frombuffer(blob, dtype="<i4").reshape(count, classes).astype(np.int64)
+    return np.frombuffer(blob, dtype="<i4").reshape(count, classes)
 
 
 def pack_probabilities(probabilities: Probabilities) -> bytes:

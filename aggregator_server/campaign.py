@@ -7,31 +7,31 @@ missing.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.ballots import Batch, MaskedBallot, PlainBallot
+from aggregator_server.batches import BATCH_COUNTS, batch_at, check_apart, next_places
 from aggregator_server.exchange import Exchange
 from aggregator_server.gated import label_gated
 from aggregator_server.labelling import label_round
 from aggregator_server.matrix_release import release_matrix
-from aggregator_server.order import public_order
+from aggregator_server.order import public_order, public_ranking
 from aggregator_server.parties import Party, listed
 from aggregator_server.quota import quota_order
 from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
-from pate.data.values import batch_hash
-from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.errors import ProtocolError, QuorumError
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise_shares import total_sigma
 from pate.runtime.failpoints import reach
 from pate.statement import mechanism_in_words
-from protos.bounds import MAX_MESSAGE, PIECE_BYTES
 from protos.pate.v1 import vote_pb2
-from protos.public_set import pack_public_set
+from protos.public_set import PackedPublicSet
 from protos.terms import mechanism_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger import Ledger
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState
+    from aggregator_server.watch.presence import Presence
     from aggregator_server.wire import Wire
     from pate.data.values import Inputs
     from pate.noise import Noise
@@ -63,7 +64,9 @@ class Campaign:
         patience: seconds to wait for the last parties once enough have voted.
         enrolled: identity keys by name of those who may take part; None: anybody.
         await_predictions: called with a round; returns when the student's predictions for it are
-            in the ledger.
+            in the ledger. Meanwhile it may call :meth:`look`.
+        show: takes who is here and what is asked of them.
+        batch: counts of one batch of votes, queries times classes.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class Campaign:
         patience: float,
         await_predictions: Callable[[int], object],
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        show: Callable[[Presence], None] | None = None,
+        batch: int = BATCH_COUNTS,
     ) -> None:
+        self._batch = batch
         self._ledger = ledger
         self._inputs = inputs
         self._noise = noise
@@ -90,8 +96,9 @@ class Campaign:
             public_campaign(ledger.state().spec),
             signing_key=signing_key,
             enrolled=enrolled,
-            pieces=self._pieces,
+            pieces=lambda: PackedPublicSet(inputs),
             say=screen.say,
+            show=show,
         )
 
     def run(self) -> None:
@@ -117,6 +124,10 @@ class Campaign:
         if state.phase != "finished":
             self._ledger.finish()
             reach("campaign-closed")
+
+    def look(self) -> None:
+        """Notice who came and who went, while nothing is asked of the parties."""
+        self._exchange.look()
 
     def farewell(self, epsilon: float) -> None:
         """Tell the parties how the campaign ended.
@@ -159,15 +170,18 @@ class Campaign:
 
     def _collect(self) -> None:
         state = self._ledger.state()
-        hashes = self._inputs.row_hashes()
-        for missing in state.missing_votes:
-            rows = tuple(state.voted.rows[missing.start : missing.stop])
-            batch = Batch(rows, batch_hash([hashes[row] for row in rows]))
-            found = self._vote(missing.start, batch)
+        check_apart(state, self._inputs, self._batch)
+        while (places := next_places(state, self._batch)) is not None:
+            batch = batch_at(state, self._inputs, places)
+            found = self._vote(places.start, batch)
             reach("votes-arrived")
-            self._ledger.record_votes(missing.start, found.total, found.responders)
+            state = self._ledger.record_votes(places.start, found.total, found.responders)
             reach("votes-recorded")
-            self._screen.say(f"votes on {len(rows)} queries from {listed(found.responders)}")
+            done, all_ = sum(each.count for each in state.batches), len(state.voted)
+            self._screen.say(
+                f"votes on {len(batch.rows)} queries from {listed(found.responders)}"
+                + ("" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now")
+            )
 
     def _vote(self, first: int, batch: Batch) -> Sum:
         """Return the summed votes on a batch; a masked sum is tried more than once."""
@@ -245,7 +259,7 @@ class Campaign:
         with self._screen.bar(f"round {state.round}: queries") as progress:
             summary = label_round(
                 self._ledger,
-                self._ledger.counts(),
+                self._ledger.votes(),
                 state.mechanism(state.round),
                 self._noise,
                 round_=state.round,
@@ -258,7 +272,7 @@ class Campaign:
 
     def _release_matrix(self, state: CampaignState) -> RoundSummary:
         summary = release_matrix(
-            self._ledger, self._ledger.counts(), state.mechanism(1), self._noise
+            self._ledger, self._ledger.votes(), state.mechanism(1), self._noise
         )
         if summary.exhausted:
             self._screen.say("the one release was interrupted and is paid for: there are no labels")
@@ -267,7 +281,7 @@ class Campaign:
     def _label_gated(self, state: CampaignState) -> RoundSummary:
         summary = label_gated(
             self._ledger,
-            self._ledger.counts(),
+            self._ledger.votes(),
             state.mechanism(1),
             self._noise,
             order=public_order(state.spec.id, state.spec.queries),
@@ -280,21 +294,16 @@ class Campaign:
             self._screen.say(f"the gate is {gate}")
         return summary
 
-    def _order(self, state: CampaignState) -> tuple[int, ...]:
+    def _order(self, state: CampaignState) -> Sequence[int]:
         """Return the queries of a round in the order in which they are asked."""
-        order = public_order(state.spec.id, state.spec.queries)
-        asked = tuple(query for query in order if query in state.voted)
+        order = public_ranking(state.spec.id, state.spec.queries)
+        asked = array("q", (query for query in map(int, order) if query in state.voted))
         predictions = self._ledger.predictions(state.round)
         if not state.spec.class_quota or predictions is None:
             return asked
         # Of earlier rounds alone: a process that was stopped within this one finds the same order.
         earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
-        return quota_order(asked, earlier, predictions)
-
-    def _pieces(self) -> Iterator[bytes]:
-        body = pack_public_set(self._inputs)
-        for at in range(0, len(body), PIECE_BYTES):
-            yield body[at : at + PIECE_BYTES]
+        return quota_order(tuple(asked), earlier, predictions)
 
 
 def _parties(state: CampaignState) -> list[Party]:
@@ -339,18 +348,3 @@ def terms_of(state: CampaignState) -> vote_pb2.Terms:
         composition=state.composition.name,
         cap=str(state.cap),
     )
-
-
-def require_one_message(inputs: Inputs, classes: int) -> None:
-    """Check that the votes of one party on a whole public set fit one message.
-
-    Raises:
-        UsageError: if they do not, with the size that would.
-    """
-    # Four bytes a count is the widest; the envelope needs far less than what is left free.
-    most = (MAX_MESSAGE - 2**16) // (4 * classes)
-    if len(inputs) > most:
-        raise UsageError(
-            f"a public set of {len(inputs)} with {classes} classes is too large for one batch; "
-            f"use at most {most} queries"
-        )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from aggregator_server import cli_backup
+from aggregator_server.check import cli as check_cli
 from aggregator_server.identities import cli as identities_cli
 from aggregator_server.identities.store import FOLDER
 from pate.errors import UsageError
@@ -18,6 +20,7 @@ from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from aggregator_server.identities import Identities
+    from aggregator_server.watch.serving import PageDoor
 
 app = typer.Typer(
     add_completion=False,
@@ -45,6 +48,22 @@ HostOption = Annotated[
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
 StudentPortOption = Annotated[
     int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
+]
+PageOption = Annotated[
+    bool, typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands.")
+]
+PageHostOption = Annotated[
+    str,
+    typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
+]
+PagePortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
+        show_default=False,
+    ),
 ]
 PublicOption = Annotated[
     Path | None,
@@ -230,6 +249,9 @@ def serve(
     host: HostOption = "127.0.0.1",
     port: PortOption = 9092,
     student_port: StudentPortOption = 9093,
+    page: PageOption = True,
+    page_host: PageHostOption = "127.0.0.1",
+    page_port: PagePortOption = None,
     home: HomeOption = None,
     campaign: CampaignOption = "campaign",
     drop: DropOption = None,
@@ -295,10 +317,14 @@ def serve(
         class_quota=class_quota,
         matrix=matrix,
     )
-    doors = Doors(host, port, student_port, patience, linger, identities)
+    door = _page_door(page_host, page_port, identities) if page else None
+    doors = Doors(host, port, student_port, patience, linger, identities, door)
     summary = start_campaign(_folder(home, campaign), spec, inputs, doors, screen)
     if as_json:
         print_json(summary)
+
+
+check_cli.register(app, serve)
 
 
 @app.command()
@@ -308,6 +334,9 @@ def resume(
     host: HostOption = "127.0.0.1",
     port: PortOption = 9092,
     student_port: StudentPortOption = 9093,
+    page: PageOption = True,
+    page_host: PageHostOption = "127.0.0.1",
+    page_port: PagePortOption = None,
     home: HomeOption = None,
     campaign: CampaignOption = "campaign",
     patience: PatienceOption = 120.0,
@@ -324,7 +353,9 @@ def resume(
     from pate.data.read import read_inputs
 
     inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
-    doors = Doors(host, port, student_port, patience, linger, _identities(home, host))
+    identities = _identities(home, host)
+    door = _page_door(page_host, page_port, identities) if page else None
+    doors = Doors(host, port, student_port, patience, linger, identities, door)
     summary = resume_campaign(_folder(home, campaign), inputs, doors, Screen("pate-server"))
     if as_json:
         print_json(summary)
@@ -445,12 +476,28 @@ def _identities(home: Path | None, host: str) -> Identities | None:
     return found
 
 
+def _page_door(host: str, port: int | None, identities: Identities | None) -> PageDoor:
+    """Return where the page is to be.
+
+    Raises:
+        UsageError: if it would be reached from outside without a certificate.
+    """
+    from aggregator_server.identities import require_identities
+    from aggregator_server.watch.serving import PageDoor
+
+    require_identities(host, identities)
+    return PageDoor(host, port)
+
+
 def _folder(home: Path | None, campaign: str) -> Path:
     if not campaign or campaign.startswith(".") or "/" in campaign or campaign == FOLDER:
         raise UsageError(
             f"{campaign!r} cannot be the name of a campaign: it names a folder beside {FOLDER!r}"
         )
     return (home or default_home("server")) / campaign
+
+
+cli_backup.register(ledger_app, _folder)
 
 
 def main() -> NoReturn:

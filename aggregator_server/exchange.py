@@ -9,18 +9,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.ballots import ANSWERS, STEPS
+from aggregator_server.handout import Handout
 from aggregator_server.parties import Party, check_classes_agree, listed
+from aggregator_server.watch.presence import Presence
 from aggregator_server.wire import EXPIRED, GONE, LOST
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -61,8 +62,9 @@ class Exchange:
         signing_key: the campaign's; every request is signed with it.
         enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
             Asked each time a party describes itself.
-        pieces: yields the slices of the serialised public set, for parties without a copy.
+        pieces: makes the slices of the serialised public set, for parties without a copy.
         say: one line for the server's screen.
+        show: takes who is here and what is asked, after every step.
         clock: seconds, monotonic.
         pause: waits that many seconds.
     """
@@ -73,9 +75,10 @@ class Exchange:
         campaign: vote_pb2.Campaign,
         *,
         signing_key: Ed25519PrivateKey,
-        pieces: Callable[[], Iterator[bytes]],
+        pieces: Callable[[], Sequence[bytes]],
         say: Callable[[str], None],
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        show: Callable[[Presence], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -83,7 +86,8 @@ class Exchange:
         self.campaign = campaign
         self._signing_key = signing_key
         self._enrolled = enrolled
-        self._pieces = pieces
+        self._show = show
+        self._handout = Handout(pieces)
         self._say = say
         self._clock = clock
         self._pause = pause
@@ -202,6 +206,7 @@ class Exchange:
             return ballot.result()
         finally:
             self._ballot = None
+            self._tell()
 
     def _through_step(
         self,
@@ -221,9 +226,13 @@ class Exchange:
             now, answered = self._clock(), ballot.answered
             progress(len(answered), self._asked(ballot))
             able = ballot.awaited - self._out
+            gone: set[str] = set()
             if not ballot.first and now - began > patience:
-                able -= {name for name in able if name not in self._node_of}
+                gone = {name for name in able - answered if name not in self._node_of}
+                able -= gone
             if answered >= able and len(answered) >= least:
+                if gone:
+                    self._say(f"going on without {listed(sorted(gone))}: not connected any more")
                 return
             if len(able | answered) < least:
                 raise QuorumError(
@@ -247,8 +256,8 @@ class Exchange:
         away = [name for name in missing if name not in self._node_of]
         if ballot.first and ballot.needed and away:
             return (
-                f"the sum was being opened with {listed(ballot.needed)} when it was interrupted: "
-                f"all of them must be there again; missing: {listed(away)}"
+                f"every sum of this campaign is of {listed(ballot.needed)}, with whom the first was "
+                f"opened: all of them must be there; missing: {listed(away)}"
             )
         notes = [n if n in self._node_of else f"{n} (not connected)" for n in missing]
         done = f"{len(ballot.answered)} of {self._asked(ballot)}"
@@ -258,26 +267,21 @@ class Exchange:
         """Return how many parties there are to ask in all."""
         return len(ballot.needed or self._roster or ())
 
-    @cached_property
-    def _slices(self) -> list[bytes]:
-        """The public set in pieces, serialised once and only if a party lacks it."""
-        return list(self._pieces())
-
     def _ask_everyone(self, ballot: Ballot) -> None:
         busy = {question.party for question in self._questions.values()}
         due = ballot.awaited - ballot.answered - self._out - busy
         for name, node in self._node_of.items():
             if name not in due:
                 continue
-            if name not in self._has_public_set:
-                for index, piece in enumerate(self._slices):
-                    request = vote_pb2.PartyRequest()
-                    request.public_piece.index = index
-                    request.public_piece.pieces = len(self._slices)
-                    request.public_piece.content = piece
-                    self._put(node, request, "public_piece", name)
+            if name in self._has_public_set:
+                self._put(node, ballot.request(name), ballot.step, name, ballot)
                 continue
-            self._put(node, ballot.request(name), ballot.step, name, ballot)
+            for index, pieces, content in self._handout.due(name):
+                request = vote_pb2.PartyRequest()
+                request.public_piece.index = index
+                request.public_piece.pieces = pieces
+                request.public_piece.content = content
+                self._put(node, request, "public_piece", name)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -320,6 +324,10 @@ class Exchange:
 
     # --- one step ------------------------------------------------------------------------
 
+    def look(self) -> None:
+        """Notice who came and who went, while nothing is asked of anybody."""
+        self._step()
+
     def _step(self) -> None:
         nodes = self._link.nodes()
         for node in sorted(nodes - self._described):
@@ -330,8 +338,28 @@ class Exchange:
         # A node that has gone may come back under its old id, and is then described anew.
         for node in self._described - nodes:
             self._forget(node)
-        for arrival in self._link.receive():
-            self._arrived(arrival)
+        while arrivals := self._link.receive():
+            for arrival in arrivals:
+                self._arrived(arrival)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._show is None:
+            return
+        here, ballot = frozenset(self._node_of), self._ballot
+        if ballot is None or not ballot.step:
+            self._show(Presence(here))
+            return
+        self._show(
+            Presence(
+                here,
+                STEPS[ballot.step],
+                awaited=ballot.awaited,
+                answered=ballot.answered,
+                out=frozenset(self._out),
+                refused=frozenset(self._refused),
+            )
+        )
 
     def _put(
         self,
@@ -432,6 +460,7 @@ class Exchange:
         self._known[party.name] = party
         self._node_of[party.name] = node
         self._has_public_set.discard(party.name)
+        self._handout.began(party.name)
         if said.public_set == self.campaign.public_set:
             self._has_public_set.add(party.name)
         self._failures[party.name] = 0

@@ -24,16 +24,16 @@ from pate.runtime import failpoints
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aggregator_server.labelling import Votes
     from aggregator_server.ledger import Ledger
     from pate.accounting.bounds.sharp import Tables
     from pate.mechanisms import Mechanism
     from pate.noise import Noise
-    from pate.votes import Counts
 
 
 def label_gated(
     ledger: Ledger,
-    counts: Counts,
+    counts: Votes,
     mechanism: Mechanism,
     noise: Noise,
     *,

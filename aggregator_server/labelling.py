@@ -7,8 +7,9 @@ says about them.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
 
 #: Queries of one charge. A crash wastes at most one charge; a smaller one costs more commits.
 CHUNK: Final = 64
+#: Counts of votes that are read at a time. Queries come in a random order, so each such look goes
+#: through all batches: a few large ones, and still no more in memory than a batch of votes.
+LOOK: Final = 2**17
+
+
+class Votes(Protocol):
+    """Summed votes of the whole public set: a matrix, or a view of one that lies elsewhere."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Queries, classes."""
+
+    def __getitem__(self, queries: list[int], /) -> Counts:
+        """Return the rows of some queries, (queries, classes) int64."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ class RoundSummary:
 
 def label_round(
     ledger: Ledger,
-    counts: Counts,
+    counts: Votes,
     mechanism: Mechanism,
     noise: Noise,
     *,
@@ -73,8 +88,9 @@ def label_round(
 
     Args:
         ledger: of the campaign; its present round must be ``round_``.
-        counts: (queries, classes) int64, summed votes of the whole public set. A row sums to the
-            teachers that voted in its batch.
+        counts: (queries, classes) int64, summed votes of the whole public set, or a view of them
+            (:meth:`~aggregator_server.ledger.Ledger.votes`). A row sums to the teachers that voted
+            in its batch.
         mechanism: the one that the roster fixed for this round.
         noise: where the noise comes from.
         round_: from 1.
@@ -105,23 +121,29 @@ def label_round(
     before = len(state.answered.get(round_, ()))
     goal = len(order) if max_queries is None else min(len(order), max_queries)
     waiting = _waiting(state, round_, order)
-    stopped = False
-    while waiting and not (stopped := stop is not None and stop()):
+    look = max(CHUNK, LOOK // counts.shape[1])
+    rows = np.empty((0, counts.shape[1]), dtype=np.int64)
+    done, stopped = 0, False
+    while done < len(waiting) and not (stopped := stop is not None and stop()):
         size = _fitting(state, mechanism, limit)
         if max_queries is not None:
             size = min(size, max_queries - len(state.answered.get(round_, ())))
         if size <= 0:
             break
-        chunk, waiting = waiting[:size], waiting[size:]
+        chunk = waiting[done : done + size].tolist()
+        if len(rows) < len(chunk):  # before the charge: a file that cannot be read wastes none
+            rows = counts[waiting[done : done + look].tolist()]
+        now, rows = rows[: len(chunk)], rows[len(chunk) :]
+        done += len(chunk)
         charge = ledger.charge(chunk, simulated=simulated)
         failpoints.reach("charge-recorded")
-        outcomes = _answers(state, chunk, counts, mechanism, noise, predictions)
+        outcomes = _answers(state, chunk, now, mechanism, noise, predictions)
         failpoints.reach("noise-drawn")
         state = ledger.release(charge, outcomes)
         failpoints.reach("release-recorded")
         if progress is not None:
             progress(len(state.answered[round_]), max(goal, before))
-    return summary_of(state, round_, exhausted=bool(waiting) and not stopped)
+    return summary_of(state, round_, exhausted=done < len(waiting) and not stopped)
 
 
 def require_fit(noise: Noise, *, allow_simulated: bool) -> bool:
@@ -137,7 +159,7 @@ def require_fit(noise: Noise, *, allow_simulated: bool) -> bool:
 
 def check_round(
     state: CampaignState,
-    counts: Counts,
+    counts: Votes,
     mechanism: Mechanism,
     round_: int,
     predictions: Probabilities | None,
@@ -169,10 +191,10 @@ def check_round(
         raise LedgerError(f"predictions of shape {predictions.shape}, the campaign has {shape}")
 
 
-def _waiting(state: CampaignState, round_: int, order: Sequence[int]) -> list[int]:
+def _waiting(state: CampaignState, round_: int, order: Sequence[int]) -> array[int]:
     """Return the queries that are still to be asked: no label yet, not answered this round."""
     answered = state.answered.get(round_, frozenset())
-    return [query for query in order if query not in state.labels and query not in answered]
+    return array("q", (q for q in order if q not in state.labels and q not in answered))
 
 
 def _fitting(state: CampaignState, mechanism: Mechanism, limit: Fraction | None) -> int:
@@ -186,12 +208,11 @@ def _fitting(state: CampaignState, mechanism: Mechanism, limit: Fraction | None)
 def _answers(
     state: CampaignState,
     chunk: list[int],
-    counts: Counts,
+    rows: Counts,
     mechanism: Mechanism,
     noise: Noise,
     predictions: Probabilities | None,
 ) -> tuple[Outcome, ...]:
-    rows = counts[chunk]
     if not mechanism.interactive or predictions is None:
         return mechanism.answer_all(rows, noise)
     # Batches may have been answered by different teachers; how many is public.
@@ -205,12 +226,15 @@ def _answers(
 
 def summary_of(state: CampaignState, round_: int, *, exhausted: bool) -> RoundSummary:
     """Return what a round gave, from where the ledger stands."""
-    mine = [label for label in state.labels.values() if label.round == round_]
+    labels = reinforced = 0
+    for label in state.labels.values():
+        labels += label.round == round_
+        reinforced += label.round == round_ and label.source == "reinforced"
     return RoundSummary(
         round=round_,
         asked=len(state.answered.get(round_, ())),
-        labels=len(mine),
-        reinforced=sum(label.source == "reinforced" for label in mine),
+        labels=labels,
+        reinforced=reinforced,
         spent=state.spent,
         exhausted=exhausted,
     )

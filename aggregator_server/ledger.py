@@ -21,6 +21,7 @@ from aggregator_server.replay import follow, replay
 from aggregator_server.store import layout, tables
 from aggregator_server.store.database import Database
 from pate.errors import LedgerError, StateError
+from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +96,7 @@ class Ledger:
         try:
             with database.reading() as connection:
                 layout.check(connection)
-                state = replay(audit.read_entries(connection))
+                state = replay(audit.each_entry(connection))
                 audit.check_tables(connection, state)
         except BaseException:
             database.close()
@@ -343,6 +344,38 @@ class Ledger:
                 whole[list(state.voted.rows[first : first + count])] = votes
         return whole
 
+    def votes(self) -> HeldVotes:
+        """Return a view of all summed votes that reads from the file what is asked of it."""
+        return HeldVotes(self)
+
+    def counts_of(self, queries: Sequence[int]) -> Counts:
+        """Return the summed votes of some queries, (queries, classes) int64, in their order.
+
+        Each batch that one of them is in is read once, and one is in memory at a time.
+
+        Raises:
+            LedgerError: if there are none for one of them.
+        """
+        state, table = self.state(), tables.batches
+        found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
+        places = [state.voted.place_of(query) for query in queries]
+        at = np.array([-1 if place is None else place for place in places], dtype=np.int64)
+        firsts = np.array([batch.first for batch in state.batches], dtype=np.int64)
+        ends = firsts + [batch.count for batch in state.batches]
+        of = np.searchsorted(firsts, at, side="right") - 1
+        if bool(np.any((at < 0) | (of < 0))) or bool(np.any(at >= ends[of])):
+            raise LedgerError("there are no votes in the ledger on some of these queries")
+        with self._database.reading() as connection:
+            for each in np.unique(of).tolist():
+                batch = state.batches[each]
+                (blob,) = connection.execute(
+                    select(table.c.counts).where(table.c.first == batch.first)
+                ).one()
+                rows = np.flatnonzero(of == each)
+                votes = blobs.view_counts(blob, batch.count, len(state.classes))
+                found[rows] = votes[at[rows] - batch.first]
+        return found
+
     def predictions(self, round_: int) -> Probabilities | None:
         """Return the student's predictions for a round, or None: (queries, classes) float32."""
         state = self.state()
@@ -389,6 +422,7 @@ class Ledger:
             try:
                 with self._database.writing() as connection:
                     _write(connection, entry, rows)
+                    reach("entry-written")
             except BaseException:
                 # Also after a commit that reported a failure: it may have reached the disk or not.
                 self._failed = True
@@ -396,6 +430,23 @@ class Ledger:
             self._state = state
             self._turn.notify_all()
             return state
+
+
+class HeldVotes:
+    """The summed votes of a campaign, in its ledger's file, indexed like a matrix by its rows."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Queries of the public set, classes."""
+        state = self._ledger.state()
+        return state.spec.queries, len(state.classes)
+
+    def __getitem__(self, queries: Sequence[int]) -> Counts:
+        """See :meth:`Ledger.counts_of`."""
+        return self._ledger.counts_of(queries)
 
 
 def _write(connection: Connection, entry: Entry, rows: Sequence[Row]) -> None:

@@ -10,15 +10,15 @@ from pate.mechanisms import MatrixMechanism
 from pate.runtime import failpoints
 
 if TYPE_CHECKING:
+    from aggregator_server.labelling import Votes
     from aggregator_server.ledger import Ledger
     from pate.mechanisms import Mechanism
     from pate.noise import Noise
-    from pate.votes import Counts
 
 
 def release_matrix(
     ledger: Ledger,
-    counts: Counts,
+    counts: Votes,
     mechanism: Mechanism,
     noise: Noise,
     *,

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,12 @@ class VotedRows:
         return len(self.rows)
 
     def __contains__(self, query: int) -> bool:
-        return query in self._places
+        return self.place_of(query) is not None
 
     def place_of(self, query: int) -> int | None:
         """Return where ``query`` stands among them, or None."""
+        if isinstance(self.rows, range):  # the whole public set: no table of it is needed
+            return self.rows.index(query) if query in self.rows else None
         return self._places.get(query)
 
     @cached_property
@@ -46,9 +52,16 @@ def public_order(campaign: str, queries: int) -> tuple[int, ...]:
         campaign: id, hex.
         queries: size of the public set.
     """
+    return tuple(public_ranking(campaign, queries).tolist())
+
+
+def public_ranking(campaign: str, queries: int) -> NDArray[np.int64]:
+    """Return :func:`public_order` as (queries,) int64, in less memory."""
     key = b"pate query order v1\0" + bytes.fromhex(campaign)
-
-    def rank(query: int) -> bytes:
-        return hashlib.sha256(key + query.to_bytes(8, "big")).digest()
-
-    return tuple(sorted(range(queries), key=rank))
+    ranks = bytearray()
+    for query in range(queries):
+        ranks += hashlib.sha256(key + query.to_bytes(8, "big")).digest()
+    # By the bytes of the digests: four big-endian words, the last key counts most. Side by side
+    # they take a third of the memory of as many Python objects.
+    words = np.frombuffer(ranks, dtype=">u8").reshape(queries, 4)
+    return np.lexsort(words.T[::-1]).astype(np.int64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 import numpy as np
 
+from aggregator_server.answers import Answered, Labels
 from aggregator_server.fields import Fields, noisy_counts
 from aggregator_server.matrix import require_size
 from aggregator_server.spec import UNITS, CampaignSpec
@@ -225,7 +226,8 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
         raise LedgerError(
             f"a release in round {body['round']} for a charge of round {charge.round}"
         )
-    labels, answered, used = dict(state.labels), [], charge.cost if together else Fraction(0)
+    fresh: dict[int, ReleasedLabel] = {}
+    answered, used = [], charge.cost if together else Fraction(0)
     gate = _gate(fields.text("gate")) if gated else None
     for answer in fields.many("answers"):
         query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
@@ -239,22 +241,25 @@ def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campa
         if label is not None:
             if gate == "closed":
                 raise LedgerError(f"query {query} got a label although the gate was closed")
-            if query in labels:
+            if query in state.labels or query in fresh:
                 raise LedgerError(f"query {query} has its label already")
-            labels[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
+            fresh[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
     if tuple(answered) != charge.queries:
         raise LedgerError("a release answers other queries than were charged for")
-    noisy = _noisy(state, charge, fields.many("noisy"), labels) if matrix else None
+    noisy = _noisy(state, charge, fields.many("noisy"), fresh) if matrix else None
     if fields.fraction("cost") != used:
         raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
     budget = PrivacyFilter(state.cap, state.spent - charge.cost)
     budget.settle(budget.reserve(charge.cost), used)
-    before = state.answered.get(charge.round, frozenset())
+    labels, before = state.labels, state.answered.get(charge.round)
+    # Both share memory with those of the state before; see the module.
+    labels = labels if isinstance(labels, Labels) else Labels().grown(labels.items())
+    before = before if isinstance(before, Answered) else Answered().grown(before or ())
     return replace(
         state,
         spent=budget.spent,
-        labels=labels,
-        answered={**state.answered, charge.round: before | frozenset(answered)},
+        labels=labels.grown(fresh.items()),
+        answered={**state.answered, charge.round: before.grown(answered)},
         gate=gate,
         noisy=noisy,
         open_charge=None,

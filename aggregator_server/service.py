@@ -20,10 +20,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from aggregator_server.statement import privacy_statement
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
+from pate.runtime.failpoints import reach
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aggregator_server.blobs import Probabilities
     from aggregator_server.chain import Entry
@@ -126,12 +127,25 @@ class StudentService:
             self._server.stop(grace).wait()
             self._server = None
 
-    def wait_for_predictions(self, round_: int, stop: threading.Event) -> Probabilities | None:
+    @property
+    def followers(self) -> int:
+        """How many students follow now."""
+        return self._servicer.followers
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """What the student says of its accuracy, by the round it said it before. Not kept on disk."""
+        return dict(self._servicer.accuracies)
+
+    def wait_for_predictions(
+        self, round_: int, stop: threading.Event, meanwhile: Callable[[], None] = lambda: None
+    ) -> Probabilities | None:
         """Wait until the student's predictions for a round are in the ledger, and return them.
 
         Args:
             round_: from 2.
             stop: ends the wait; looked at four times a second.
+            meanwhile: called as often.
 
         Returns:
             (queries, classes) float32; None if ``stop`` was set or the service ended first.
@@ -142,6 +156,7 @@ class StudentService:
 
         state = self._ledger.state()
         while round_ not in state.predictions and not done():
+            meanwhile()
             state = self._ledger.wait_after(state.head.seq, done, timeout=0.25)
         return self._ledger.predictions(round_) if round_ in state.predictions else None
 
@@ -170,6 +185,9 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         self._ledger = ledger
         self._stopping = stopping
         self._seats = threading.BoundedSemaphore(FOLLOWERS)
+        self._count = threading.Lock()
+        self.followers = 0
+        self.accuracies: dict[int, float] = {}
         self.progress = threading.Condition()
         self.sent_end = threading.Event()
         self.sent_statement = threading.Event()
@@ -201,10 +219,16 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{FOLLOWERS} students follow already"
             )
+        self._follow(1)
         try:
             yield from self._events(request.after, request.follow, context)
         finally:
+            self._follow(-1)
             self._seats.release()
+
+    def _follow(self, change: int) -> None:
+        with self._count:
+            self.followers += change
 
     def _events(
         self, after: int, follow: bool, context: grpc.ServicerContext
@@ -219,6 +243,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             state = self._ledger.state()
             for event in self._read(max(seen, 1), after, context):
                 yield event
+                reach("label-sent")
                 after = event.cursor
             if state.phase == "finished":
                 self._note(self.sent_end)
@@ -258,14 +283,19 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 )
             try:
                 probabilities = checked_predictions(request, state)
+                accuracy = checked_accuracy(request)
             except UsageError as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             try:
+                reach("predictions-arrived")
                 already = self._ledger.record_predictions(request.round, probabilities)
+                reach("predictions-recorded")
             except (StateError, LedgerError):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has gone on")
             except PateError as error:
                 context.abort(grpc.StatusCode.INTERNAL, type(error).public)
+            if accuracy is not None and not already:
+                self.accuracies[request.round] = accuracy
             return student_pb2.PredictionsReceipt(already_had=already)
         return student_pb2.PredictionsReceipt(already_had=True)
 
@@ -354,6 +384,19 @@ def checked_predictions(message: student_pb2.Predictions, state: CampaignState) 
         row = int(np.argmax(np.abs(sums - 1)))
         raise UsageError(f"the predictions of query {row} sum to {sums[row]:.6g}, not to 1")
     return made.astype(np.float32)
+
+
+def checked_accuracy(message: student_pb2.Predictions) -> float | None:
+    """Return what the student says of its accuracy, from 0 to 1; None if it says nothing.
+
+    Raises:
+        UsageError: for what is no share. The text may be sent back.
+    """
+    if not message.HasField("accuracy"):
+        return None
+    if not 0 <= message.accuracy <= 1:  # NaN fails here too
+        raise UsageError("an accuracy is NaN, negative or above 1")
+    return float(message.accuracy)
 
 
 def _is_loopback(host: str) -> bool:

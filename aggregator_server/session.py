@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign import Campaign, require_one_message
+from aggregator_server.campaign import Campaign
 from aggregator_server.deployment import Deployment
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE, describe_state
 from aggregator_server.service import StudentService
 from aggregator_server.statement import privacy_statement, server_epsilon
+from aggregator_server.watch.watching import watched
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
-from pate.runtime.home import kept_secret, private_directory, write_file
+from pate.runtime.failpoints import reach
+from pate.runtime.home import kept_secret, private_directory, sweep_drafts, write_file
 from pate.statement import do_records_vote, in_words
 from protos.public_set import pack_public_set, read_public_set
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.identities import Identities
     from aggregator_server.spec import CampaignSpec
+    from aggregator_server.watch.serving import PageDoor
     from pate.runtime.screen import Screen
     from pate.statement import PrivacyStatement
 
@@ -65,6 +68,7 @@ class Doors:
         linger: seconds to serve labels after the end; negative: until Ctrl-C or a student has all.
         identities: what `pate-server init` made, and who is enrolled; None: a trial on loopback,
             without TLS, in which anybody who reaches the port may take part.
+        page: where the page is; None: there is none.
     """
 
     host: str
@@ -73,6 +77,7 @@ class Doors:
     patience: float
     linger: float
     identities: Identities | None = None
+    page: PageDoor | None = None
 
 
 def start_campaign(
@@ -94,7 +99,6 @@ def start_campaign(
         StateError: if another campaign is in the folder, or a finished one.
         PateError: whatever ends the campaign early; nothing that was released is lost.
     """
-    require_one_message(inputs, len(spec.classes or ()) or 2)
     path = private_directory(folder) / LEDGER_FILE
     if path.exists():
         with Ledger.open(path) as ledger:
@@ -108,7 +112,9 @@ def start_campaign(
             screen.say(f"going on with the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, doors, screen)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
+    reach("public-set-stored")
     with Ledger.create(path, spec) as ledger:
+        reach("ledger-created")
         screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
         return _run(ledger, inputs, folder, doors, screen)
 
@@ -150,11 +156,17 @@ def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
 def _run(
     ledger: Ledger, inputs: Inputs, folder: Path, doors: Doors, screen: Screen
 ) -> dict[str, object]:
+    sweep_drafts(folder)
     spec, identities = ledger.state().spec, doors.identities
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
-    with _serving(StudentService(ledger, port=doors.student_port)) as service:
+    with (
+        _serving(StudentService(ledger, port=doors.student_port)) as service,
+        watched(
+            ledger, folder.parent, doors.page, identities=identities, service=service, screen=screen
+        ) as board,
+    ):
         never = threading.Event()
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
             with Deployment(
@@ -164,6 +176,7 @@ def _run(
                 identities=identities,
                 on_event=screen.say,
             ) as deployment:
+                board.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
                 server = "" if identities else f" --server {deployment.address}"
                 screen.say(
                     f"parties: pate-party start --data PATH{server}    "
@@ -179,11 +192,17 @@ def _run(
                     signing_key=signing_key,
                     enrolled=None if identities is None else partial(_enrolled, identities),
                     patience=doors.patience,
-                    await_predictions=lambda round_: service.wait_for_predictions(round_, never),
+                    await_predictions=lambda round_: service.wait_for_predictions(
+                        round_, never, campaign.look
+                    ),
+                    show=board.present,
                 )
                 campaign.run()
                 campaign.farewell(privacy_statement(ledger.state()).epsilon)
+                reach("farewell-said")
                 write_file(folder / _TOLD_FILE, b"")
+                reach("parties-told")
+        board.close_doors()
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())
         screen.say(

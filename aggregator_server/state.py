@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from aggregator_server.answers import Labels, ReleasedLabel, Source
 from aggregator_server.order import VotedRows
 from pate.accounting.composition import Zcdp, total_cost
 from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from aggregator_server.chain import Head
     from aggregator_server.spec import CampaignSpec
@@ -22,7 +24,17 @@ if TYPE_CHECKING:
     from pate.noisy_votes import NoisyVotes
 
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
-Source = Literal["teachers", "records", "reinforced"]
+__all__ = [
+    "CampaignState",
+    "Charge",
+    "Phase",
+    "PredictionRecord",
+    "ReleasedLabel",
+    "RosterParty",
+    "Source",
+    "SumOpening",
+    "VoteBatch",
+]
 
 
 @dataclass(frozen=True)
@@ -80,24 +92,6 @@ class VoteBatch:
     teachers: int
     responders: tuple[str, ...]
     digest: str
-    entry: int
-
-
-@dataclass(frozen=True)
-class ReleasedLabel:
-    """The one label that a query has, for ever.
-
-    Attributes:
-        label: index into the classes.
-        round: in which it was released, from 1.
-        source: the teachers' noisy vote, or that of the records, or the student's own prediction,
-            not contradicted.
-        entry: number of the ledger entry.
-    """
-
-    label: int
-    round: int
-    source: Source
     entry: int
 
 
@@ -177,8 +171,8 @@ class CampaignState:
     voted: VotedRows = field(default_factory=VotedRows)
     openings: tuple[SumOpening, ...] = ()
     batches: tuple[VoteBatch, ...] = ()
-    labels: Mapping[int, ReleasedLabel] = field(default_factory=dict)
-    answered: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
+    answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
     open_charge: Charge | None = None
     gate: Literal["open", "closed"] | None = None

@@ -41,6 +41,9 @@ RAISED: Final = "raised"
 #: How long a message and its answer are good for, unless it is said otherwise, in seconds.
 DEFAULT_TTL_S: Final = 3600.0
 
+#: Messages whose answers are fetched in one go.
+_MOST_AT_ONCE: Final = 32
+
 _REASONS: Final = {
     ErrorCode.MESSAGE_UNAVAILABLE: EXPIRED,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: UNREADABLE,
@@ -82,7 +85,10 @@ class Wire(Protocol):
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
 
     def receive(self) -> list[Arrival]:
-        """Return what has arrived since the last call, without waiting."""
+        """Return some of what has arrived since the last call, without waiting; all if asked again.
+
+        It is empty only if nothing more is here.
+        """
 
     def close(self) -> None:
         """Let go of the link. What was under way is forgotten."""
@@ -117,6 +123,8 @@ class GridWire:
         self._ttl = ttl
         self._limit = limit
         self._under_way: dict[str, tuple[str, int]] = {}
+        #: Of those under way, which are asked about next.
+        self._turn: list[str] = []
         self._ready: list[Arrival] = []
 
     def nodes(self) -> frozenset[int]:
@@ -141,13 +149,17 @@ class GridWire:
     def receive(self) -> list[Arrival]:
         """Return what has arrived since the last call, without waiting."""
         arrivals, self._ready = self._ready, []
-        if self._under_way:
-            try:
-                replies = list(self._grid.pull_messages(list(self._under_way)))
-            except BaseException:
-                self._ready = arrivals + self._ready
-                raise
-            arrivals += [a for a in map(self._arrival, replies) if a is not None]
+        if arrivals:
+            return arrivals
+        # A few at a time: the answers of a thousand parties need not be in memory together.
+        for _ in range(0, len(self._under_way) + _MOST_AT_ONCE, _MOST_AT_ONCE):
+            if not (turn := [i for i in self._turn if i in self._under_way]):
+                turn = list(self._under_way)
+            asked, self._turn = turn[:_MOST_AT_ONCE], turn[_MOST_AT_ONCE:]
+            replies = self._grid.pull_messages(asked)
+            arrivals = [a for a in map(self._arrival, replies) if a is not None]
+            if arrivals:
+                break
         return arrivals
 
     def abandon(self) -> list[Arrival]:

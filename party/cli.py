@@ -9,7 +9,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from party import cli_enrol, cli_ledger
+from party import cli_backup, cli_enrol, cli_ledger
+from party.check import cli as cli_check
 from party.cli_enrol import HomeOption
 from pate.enrolment import check_name
 from pate.errors import ProtocolError, UsageError
@@ -28,6 +29,7 @@ app = typer.Typer(
 
 cli_enrol.register(app)
 cli_ledger.register(app)
+cli_backup.register(app)
 
 
 @app.command()
@@ -67,7 +69,8 @@ def start(
     model: Annotated[
         str,
         typer.Option(
-            help="Kind of teacher. Images: linear (on fixed features), cnn or resnet. Tables: "
+            help="Kind of teacher. Images: linear (on fixed features), nearest (few drawn records of "
+            "many classes), cnn or resnet. Tables: "
             "logistic, forest or boosting. auto: linear for images; of tables each teacher chooses "
             "among the three by cross-validation within its own shard."
         ),
@@ -115,6 +118,22 @@ def start(
         float | None,
         typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Answer /metrics (for Prometheus), /healthz and /readyz on this port; 0: any free "
+            "one. Default: nowhere.",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            help="Address for --metrics-port. Whoever reaches it may read all of it; nothing there "
+            "is about your records."
+        ),
+    ] = "127.0.0.1",
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -125,6 +144,7 @@ def start(
     """
     del config  # read before the other options, by its callback
     from party.session import Settings, take_part
+    from party.watch import Board, watched
 
     screen = Screen("pate-party")
     known_as = name or _name_of(data)
@@ -150,9 +170,16 @@ def start(
     )
     with contextlib.ExitStack() as held:
         held.enter_context(locked(place / "lock", "another pate-party"))
-        ending = take_part(settings, screen)
+        board = Board()
+        if metrics_port is not None:
+            door = watched(board, place, metrics_host, metrics_port)
+            screen.say(f"metrics and health: {held.enter_context(door)}/metrics")
+        ending = take_part(settings, screen, board)
     if as_json:
         print_json({"party": known_as, **asdict(ending)})
+
+
+cli_check.register(app, start)
 
 
 def _name_of(data: Path) -> str:

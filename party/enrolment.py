@@ -27,6 +27,7 @@ from party.keys import identity_key
 from party.supernode import Server, UntrustedServerError
 from pate.enrolment import ROUTE, Answer, Bundle, check_name
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
+from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sync_directory, write_file
 from pate.runtime.lifeline import LOOPBACK
 
@@ -191,6 +192,7 @@ def enrol(
             raise
     if why:
         write_file(file, draft.answer.to_json(), mode=0o644)
+    reach("enrolment-answered")
     waits = bool(why) and _named(home, _FILE) != draft.folder.name and _is_usable(home)
     if not waits:
         _accept(home, draft)
@@ -269,6 +271,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
         for above in (folder.parent, home):
             sync_directory(above)
         write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
+        reach("enrolment-pending")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -280,6 +283,7 @@ def _accept(home: Path, draft: _Draft) -> None:
     """Put a pending enrolment in the place of the one before; the first write decides."""
     if _named(home, _FILE) != draft.folder.name:
         write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
+        reach("enrolment-accepted")
     _settle(home, draft.folder)
     if _named(home, _PENDING) == draft.folder.name:
         (home / _PENDING).unlink()
@@ -291,6 +295,7 @@ def _settle(home: Path, folder: Path) -> None:
     made = folder / _NEW_IDENTITY
     with contextlib.suppress(FileNotFoundError):
         write_file(home / "identity.key", made.read_bytes())
+        reach("identity-settled")
         made.unlink()
 
 

@@ -29,6 +29,7 @@ from party.ledger_state import (
 )
 from party.own_figure import Figure, LedgerView, Totals, own_figure
 from pate.errors import LedgerError, RefusedError, StateError
+from pate.runtime.failpoints import reach
 from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
@@ -304,6 +305,7 @@ class PartyLedger:
                         "INSERT INTO queries VALUES (?, ?, ?)",
                         ((seq, position, query) for position, query in enumerate(hashes)),
                     )
+                reach("party-entry-written")
         except RefusedError:
             self._state = state  # refused before anything was changed
             raise

@@ -158,13 +158,16 @@ class MaskedVotes:
     def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:
         """Prove that what we masked are the votes of our teachers, and show nothing else."""
         held = self._held(campaign, asked.attempt)
-        return vote_pb2.VoteProof(content=held.masking.prove(asked.seed))
+        proof = held.masking.prove(asked.seed)
+        reach("votes-proved")
+        return vote_pb2.VoteProof(content=proof)
 
     def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
         """Sign the list of those whose votes are in the sum."""
         held = self._held(campaign, asked.attempt)
         signature = held.masking.sign_survivors(tuple(asked.survivors))
         held.survivors = tuple(asked.survivors)
+        reach("survivors-signed")
         return vote_pb2.Consent(signature=signature)
 
     def opening(

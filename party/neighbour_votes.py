@@ -130,7 +130,8 @@ class NeighbourVotes:
             described = space.embed(held.inputs.take(some))
             votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
             if some.stop == len(held) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
-                self.say(f"{some.stop} of {len(held)} records have voted")
+                # A share, not a number: how many records there are is nobody's business.
+                self.say(f"{100 * some.stop // len(held)} % of our records have voted")
         return np.minimum(votes, most_votes)
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:

@@ -19,6 +19,7 @@ import numpy as np
 
 from party.durable import DurableFile
 from pate.errors import AccountingError, RefusedError, StateError, UsageError
+from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,11 +98,13 @@ class NoiseShares:
             ).fetchone()
             if held is None:
                 noise = _packed(draw(rows * classes), rows * classes)
+                reach("noise-share-drawn")
                 digest = _digest(campaign, batch, shape, hidden, noise)
                 held = (rows, classes, hidden, noise, digest)
                 db.execute(
                     "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?, ?)", (campaign, batch, *held)
                 )
+        reach("noise-share-kept")
         return self._checked(campaign, batch, shape, hidden, held)
 
     def _checked(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError
+from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
 from protos.public_set import read_public_set
 
@@ -71,6 +72,7 @@ class PublicSets:
         private_directory(self._folder)
         self._make_room()
         write_file(self._path(campaign.public_set), body)
+        reach("public-set-kept")
         self._held = (campaign.public_set, inputs)
         return inputs
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from flwr.clientapp import ClientApp
 
+    from party.watch.board import State
+
 _log = logging.getLogger(__name__)
 
 #: Between two looks at the SuperNode; it looks at the server every 3 seconds itself.
@@ -39,6 +41,8 @@ _SETTLED_S: Final = 15.0
 #: a second, but takes a party that crashed for connected for about a minute.
 REFUSAL_PATIENCE_S: Final = 120.0
 _REFUSED_PAUSE_S: Final = 10.0
+#: A SuperLink takes what a node signed for so long, by both their clocks; a little less, in seconds.
+_SKEW_S: Final = 240.0
 
 
 class Connection:
@@ -60,6 +64,7 @@ class Connection:
         refusal_patience: float = REFUSAL_PATIENCE_S,
         max_wait: float | None = None,
         on_event: Callable[[str], None] = lambda _: None,
+        on_state: Callable[[State], None] = lambda _: None,
     ) -> None:
         """Describe the connection; nothing is started yet.
 
@@ -76,6 +81,8 @@ class Connection:
             max_wait: seconds after which a server that does not answer is given up; None: never.
             on_event: called with one line for the operator when something changes, from the
                 thread of :meth:`run`.
+            on_state: called with what the connection is now, from that thread too: connected from
+                when the SuperNode answers, away while the server does not answer its health check.
 
         Raises:
             UsageError: if the address cannot be read, the certificates are not there, or a node
@@ -91,6 +98,7 @@ class Connection:
         self._home = home / "supernode"
         self._max_wait = max_wait
         self._on_event = on_event
+        self._on_state = on_state
         self._node: SuperNode | None = None
         self._unreachable_since: float | None = None
 
@@ -115,6 +123,7 @@ class Connection:
         """
         pauses = _Pauses()
         while not stop():
+            self._on_state("connecting")
             if not self._wait_for_server(stop):
                 return
             self._node = SuperNode(self._home, self._server, self._node_key)
@@ -140,6 +149,12 @@ class Connection:
                 self._on_event(
                     f"the connection to {self._server.address} ended "
                     f"(log: {node.child.log}); connecting again in {pause:.0f} s"
+                )
+            if abs(self._server.skew) > _SKEW_S:
+                self._on_event(
+                    f"the clocks of {self._server.address} and of this machine differ by "
+                    f"{abs(self._server.skew) / 60:.0f} minutes, and who differs by five is not let "
+                    "in: set the one that is wrong"
                 )
             _sleep(pause, stop)
 
@@ -212,6 +227,7 @@ class Connection:
                     if not is_up:
                         is_up = True
                         self._on_event(f"connecting to {self._server.address}")
+                        self._on_state("connected")
                     if errand is not None:
                         with errand:
                             self._answer(errand)
@@ -226,6 +242,8 @@ class Connection:
                     looked, why = time.monotonic(), self._look()
                     if why is not None and not was_away:
                         self._on_event(f"{why}; the connection is kept, waiting")
+                    if is_up and was_away != (why is not None):
+                        self._on_state("connected" if why is None else "away")
                     was_away = why is not None
                 node.child.ended(_POLL_S)
 

@@ -19,6 +19,7 @@ from party.site import Site
 from party.supernode import Server
 from party.training import train_ensemble
 from party.voter import Ending, Voter
+from party.watch import Board
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import UnreachableError, UsageError
 from pate.noise import SystemNoise
@@ -65,12 +66,18 @@ class Settings:
             raise UsageError(f"--votes is {self.votes!r}, possible are {', '.join(VOTES)}")
 
 
-def take_part(settings: Settings, screen: Screen) -> Ending:
+def take_part(settings: Settings, screen: Screen, board: Board | None = None) -> Ending:
     """Take part until the campaign has ended, and return how.
+
+    Args:
+        settings: what was asked for.
+        screen: for lines and progress.
+        board: where to note how the run stands, for whoever watches it.
 
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
+    board = board or Board()
     enrolment = Enrolment.load(settings.home)
     server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
     policy = _policy(settings, server, enrolment)
@@ -83,14 +90,24 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         drop=settings.drop,
     )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
-    for line in (*policy.in_words(), *_warnings(enrolment)):
+    for line in policy.in_words():
         screen.say(line)
-    screen.say(f"{name}: {len(dataset)} records, classes {', '.join(dataset.classes)}")
+    for line in _warnings(enrolment):
+        screen.say(line, "warning")
+    # Not how many records: lines like this are collected and kept by many a machine.
+    screen.say(f"{name}: records of the classes {', '.join(dataset.classes)}")
     ensemble = records = None
     if settings.votes in ("any", "neighbour"):
         records = NeighbourVotes(dataset, shard_key(settings.home), say=screen.say)
     if settings.votes in ("any", "teachers"):
-        with screen.bar("teachers ready") as progress:
+        board.is_now("training")
+        board.trained(0, settings.teachers)
+        with screen.bar("teachers ready") as move:
+
+            def progress(done: int, total: int) -> None:
+                board.trained(done, total)
+                move(done, total)
+
             ensemble = train_ensemble(
                 dataset,
                 teachers=settings.teachers,
@@ -103,6 +120,13 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
     else:
         screen.say(f"our records vote themselves; connecting to {server}")
+    ledger = PartyLedger(settings.home / LEDGER_FILE)
+    board.bound_by(
+        ledger,
+        delta=policy.delta,
+        largest_epsilon=policy.largest_epsilon,
+        ends=None if enrolment is None else enrolment.ends,
+    )
     voter = Voter(
         name=name,
         identity=identity_key(settings.home),
@@ -111,7 +135,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         home=settings.home,
         site=Site(
             policy,
-            PartyLedger(settings.home / LEDGER_FILE),
+            ledger,
             pinned=None if enrolment is None else enrolment.campaign_key,
             ask=_ask if sys.stdin.isatty() else None,
         ),
@@ -127,6 +151,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
         on_event=lambda line: None if over.decided else screen.say(line),
+        on_state=board.is_now,
         max_wait=settings.max_wait,
     )
     try:
@@ -140,6 +165,7 @@ def take_part(settings: Settings, screen: Screen) -> Ending:
     if voter.ending is None:
         raise RuntimeError("the connection ended before the campaign did")
     ending = voter.ending
+    board.is_now("ended")
     screen.say(
         f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
         f"labels released, at most {_guarantee(ending)}"

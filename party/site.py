@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from party.policy import OutsideHoursError
 from pate.errors import RefusedError
+from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,6 +69,7 @@ class Site:
         """
         self._admit(offer, None, None)
         self.ledger.join(offer)
+        reach("offer-recorded")
 
     def admit(self, offer: Offer, batch: bytes, hashes: Sequence[bytes]) -> None:
         """Check that votes on a batch may be computed, and record on what terms, durably.
@@ -92,6 +94,7 @@ class Site:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         self.ledger.answer(offer, batch, hashes, source=source)
+        reach("answer-recorded")
 
     def known(self, key: bytes, campaign: bytes) -> Offer:
         """Return the terms of a campaign that we have joined and whose own key signed what came.
@@ -115,6 +118,7 @@ class Site:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
         )
+        reach("ending-recorded")
 
     def _admit(self, offer: Offer, batch: bytes | None, hashes: Sequence[bytes] | None) -> None:
         view = self.ledger.view(offer, batch, hashes)

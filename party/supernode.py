@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import time
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -47,6 +49,7 @@ class Server:
         address: ``host:port``.
         url: the same with the protocol that is spoken.
         verify: whose certificates it may show; True: those of this system.
+        skew: by how many seconds its clock was ahead of ours when it last answered.
     """
 
     def __init__(self, address: str, root_certificates: Path | None = None) -> None:
@@ -69,6 +72,7 @@ class Server:
         self.in_clear = root_certificates is None and self.host in LOOPBACK
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
         self.verify = _trust(self.root_certificates)
+        self.skew = 0.0
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
     def probe(self) -> None:
@@ -87,6 +91,7 @@ class Server:
             )
         except httpx.HTTPError as error:
             raise self.failure(error) from error
+        self.skew = _ahead(reply.headers.get("date", ""))
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
 
@@ -198,6 +203,14 @@ class SuperNode:
         """End it, so that the server knows that this party has left, and remove its secret."""
         self.child.stop()
         self._secret_file.unlink(missing_ok=True)
+
+
+def _ahead(date: str) -> float:
+    """Return how far the clock that wrote a ``Date`` header is ahead of ours, 0 if it wrote none."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _trust(root_certificates: Path | None) -> ssl.SSLContext | bool:

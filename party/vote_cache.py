@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.errors import DiskError, StateError
+from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.votes import Counts
+
+
+#: Queries of one look into the file.
+_AT_A_TIME: Final = 500
 
 
 class VoteCache:
@@ -35,7 +40,10 @@ class VoteCache:
         for name in classes:
             key.update(len(name.encode()).to_bytes(4, "big") + name.encode())
         self._key = key.digest()
-        path.touch(mode=0o600)
+        try:
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise DiskError(f"cannot write {path}: {error.strerror}") from error
         with self._transaction() as db:
             db.execute(
                 "CREATE TABLE IF NOT EXISTS votes (key BLOB NOT NULL, query BLOB NOT NULL, "
@@ -70,6 +78,7 @@ class VoteCache:
                     "INSERT OR IGNORE INTO votes VALUES (?, ?, ?)",
                     [(self._key, query, counts) for query, counts in fresh.items()],
                 )
+            reach("votes-cached")
             held |= fresh
         packed = b"".join(held[query] for query in queries)
         if len(packed) != len(queries) * self._classes * 8:
@@ -79,10 +88,19 @@ class VoteCache:
         )
 
     def _load(self, queries: Sequence[bytes]) -> dict[bytes, bytes]:
-        wanted = set(queries)
+        # By the queries, since the file may hold votes on many more.
+        held: dict[bytes, bytes] = {}
         with self._transaction() as db:
-            rows = db.execute("SELECT query, counts FROM votes WHERE key = ?", (self._key,))
-            return {query: counts for query, counts in rows if query in wanted}
+            for first in range(0, len(queries), _AT_A_TIME):
+                some = queries[first : first + _AT_A_TIME]
+                held.update(
+                    db.execute(
+                        "SELECT query, counts FROM votes WHERE key = ? AND query IN "  # noqa: S608
+                        f"({', '.join('?' * len(some))})",  # question marks alone
+                        (self._key, *some),
+                    )
+                )
+        return held
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._path)

@@ -17,7 +17,16 @@ from party.public_sets import PublicSets
 from party.reading import check_ending, check_fits, check_on_roster, offer_of
 from party.vote_cache import VoteCache
 from pate.data.values import Inputs, Table, batch_hash
-from pate.errors import PateError, ProtocolError, SchemaError, UsageError, every_kind
+from pate.errors import (
+    DiskError,
+    LedgerError,
+    PateError,
+    ProtocolError,
+    SchemaError,
+    StateError,
+    UsageError,
+    every_kind,
+)
 from pate.runtime.failpoints import reach
 from pate.statement import in_words, neighbours_of
 from protos import wire
@@ -42,6 +51,8 @@ if TYPE_CHECKING:
 
 #: What a refusal may be called to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
+#: What no other request mends: a party that stayed would be asked no more and not say why.
+_FINAL = (SchemaError, StateError, LedgerError, DiskError)
 #: How votes leave, for the party's screen.
 _AGGREGATION = {
     "plain": "plain aggregation: the server sees our vote vectors",
@@ -136,7 +147,6 @@ class Voter:
             noise=noise,
         )
         self._public = PublicSets(home / "public", public)
-        self._answered: dict[bytes, int] = {}
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
         #: Set when this party cannot take part, by the error that says why.
@@ -160,7 +170,7 @@ class Voter:
         except PateError as error:
             # The other side learns the kind alone: a message may hold values of ours.
             self._say(f"refused the server's request: {error}")
-            if isinstance(error, SchemaError) or error is self._site.refused:
+            if isinstance(error, _FINAL) or error is self._site.refused:
                 self.refusal = error
             kinds = (kind.__name__ for kind in type(error).__mro__ if kind in _KINDS)
             reply.refusal.kind = next(kinds, PateError.__name__)
@@ -342,19 +352,18 @@ class Voter:
     ) -> Counts:
         cache = VoteCache(self._home / "votes.db", ensemble=source, classes=tuple(campaign.classes))
         self._say(f"voting on {len(hashes)} queries")
-        votes = cache.votes(
+        return cache.votes(
             hashes,
             compute,
             before_store=lambda: reach("voting"),
         )
-        self._answered[campaign.id] = max(self._answered.get(campaign.id, 0), len(hashes))
-        return votes
 
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:
         offer = self._site.known(key, campaign)
         check_ending(finish, offer)
         self._masked.forget(campaign)
         self._site.ended(campaign, finish)
+        record = self._site.ledger.find(campaign.hex())
         self.ending = Ending(
             campaign=campaign.hex(),
             queries_asked=finish.queries_asked,
@@ -365,7 +374,7 @@ class Voter:
             adjacency=neighbours_of(offer.unit, records_vote=offer.records_vote),
             records_vote=offer.records_vote,
             observer="public",
-            votes_given=self._answered.get(campaign, 0),
+            votes_given=0 if record is None else record.asked,
         )
 
 

@@ -19,7 +19,7 @@ SIGNATURE_BYTES: Final = 64
 #: Largest serialised message of either direction.
 MAX_MESSAGE: Final = 64 * 2**20
 #: Slice of a public set that travels in one message.
-PIECE_BYTES: Final = 16 * 2**20
+PIECE_BYTES: Final = 2**20
 #: Largest public set, serialised.
 MAX_PUBLIC_SET: Final = 2**31
 MAX_CLASSES: Final = 10_000

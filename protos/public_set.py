@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
 import numpy as np
 
 from pate.data.values import Column, Images, Inputs, Table, content_hash, is_numeric
 from pate.errors import DataError, ProtocolError
-from protos.bounds import MAX_PUBLIC_SET, check, parse
+from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES, check, parse
 from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from google.protobuf.message import Message
 
 
 def pack_public_set(inputs: Inputs) -> bytes:
@@ -16,30 +26,98 @@ def pack_public_set(inputs: Inputs) -> bytes:
     Raises:
         DataError: if it is larger than :data:`MAX_PUBLIC_SET`.
     """
-    message = vote_pb2.PublicSet()
-    if isinstance(inputs, Images):
-        height, width, channels = inputs.size
-        pixels = inputs.pixels.tobytes()
-        # Checked before it is copied into the message, whose own limit is the same.
-        if len(pixels) >= MAX_PUBLIC_SET:
+    return b"".join(PackedPublicSet(inputs))
+
+
+class PackedPublicSet(Sequence[bytes]):
+    """What :func:`pack_public_set` returns, in slices of :data:`PIECE_BYTES` that are made when asked.
+
+    Together they are no copy of the set: images are read where they lie, which may be a mapped
+    file, and a table is laid out once in a temporary file without a name.
+
+    Args:
+        inputs: the public set; unchanged as long as this is used.
+        piece: bytes of a slice; the last one may be shorter.
+
+    Raises:
+        DataError: if it is larger than :data:`MAX_PUBLIC_SET`.
+    """
+
+    def __init__(self, inputs: Inputs, piece: int = PIECE_BYTES) -> None:
+        self._piece = piece
+        self._file: BinaryIO | None = None
+        self._pixels: memoryview | None = None
+        if isinstance(inputs, Images):
+            message = vote_pb2.ImageSet(count=len(inputs))
+            message.height, message.width, message.channels = inputs.size
+            pixels = np.ascontiguousarray(inputs.pixels)
+            self._pixels = pixels.data.cast("B")
+            inner = message.SerializeToString(deterministic=True)
+            inner += _tag(vote_pb2.ImageSet, "pixels") + _varint(pixels.nbytes)
+            length = len(inner) + pixels.nbytes
+            self._head = _tag(vote_pb2.PublicSet, "images") + _varint(length) + inner
+            self._size = len(self._head) + pixels.nbytes
+        else:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as this object
+            weakref.finalize(self, self._file.close)
+            for name, column in zip(inputs.names, inputs.columns, strict=True):
+                body = _column(name, column).SerializeToString(deterministic=True)
+                tag = _tag(vote_pb2.TableSet, "columns")
+                self._file.write(tag + _varint(len(body)) + body)
+            length = self._file.tell()
+            self._head = _tag(vote_pb2.PublicSet, "table") + _varint(length)
+            self._size = len(self._head) + length
+        if self._size >= MAX_PUBLIC_SET:
             raise DataError(
-                f"a public set of {len(pixels)} bytes is too large to send; use a smaller one"
+                f"a public set of {self._size} bytes is too large to send; use a smaller one"
             )
-        message.images.count = len(inputs)
-        message.images.height, message.images.width, message.images.channels = (
-            height,
-            width,
-            channels,
-        )
-        message.images.pixels = pixels
+
+    def __len__(self) -> int:
+        return (self._size + self._piece - 1) // self._piece
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(len(self))[at]]
+        first = range(len(self))[at] * self._piece
+        last = min(first + self._piece, self._size)
+        start, head = len(self._head), self._head[first:last]
+        first, last = max(first - start, 0), last - start
+        if last <= 0:
+            return head
+        if self._pixels is not None:
+            return head + bytes(self._pixels[first:last])
+        if self._file is None:
+            return head
+        self._file.seek(first)
+        return head + self._file.read(last - first)
+
+
+def _tag(kind: type[Message], field: str) -> bytes:
+    """Return what stands before a field of bytes, or a message, and its length."""
+    return _varint(kind.DESCRIPTOR.fields_by_name[field].number << 3 | 2)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number as the Protocol Buffers write it: seven bits at a time, the least first."""
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _column(name: str, column: Column) -> vote_pb2.TableColumn:
+    packed = vote_pb2.TableColumn(name=name)
+    if is_numeric(column):
+        packed.numbers.values.extend(column.tolist())
     else:
-        for name, column in zip(inputs.names, inputs.columns, strict=True):
-            packed = message.table.columns.add(name=name)
-            if is_numeric(column):
-                packed.numbers.values.extend(column.tolist())
-            else:
-                packed.categories.values.extend(column.tolist())
-    return message.SerializeToString(deterministic=True)
+        packed.categories.values.extend(column.tolist())
+    return packed
 
 
 def read_public_set(body: bytes, *, public_set: bytes, queries: int) -> Inputs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from google.protobuf.json_format import MessageToDict
@@ -32,13 +33,13 @@ from protos.bounds import (
     length,
     line,
 )
+from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
     from pate.mechanisms import Mechanism
-    from protos.pate.v1 import vote_pb2
 
 AGGREGATIONS: Final = ("plain", "masked")
 NOISES: Final = ("central", "distributed")
@@ -240,6 +241,13 @@ def exact_bits(teachers: int) -> int:
 
 def digest_of(campaign: vote_pb2.Campaign) -> bytes:
     """Return 32 bytes that stand for every term of a campaign, the roster's included."""
+    return _digest_of(campaign.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=8)
+def _digest_of(serialized: bytes) -> bytes:
+    # Kept, since every step asks for it, and with a thousand parties it takes longest of all checks.
+    campaign = vote_pb2.Campaign.FromString(serialized)
     fields = MessageToDict(campaign, preserving_proto_field_name=True)
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(b"pate/v1/terms\0" + text.encode()).digest()

@@ -94,7 +94,8 @@ def train(
     model: Annotated[
         str,
         typer.Option(
-            help="auto; propagation, fixmatch, vat or pate-g (images); selftraining (tables)."
+            help="auto; propagation, fixmatch, vat or pate-g (images); selftraining or smoothing "
+            "(tables)."
         ),
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -145,8 +146,9 @@ def train(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="PEM file of the authority that signed the server's certificate; without it the "
-            "connection is not encrypted.",
+            help="PEM file: the certificate of whatever ends TLS there, or an authority's without "
+            "constraints on addresses (a campaign's own has some, which gRPC does not read). Without "
+            "it the connection is not encrypted.",
             show_default=False,
         ),
     ] = None,
@@ -192,7 +194,9 @@ def train(
     name = ""
     if released is None:
         assert server is not None  # noqa: S101  # checked above
-        released, name = _follow(server, inputs, trainer, ca=ca, max_wait=max_wait, screen=screen)
+        released, name = _follow(
+            server, inputs, trainer, test=measured, ca=ca, max_wait=max_wait, screen=screen
+        )
     facts = {"seed": seed, "steps": steps or "default", "time limit, s": seconds or "none"}
     published = graduate(released, inputs, trainer, out, facts=facts, name=name, test=measured)
     _tell_published(published, released, out, screen, as_json=as_json)
@@ -386,11 +390,13 @@ def _follow(
     inputs: Inputs,
     trainer: Trainer,
     *,
+    test: Dataset | None,
     ca: Path | None,
     max_wait: float,
     screen: Screen,
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
+    from student.evaluate import evaluate
     from student.session import follow, identify
 
     host, _, port = server.rpartition(":")
@@ -410,7 +416,8 @@ def _follow(
     with client:
         campaign = client.campaign()
         screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
-        return follow(client, inputs, trainer, say=screen.say), campaign.name
+        measure = None if test is None else lambda student: evaluate(student, test).accuracy
+        return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
 
 
 def _tell_published(

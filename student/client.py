@@ -228,18 +228,23 @@ class StudentClient:
             self.campaign()
         yield end
 
-    def submit(self, number: int, probabilities: NDArray[np.float32]) -> bool:
+    def submit(
+        self, number: int, probabilities: NDArray[np.float32], accuracy: float | None = None
+    ) -> bool:
         """Give the predictions that a round needs.
 
         Args:
             number: the round that they are for, from 2.
             probabilities: (queries, classes) float32; each row sums to 1.
+            accuracy: of the student on labelled inputs of its own, 0 to 1, for the server's page;
+                None to say nothing.
 
         Returns:
             Whether the server already had predictions for this round; those count.
 
         Raises:
-            DataError: if they have another shape, are no probabilities, or too many for one message.
+            DataError: if they have another shape, are no probabilities, or too many for one
+                message; or the accuracy is no share.
             RefusedError: if the server does not want them.
             UnreachableError: as for :meth:`campaign`.
         """
@@ -251,6 +256,8 @@ class StudentClient:
         sums = probabilities.sum(axis=1, dtype=np.float64)
         if not (probabilities >= 0).all() or not (np.abs(sums - 1.0) < 1e-3).all():
             raise DataError("each row of predictions is made of probabilities that sum to 1")
+        if accuracy is not None and not 0 <= accuracy <= 1:
+            raise DataError(f"an accuracy is a share from 0 to 1, got {accuracy}")
         content = probabilities.astype("<f4").tobytes()
         if len(content) > LARGEST_MESSAGE - 1024:
             raise DataError(
@@ -264,6 +271,7 @@ class StudentClient:
             rows=shape[0],
             classes=shape[1],
             probabilities=content,
+            accuracy=accuracy,
         )
         receipt = self._ask(
             lambda: self._stub.SubmitPredictions(message, timeout=6 * _CALL_SECONDS)

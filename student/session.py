@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from pate.noisy_votes import NoisyVotes
 
+#: Measures a student on labelled inputs: a share from 0 to 1.
+Measure: TypeAlias = Callable[[Student], float]
 #: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 Say: TypeAlias = Callable[[str], None]
@@ -50,7 +52,14 @@ def identify(public: Inputs) -> PublicSet:
     return PublicSet(content_hash(public), len(public), public.schema())
 
 
-def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -> LabelSet:
+def follow(
+    client: StudentClient,
+    public: Inputs,
+    train: Trainer,
+    *,
+    say: Say,
+    measure: Measure | None = None,
+) -> LabelSet:
     """Follow a campaign to its end and return all its labels with their privacy statement.
 
     At each round's end that wants predictions, a student is trained on the labels so far and its
@@ -62,6 +71,7 @@ def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -
         public: the public set.
         train: called before each submission.
         say: told what happens.
+        measure: says how good a student is; the server's page shows it. None: nothing is said.
 
     Raises:
         PateError: of the kinds that the client and the trainer raise.
@@ -74,7 +84,7 @@ def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -
             say(f"round {event.round} has ended; {len(rows)} labels so far")
             # A student that joins late need not repeat what the campaign no longer waits for.
             if event.wants_predictions and client.campaign().phase != "finished":
-                _predict(client, public, rows, event.round + 1, train, say=say)
+                _predict(client, public, rows, event.round + 1, train, say=say, measure=measure)
         elif isinstance(event, CampaignEnd):
             say(f"the campaign has ended with {event.labels_released} labels")
     campaign = client.campaign()
@@ -83,6 +93,8 @@ def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -
             "the campaign ended without a single label; the vote was never clear enough, or the "
             "budget too small"
         )
+    # Before the statement: with labels and statement delivered, the server may be gone.
+    noisy = client.noisy_votes()
     return LabelSet(
         campaign=campaign.id,
         classes=campaign.classes,
@@ -90,7 +102,7 @@ def follow(client: StudentClient, public: Inputs, train: Trainer, *, say: Say) -
         queries=len(public),
         rows=tuple(rows),
         privacy=client.privacy_statement(),
-        noisy=client.noisy_votes(),
+        noisy=noisy,
     )
 
 
@@ -102,16 +114,19 @@ def _predict(
     train: Trainer,
     *,
     say: Say,
+    measure: Measure | None,
 ) -> None:
+    accuracy = None
     classes = client.campaign().classes
     if rows:
         student = train(lesson(public, rows, classes), number)
         probabilities = student.predict_probabilities(public)
+        accuracy = None if measure is None else measure(student)
     else:
         # Nothing learnt, nothing claimed: no class is likelier than another.
         probabilities = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
     try:
-        had = client.submit(number, probabilities)
+        had = client.submit(number, probabilities, accuracy)
     except RefusedError:
         # Training takes a while, in which whoever runs the campaign may end it.
         if client.campaign().phase != "finished":

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from pate.enrolment import Answer, check_name, node_key
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
-from pate.runtime.home import write_file
+from pate.runtime.failpoints import reach
+from pate.runtime.home import sweep_drafts, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -157,6 +158,7 @@ class Registry:
                     + (", and keeps the old ones until it has" if entry.state == ENROLLED else "")
                 )
             hand_over()
+            reach("bundle-handed-over")
             table[name] = replace(entry, invitation=Invitation(verifier, expires))
 
     def take(self, answer: Answer, *, authority: bytes, now: int) -> bool:
@@ -241,11 +243,13 @@ class Registry:
             raise DiskError(f"cannot write {self._lock}: {error.strerror}") from error
         with handle as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            sweep_drafts(self._path.parent, self._path.name)
             before = self.parties()
             table = dict(before)
             yield table
             if table != before:
                 write_file(self._path, _write(table))
+                reach("parties-changed")
 
 
 def _check_keys_are_new(table: Mapping[str, Entry], answer: Answer) -> None:

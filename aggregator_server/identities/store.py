@@ -24,7 +24,8 @@ from aggregator_server.identities.authority import (
 from aggregator_server.identities.registry import ENROLLED, Registry
 from pate.enrolment import CODE_BYTES, Answer, Bundle, fingerprint, split_address, verifier_of
 from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
-from pate.runtime.home import private_directory, sync_directory, write_file
+from pate.runtime.failpoints import reach
+from pate.runtime.home import private_directory, sweep_drafts, sync_directory, write_file
 from pate.runtime.lifeline import LOOPBACK
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class Identities:
                 f"{place} is an identity already, and parties may rely on it; name another --home, "
                 "or `pate-server rotate` for a new certificate"
             )
+        sweep_drafts(home, FOLDER)
         authority = make_authority(names, now)
         settings = {
             "format": _FORMAT,
@@ -150,6 +152,7 @@ class Identities:
                 "parties.json": Registry.empty(),
             }.items():
                 write_file(building / name, content)
+            reach("identity-drafted")
             building.rename(place)
             sync_directory(home)
         except OSError as error:

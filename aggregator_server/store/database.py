@@ -15,6 +15,7 @@ from sqlalchemy.pool import QueuePool
 from aggregator_server.store import layout
 from aggregator_server.store.faults import translated
 from pate.errors import StateError
+from pate.runtime.failpoints import reach
 from pate.runtime.sqlite import make_durable
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def _make(path: Path, fill: Callable[[Connection], None]) -> None:
     if draft.with_name(draft.name + "-wal").exists():
         raise StateError(f"{draft} could not be completed; try again")
     _sync(draft)
+    reach("ledger-drafted")
     draft.rename(path)
     _sync(path.parent)
 

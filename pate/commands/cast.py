@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from pate.errors import ProcessError
+from pate.runtime.log import LOG
 from pate.runtime.screen import EVERY
 
 if TYPE_CHECKING:
@@ -86,7 +87,9 @@ class Cast:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"} | ({EVERY: "0.3"} if self._move else {}),
+            # What they say is read here as lines, in whichever form it is then said again.
+            env={**os.environ, LOG: "lines", "OMP_NUM_THREADS": "1"}
+            | ({EVERY: "0.3"} if self._move else {}),
         )
         role = _Role(name, process, self._logs / f"{name}.log")
         self._roles[name] = role

@@ -111,13 +111,41 @@ def simulate(
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Table: the column with the class.")] = None,
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the public set, of made-up digits. Default: three tenths of the records."
+        ),
+    ] = None,
+    min_parties: Annotated[
+        int | None,
+        typer.Option(
+            help="With fewer the campaign does not go on; masked: no fewer votes are summed. Default: "
+            "more than two thirds; masked and beyond 128 parties nine tenths."
+        ),
+    ] = None,
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            help="Masked: parties that may collude with the server. Default: the most that can be "
+            "borne; beyond 128 parties a twentieth of them."
+        ),
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(
-            help="local: Flower's apps in threads of this process; ray: Flower's own simulation "
-            "engine (pip install 'federated-pate\\[sim]')."
+            help="local: Flower's apps in threads of this process, or see --processes; ray: Flower's "
+            "own simulation engine (pip install 'federated-pate\\[sim]')."
         ),
     ] = "local",
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Put the parties into so many processes beside the server's, without Flower. "
+            "Default: 0, they are threads; beyond 128 parties one a core.",
+        ),
+    ] = None,
     student: Annotated[
         bool, typer.Option("--student/--no-student", help="Train a student on the labels.")
     ] = True,
@@ -146,6 +174,10 @@ def simulate(
         out=out,
         aggregation=aggregation,
         noise=noise,
+        min_parties=min_parties,
+        colluders=colluders,
+        queries=queries,
+        processes=processes,
     )
     report = run_simulation(setting, Screen("pate"))
     if as_json:

@@ -46,6 +46,24 @@ def digits() -> Dataset:
     return Dataset(Images(grey[..., None]), labels, tuple(str(d) for d in range(10)))
 
 
+def digits_like(number: int, seed: int = 0) -> Dataset:
+    """Return any number of images that look like those of :func:`digits`, for load and not for learning.
+
+    They are its images, moved by up to a pixel and a little noisy. Copies of one image stand on both
+    sides of any division, so no accuracy on them says anything.
+    """
+    rng, base = np.random.default_rng(seed), digits()
+    assert isinstance(base.inputs, Images)  # noqa: S101 - that is what digits are
+    held, side = base.inputs.pixels, base.inputs.size[0]
+    of = rng.integers(0, len(base), number)
+    across = np.clip(np.arange(side) + rng.integers(-1, 2, (number, 1)), 0, side - 1)
+    at = of[:, None, None], np.arange(side)[:, None], across[:, None]
+    pixels = held[..., 0][at].astype(np.int16)
+    pixels += rng.integers(-16, 17, pixels.shape, dtype=np.int16)
+    made = np.clip(pixels, 0, 255).astype(np.uint8).reshape(number, side, side, 1)
+    return Dataset(Images(made), base.labels[of], base.classes)
+
+
 def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> Deal:
     """Shuffle and deal: ``test`` and ``public`` records first, the rest evenly to the parties.
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.watch.token import kept_token
 from pate.commands.cast import Cast
-from pate.commands.deal import Deal, deal, digits, write_inputs, write_labelled
+from pate.commands.deal import Deal, deal, digits, write_deal
 from pate.commands.report import Report, draw, label_accuracy, majority_accuracy
 from pate.labels import LabelSet
 from pate.runtime.lifeline import free_port
@@ -87,7 +88,7 @@ def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
     pooled = pooled_accuracy(dealt)
     with tempfile.TemporaryDirectory(prefix="pate-demo-") as scratch:
         place = Path(scratch)
-        _write(place, dealt)
+        write_deal(place, dealt, HOSPITALS)
         return tuple(_perform(act, place, out, dealt, pooled, screen) for act in ACTS)
 
 
@@ -110,14 +111,6 @@ def pooled_accuracy(dealt: Deal) -> float:
     labels = np.concatenate([party.labels for party in dealt.parties])
     model = SVC(gamma="scale", C=10.0).fit(pooled, labels)
     return float(model.score(matrix(dealt.test.inputs), dealt.test.labels))
-
-
-def _write(place: Path, dealt: Deal) -> None:
-    for name, records in zip(HOSPITALS, dealt.parties, strict=True):
-        (place / name).mkdir()
-        write_labelled(place / name / "records.npz", records)
-    write_inputs(place / "public", dealt.public.inputs)
-    write_labelled(place / "test.npz", dealt.test)
 
 
 def _perform(
@@ -168,8 +161,11 @@ def _logs(act: Act, out: Path) -> Path:
 
 
 def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
-    port, student_port = free_port(), free_port()
+    port, student_port, page_port = free_port(), free_port(), free_port()
     server, exported = place / f"server{act.ending}", place / f"labels{act.ending}.json"
+    screen.say(
+        f"watch it in a browser: http://127.0.0.1:{page_port}/?token={kept_token(server)} (in a moment)"
+    )
     with Cast(screen, _logs(act, out)) as cast:
         cast.start(
             "server", "aggregator_server",
@@ -177,6 +173,7 @@ def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
             "--parties", ",".join(HOSPITALS), *act.server,
             "--epsilon", str(act.epsilon), "--delta", str(DELTA),
             "--port", str(port), "--student-port", str(student_port),
+            "--page-port", str(page_port),
             "--home", str(server), "--linger", "60", "--json",
         )  # fmt: skip
         for name in HOSPITALS:
@@ -191,7 +188,7 @@ def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
         cast.start(
             "student", "student",
             "train", "--server", f"127.0.0.1:{student_port}", "--public", str(place / "public.npz"),
-            "--out", str(student), "--json",
+            "--test", str(place / "test.npz"), "--out", str(student), "--json",
         )  # fmt: skip
         cast.wait("server", "student", *HOSPITALS)
         cast.start(

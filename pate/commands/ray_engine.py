@@ -27,7 +27,13 @@ import tempfile
 import threading
 from typing import TYPE_CHECKING, Final
 
-from pate.commands.simulated_party import load_inputs, load_records, open_party, party_home
+from pate.commands.simulated_party import (
+    PUBLIC_FILE,
+    load_inputs,
+    load_records,
+    open_party,
+    party_home,
+)
 from pate.errors import ProcessError, UsageError
 
 if TYPE_CHECKING:
@@ -41,8 +47,6 @@ if TYPE_CHECKING:
     from aggregator_server.wire import Arrival, GridWire, SwitchableWire, Wire
     from pate.data.values import Inputs
 
-#: The public set, below the directory of all homes.
-PUBLIC_FILE: Final = "public.npz"
 #: Each takes some 400 MB, and where cores are rationed Ray and Python count them differently.
 _MOST_ACTORS: Final = 8
 #: Parties that one actor keeps open; others are opened anew from their homes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -13,13 +15,13 @@ from party.policy import Policy
 from party.site import Site
 from party.training import train_ensemble
 from party.voter import Voter
+from pate.commands.party_processes import arguments_of, serve
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.noise import SystemNoise
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
         NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
     )
 
+#: The public set, below the directory of all homes, if parties are not to be sent one.
+PUBLIC_FILE: Final = "public.npz"
+#: In the place of a number of teachers: records vote themselves.
+_NO_TEACHERS: Final = "-"
 _RECORDS: Final = "records.npz"
 
 
@@ -70,6 +76,25 @@ def open_party(
         noise=SystemNoise(),
         public=public,
     )
+
+
+def worker(place: Path, teachers: int | None) -> list[str]:
+    """Return the arguments with which this module is a process of some of the parties in ``place``."""
+    return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
+
+
+def main() -> None:
+    """Answer for some parties whose records lie in their homes: a process of them, see `worker`."""
+    (where, teachers), numbers = arguments_of(sys.argv[1:])
+    place = Path(where)
+    public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
+
+    def open_(number: int) -> Callable[[bytes], bytes]:
+        home = party_home(place, number)
+        k = None if teachers == _NO_TEACHERS else int(teachers)
+        return open_party(home, load_records(home), teachers=k, public=public).handle
+
+    serve(open_, numbers)
 
 
 def open_ensemble(home: Path, records: Dataset, teachers: int) -> Ensemble:
@@ -146,3 +171,7 @@ def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
 def _read(path: Path) -> dict[str, NDArray[np.generic]]:
     with np.load(path, allow_pickle=False) as archive:
         return dict(archive)
+
+
+if __name__ == "__main__":
+    main()

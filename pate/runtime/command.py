@@ -16,6 +16,7 @@ import typer
 
 from pate.errors import DiskError, PateError, UsageError
 from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
 
 #: What a shell reports for a process that SIGINT ended.
 INTERRUPTED = 130
@@ -33,29 +34,73 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
 
 def _exit_code(app: typer.Typer, name: str) -> int:
+    # Typer's own call would print the values of all local variables with the traceback of an error
+    # that nobody expected: votes and keys, in a log. A plain traceback has none.
+    program = typer.main.get_command(app)
+    _let_choose_log(program)
     try:
-        code = app(prog_name=name, standalone_mode=False)
+        code = program(prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer keeps Ctrl-C to itself and returns this
             raise KeyboardInterrupt
     except click.ClickException as error:
-        error.show()
+        if in_json():
+            _say_last(name, error.format_message(), "UsageError", error.exit_code)
+        else:
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print(f"{name}: stopped", file=sys.stderr)  # noqa: T201 - this is the screen
+        _say_last(name, "stopped", "Interrupted", INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter's own flush from saying so again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except PateError as error:
-        print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - this is the screen
+        _say_last(name, str(error), type(error).__name__, error.exit_code)
         return error.exit_code
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
-        print(f"{name}: {error.strerror}: {error.filename or 'disk'}", file=sys.stderr)  # noqa: T201
+        text = f"{error.strerror}: {error.filename or 'disk'}"
+        _say_last(name, text, DiskError.__name__, DiskError.exit_code)
         return DiskError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
+    """Print the line with which a command ends early."""
+    if in_json():
+        level = "info" if exit_code == INTERRUPTED else "error"
+        print_line(Line.now(name, text, level), kind=kind, exit_code=exit_code)
+    else:
+        print(f"{name}: {text}", file=sys.stderr)  # noqa: T201 - this is the screen
+
+
+def _let_choose_log(program: click.Command) -> None:
+    """Give ``program`` and each of its subcommands the option ``--log``."""
+    program.params.append(
+        typer.core.TyperOption(
+            param_decls=["--log"],
+            type=click.Choice(FORMS),
+            default=None,
+            expose_value=False,
+            is_eager=True,  # the other options' own errors are said in this form too
+            callback=_choose_log,
+            envvar=LOG,
+            show_envvar=True,
+            help="How progress and errors are printed on stderr: lines, or one JSON object each.",
+        )
+    )
+    for command in getattr(program, "commands", {}).values():
+        _let_choose_log(command)
+
+
+def _choose_log(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is None:
+        return
+    os.environ[LOG] = value  # what this command starts speaks as it does
+    if value == "json":
+        everything_in_json(context.find_root().info_name or "pate")
 
 
 def print_json(value: object) -> None:

@@ -2,7 +2,8 @@
 
 A process started with ``PATE_FAILPOINT=name`` (or ``name:3`` for the third time) sends itself
 SIGKILL when it reaches the place of that name. Without the variable a failpoint costs one
-comparison. The names are the steps of the campaign at which a crash must lose nothing.
+comparison. The names are the steps at which a crash must lose nothing and double nothing: of the
+campaign, of enrolment, and of whatever a home keeps.
 """
 
 from __future__ import annotations
@@ -13,20 +14,53 @@ from typing import Final
 
 #: Every failpoint there is; a misspelt name in a test must not pass unnoticed.
 NAMES: Final = frozenset({
-    "roster-recorded",      # server: the roster is in the ledger, no votes were asked
-    "opening-listed",       # server: whose sum is opened is in the ledger, nobody was asked to
-    "votes-arrived",        # server: all votes are here, nothing of them is on disk
-    "votes-recorded",       # server: the histogram is on disk
-    "charge-recorded",      # server: the charge is durable, no noise was drawn
-    "noise-drawn",          # server: labels exist in memory only
-    "release-recorded",     # server: the labels are durable
-    "round-ended",          # server: a round's end is durable
-    "campaign-closed",      # server: the end is durable, the parties do not know of it
-    "teacher-trained",      # party: a teacher is in memory, not yet on disk
-    "voting",               # party: votes are computed, neither cached nor sent
-    "shares-sent",          # party: masked votes are asked for, so its shares have arrived
-    "masked-sent",          # party: the list of survivors is here, so its masked vote has arrived
-    "opening-recorded",     # party: the opening is in its ledger, and has not left
+    # any process
+    "file-drafted",         # the new content of a file is durable, the old one is in its place
+    # server: its identity and its parties
+    "identity-drafted",     # authority, certificate and keys are durable, under another name
+    "bundle-handed-over",   # a party's bundle is on disk, its code is not open
+    "parties-changed",      # who is invited or enrolled is durable, nobody was told
+    # server: the campaign
+    "public-set-stored",    # the public set is on disk, there is no ledger
+    "ledger-drafted",       # the ledger has its first entry, under another name
+    "ledger-created",       # the ledger is in its place, no door is open
+    "entry-written",        # any entry of the ledger: written, not committed
+    "roster-recorded",      # the roster is in the ledger, no votes were asked
+    "opening-listed",       # whose sum is opened is in the ledger, nobody was asked to
+    "votes-arrived",        # all votes are here, nothing of them is on disk
+    "votes-recorded",       # the histogram is on disk
+    "charge-recorded",      # the charge is durable, no noise was drawn
+    "noise-drawn",          # labels exist in memory only
+    "release-recorded",     # the labels are durable
+    "round-ended",          # a round's end is durable
+    "campaign-closed",      # the end is durable, the parties do not know of it
+    "farewell-said",        # the parties know of it, and that they do is not on disk
+    "parties-told",         # and now it is
+    # server: the student
+    "label-sent",           # a label has left, the next one has not
+    "predictions-arrived",  # the student's predictions are in memory only
+    "predictions-recorded", # they are durable, the student does not know that
+    # party: enrolment
+    "enrolment-pending",    # the keys are durable, no answer has left
+    "enrolment-answered",   # the answer has left, that it has is not on disk
+    "enrolment-accepted",   # the enrolment is durable, what it replaces is still there
+    "identity-settled",     # the identity key is in its place, and in the enrolment as well
+    # party: the campaign
+    "teacher-trained",      # a teacher is in memory, not yet on disk
+    "party-entry-written",  # any entry of its ledger: written, not committed
+    "offer-recorded",       # that it takes part is durable, the server does not know
+    "public-set-kept",      # the public set is on disk, the server does not know
+    "answer-recorded",      # that votes leave is in its ledger, none was computed
+    "voting",               # votes are computed, neither cached nor sent
+    "votes-cached",         # votes are on disk, and have not left
+    "noise-share-drawn",    # its share of the noise is in memory only
+    "noise-share-kept",     # the share is durable, nothing was masked with it
+    "shares-sent",          # masked votes are asked for, so its shares have arrived
+    "votes-proved",         # the proof of its masked votes is made, and has not left
+    "masked-sent",          # the list of survivors is here, so its masked vote has arrived
+    "survivors-signed",     # the list is signed, and the signature has not left
+    "opening-recorded",     # the opening is in its ledger, and has not left
+    "ending-recorded",      # the end is in its ledger, the server does not know
 })  # fmt: skip
 
 _seen = 0

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Final
 import platformdirs
 
 from pate.errors import DiskError, StateError
+from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECRET_BYTES: Final = 32
+#: Characters that `tempfile` makes up for a name.
+_RANDOM: Final = 8
 
 
 def default_home(role: str) -> Path:
@@ -59,12 +63,25 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(mode)
+        reach("file-drafted")
         Path(name).replace(path)
         sync_directory(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise DiskError(f"cannot write {path}: {error.strerror}") from error
+
+
+def sweep_drafts(folder: Path, name: str = "*") -> None:
+    """Remove what is left of writes that were killed: a draft may hold a secret, and nobody knows it.
+
+    Args:
+        folder: that no other process writes to now.
+        name: of the files whose drafts to remove; a pattern.
+    """
+    for draft in folder.glob(f".{name}.{'[a-z0-9_]' * _RANDOM}"):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
 
 
 def new_secret(path: Path) -> bytes:
@@ -110,7 +127,8 @@ def sync_directory(path: Path) -> None:
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold an exclusive lock on the file ``path`` while the block runs.
 
-    The lock belongs to the process and goes with it, whatever ends it.
+    The lock belongs to the process and goes with it, whatever ends it. What an earlier process
+    was killed over while it wrote beside the lock file is removed: see :func:`sweep_drafts`.
 
     Args:
         path: the lock file; made if absent.
@@ -125,4 +143,5 @@ def locked(path: Path, what: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StateError(f"{path.parent} is in use: {what} runs on it already") from None
+        sweep_drafts(path.parent)
         yield

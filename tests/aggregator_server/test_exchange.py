@@ -90,7 +90,7 @@ class House:
             self.link,
             campaign_message(PUBLIC, classes=classes),
             signing_key=SERVER_KEY,
-            pieces=lambda: iter([body[:100], body[100:]]),
+            pieces=lambda: [body[:100], body[100:]],
             say=self.said.append,
             pause=_pause,
         )

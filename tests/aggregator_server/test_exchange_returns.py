@@ -111,7 +111,7 @@ class Play:
             self.wire,
             campaign_message(PUBLIC),
             signing_key=SERVER_KEY,
-            pieces=lambda: iter([pack_public_set(PUBLIC)]),
+            pieces=lambda: [pack_public_set(PUBLIC)],
             say=self.said.append,
             clock=lambda: self.wire.now,
             pause=self.wire.pause,

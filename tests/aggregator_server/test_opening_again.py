@@ -270,8 +270,8 @@ def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(
     assert play.written() == [NAMES]
     sites.leave("d")
     line = (
-        "the sum was being opened with a, b, c, d when it was interrupted: all of them must be "
-        "there again; missing: d"
+        "every sum of this campaign is of a, b, c, d, with whom the first was opened: all of them "
+        "must be there; missing: d"
     )
     sites.each_look = lambda: sites.start("d") if line in said and "d" not in sites.node else None
     sites.refusing = {("c", "ask_opening", 1)}
@@ -286,8 +286,8 @@ def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     sites, said = play.sites, play.lines.said
     at_first(sites, "ask_opening", "c", lambda: sites.leave("c"))
     line = (
-        "the sum was being opened with a, b, c when it was interrupted: all of them must be there "
-        "again; missing: c"
+        "every sum of this campaign is of a, b, c, with whom the first was opened: all of them must "
+        "be there; missing: c"
     )
 
     def look() -> None:

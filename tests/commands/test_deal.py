@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.commands.deal import deal, digits, write_inputs, write_labelled
+from pate.commands.deal import deal, digits, digits_like, write_inputs, write_labelled
 from pate.data.read import read_dataset, read_inputs
-from pate.data.values import Table, content_hash
+from pate.data.values import Images, Table, content_hash
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -23,6 +23,20 @@ def test_nobody_holds_what_another_holds() -> None:
     sizes = [len(d) for d in (*dealt.parties, dealt.public, dealt.test)]
     assert sum(sizes) == len(records) == 1797
     assert len(set.union(*hashes)) == sum(len(h) for h in hashes)
+
+
+def test_made_up_digits_are_as_many_as_wanted_and_like_the_real_ones() -> None:
+    made, real = digits_like(3000), digits()
+    assert len(made) == 3000
+    assert (made.inputs.schema(), made.classes) == (real.inputs.schema(), real.classes)
+    assert len(set(made.row_hashes())) == 3000, "no two are the same"
+    assert digits_like(3000).row_hashes() == made.row_hashes()
+    assert isinstance(made.inputs, Images)
+    assert isinstance(real.inputs, Images)
+    for label in range(10):
+        mean = made.inputs.pixels[made.labels == label].mean(axis=0)
+        others = [real.inputs.pixels[real.labels == at].mean(axis=0) for at in range(10)]
+        assert int(np.argmin([np.abs(mean - each).sum() for each in others])) == label
 
 
 def test_too_many_parties_are_refused() -> None:

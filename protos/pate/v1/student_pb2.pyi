@@ -91,18 +91,20 @@ class CampaignEnd(_message.Message):
     def __init__(self, labels_released: _Optional[int] = ...) -> None: ...
 
 class Predictions(_message.Message):
-    __slots__ = ("campaign", "round", "rows", "classes", "probabilities")
+    __slots__ = ("campaign", "round", "rows", "classes", "probabilities", "accuracy")
     CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     CLASSES_FIELD_NUMBER: _ClassVar[int]
     PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
     campaign: bytes
     round: int
     rows: int
     classes: int
     probabilities: bytes
-    def __init__(self, campaign: _Optional[bytes] = ..., round: _Optional[int] = ..., rows: _Optional[int] = ..., classes: _Optional[int] = ..., probabilities: _Optional[bytes] = ...) -> None: ...
+    accuracy: float
+    def __init__(self, campaign: _Optional[bytes] = ..., round: _Optional[int] = ..., rows: _Optional[int] = ..., classes: _Optional[int] = ..., probabilities: _Optional[bytes] = ..., accuracy: _Optional[float] = ...) -> None: ...
 
 class PredictionsReceipt(_message.Message):
     __slots__ = ("already_had",)

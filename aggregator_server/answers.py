@@ -1,0 +1,172 @@
+"""What a campaign has answered, compactly: a hundred thousand labels in a few megabytes.
+
+A state of the ledger is a value, and the state after a release has all labels of the one before and
+some more. So both share one growing table: each knows how many of its rows are its own. Only the
+newest can append in place; whoever appends to an older one gets a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Source = Literal["teachers", "records", "reinforced"]
+_SOURCES: Final[tuple[Source, ...]] = ("teachers", "records", "reinforced")
+_LEAST_ROOM: Final = 64
+_Any = TypeVar("_Any")
+
+
+@dataclass(frozen=True)
+class ReleasedLabel:
+    """The one label that a query has, for ever.
+
+    Attributes:
+        label: index into the classes.
+        round: in which it was released, from 1.
+        source: the teachers' noisy vote, or that of the records, or the student's own prediction,
+            not contradicted.
+        entry: number of the ledger entry.
+    """
+
+    label: int
+    round: int
+    source: Source
+    entry: int
+
+
+class _Rows:
+    """Rows of int32, found by their first number, a query, each of which is there once."""
+
+    def __init__(self, columns: int) -> None:
+        self.used = 0
+        self.table: NDArray[np.int32] = np.empty((0, columns), dtype=np.int32)
+        #: By query: its row, from 1; 0 for none.
+        self._places: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+    def copy(self, length: int) -> _Rows:
+        """Return the first ``length`` rows by themselves."""
+        made = _Rows(self.table.shape[1])
+        made.append(self.table[:length])
+        return made
+
+    def append(self, rows: NDArray[np.int32]) -> None:
+        """Add rows whose queries are not there yet."""
+        end = self.used + len(rows)
+        if end > len(self.table):
+            grown = np.empty((max(end, self.used * 5 // 4, _LEAST_ROOM), rows.shape[1]), np.int32)
+            grown[: self.used] = self.table[: self.used]
+            self.table = grown
+        self.table[self.used : end] = rows
+        highest = int(rows[:, 0].max(initial=-1))
+        if highest >= len(self._places):
+            places = np.zeros(max(highest + 1, len(self._places) * 5 // 4, _LEAST_ROOM), np.int32)
+            places[: len(self._places)] = self._places
+            self._places = places
+        self._places[rows[:, 0]] = np.arange(self.used + 1, end + 1)
+        self.used = end
+
+    def find(self, query: object, length: int) -> int | None:
+        """Return the row of a query among the first ``length``, or None."""
+        if not isinstance(query, int | np.integer) or not 0 <= query < len(self._places):
+            return None
+        place = int(self._places[query])
+        return place - 1 if 0 < place <= length else None
+
+
+class Labels(Mapping[int, ReleasedLabel]):
+    """Released labels by query, in the order of release.
+
+    >>> held = Labels().grown([(7, ReleasedLabel(2, 1, "teachers", 5))])
+    >>> len(held), held[7].label, 8 in held
+    (1, 2, False)
+    """
+
+    def __init__(self) -> None:
+        self._rows, self._length = _Rows(5), 0
+
+    def grown(self, more: Iterable[tuple[int, ReleasedLabel]]) -> Labels:
+        """Return these labels and more, of queries that have none and are given once."""
+        rows = np.array(
+            [(q, x.label, x.round, _SOURCES.index(x.source), x.entry) for q, x in more],
+            dtype=np.int32,
+        ).reshape(-1, 5)
+        made = Labels()
+        made._rows = (
+            self._rows if self._rows.used == self._length else self._rows.copy(self._length)
+        )
+        made._rows.append(rows)
+        made._length = made._rows.used
+        return made
+
+    def __getitem__(self, query: int) -> ReleasedLabel:
+        row = self._rows.find(query, self._length)
+        if row is None:
+            raise KeyError(query)
+        return self._label(row)
+
+    def __contains__(self, query: object) -> bool:
+        return self._rows.find(query, self._length) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        for row in range(self._length):
+            yield int(self._rows.table[row, 0])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"Labels({dict(self)!r})"
+
+    def _label(self, row: int) -> ReleasedLabel:
+        _, label, round_, source, entry = self._rows.table[row].tolist()
+        return ReleasedLabel(label, round_, _SOURCES[source], entry)
+
+
+class Answered(AbstractSet[int]):
+    """The queries that were answered in one round, by a label or by no answer.
+
+    >>> held = Answered().grown([3, 1])
+    >>> held == {1, 3}, 2 in held, len(held)
+    (True, False, 2)
+    """
+
+    def __init__(self) -> None:
+        self._rows, self._length = _Rows(1), 0
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[_Any]) -> AbstractSet[_Any]:
+        # What set operations return is anybody's own.
+        return frozenset(it)
+
+    def grown(self, more: Iterable[int]) -> Answered:
+        """Return these queries and more, which are not among them and given once."""
+        made = Answered()
+        made._rows = (
+            self._rows if self._rows.used == self._length else self._rows.copy(self._length)
+        )
+        made._rows.append(np.array(list(more), dtype=np.int32).reshape(-1, 1))
+        made._length = made._rows.used
+        return made
+
+    def __contains__(self, query: object) -> bool:
+        return self._rows.find(query, self._length) is not None
+
+    def __iter__(self) -> Iterator[int]:
+        for row in range(self._length):
+            yield int(self._rows.table[row, 0])
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __hash__(self) -> int:
+        return self._hash()
+
+    def __repr__(self) -> str:
+        return f"Answered({sorted(self)!r})"

@@ -1,0 +1,147 @@
+"""Backup and restore of one campaign: its ledger, its public set, and no identities.
+
+What a stale ledger would do. A server that goes on from a copy has forgotten every charge and every
+label that came after it: it would spend that part of the budget a second time, and answer the same
+queries again with fresh noise. The promise to the public would be broken, and nothing in the file
+could show it. So a copy is put back to be gone on with only if it provably has the newest entry
+that is known: a campaign that is finished, which nothing can follow, or one whose chain holds the
+head that the operator has from elsewhere. All others can be put back *closed*: their labels are
+there, and not a query more is answered. That is safe whatever was lost: the lost ledger never let
+more out than the campaign's cap, and nothing is added to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server import audit
+from aggregator_server.chain import Head
+from aggregator_server.ledger import Ledger
+from aggregator_server.report import LEDGER_FILE
+from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
+from pate.runtime import backup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Besides the ledger: the public set; that the parties were told of the end; and the key that signs
+#: the requests of a trial, whose only place this is. With identities there is no such file.
+_BESIDE: Final = ("public.bin", "parties-told", "campaign.key")
+
+
+def back_up(folder: Path, out: Path) -> dict[str, object]:
+    """Copy the campaign in ``folder``, also while a server runs it, and check the copy.
+
+    Args:
+        folder: of the campaign.
+        out: the folder to make; its parent is made if need be.
+
+    Returns:
+        The manifest of the backup, with ``phase`` and where it is.
+
+    Raises:
+        StateError: if there is no campaign, or something is at ``out``.
+        LedgerError: if the copy does not verify: then the ledger does not, either.
+        DiskError: if it cannot be written.
+    """
+    with backup.new_folder(out) as draft:
+        backup.copy_database(folder / LEDGER_FILE, draft / LEDGER_FILE)
+        found = audit.verify(draft / LEDGER_FILE)
+        for name in _BESIDE:
+            if (folder / name).is_file():
+                backup.copy_file(folder / name, draft / name)
+        made = backup.write_manifest(
+            draft,
+            role="server",
+            name=folder.name,
+            ledger=found.campaign,
+            head=str(found.head),
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    return {**asdict(made), "phase": found.phase, "folder": str(out)}
+
+
+def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict[str, object]:
+    """Put a backup back as the campaign in ``folder``.
+
+    Args:
+        place: of the backup.
+        folder: of the campaign; nothing may be there.
+        head: the newest head that is known from elsewhere, ``number:digest``, or None.
+        close: end the campaign with the copy's last entry, so that nothing more is answered.
+
+    Returns:
+        ``campaign``, ``head``, ``phase`` and ``labels_released`` of what is there now.
+
+    Raises:
+        UsageError: if the campaign may have gone on after the copy, and neither is given.
+        StateError: if something is at ``folder``.
+        LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
+        DataError: if it is no backup of a server, or was changed.
+    """
+    manifest = backup.read_manifest(place)
+    if manifest.role != "server":
+        raise DataError(f"{place} is the backup of a party; `pate-party restore` takes it")
+    known = None if head is None else Head.parse(head)
+    if folder.exists():
+        raise StateError(_in_the_way(folder, manifest))
+    backup.require_newest(place, manifest)
+    with backup.new_folder(folder) as draft:
+        backup.copy_files(place, manifest, draft)
+        path = draft / LEDGER_FILE
+        try:
+            found = audit.verify(path, known)
+        except LedgerError as error:
+            raise LedgerError(f"{place} is not put back: {error}") from error
+        if (found.campaign, str(found.head)) != (manifest.ledger, manifest.head):
+            raise LedgerError(f"{place}: the ledger in it is not the one that its manifest names")
+        if found.phase != "finished":
+            if close:
+                with Ledger.open(path) as ledger:
+                    ledger.finish()
+                found = audit.verify(path)
+            elif known is None:
+                raise UsageError(_what_is_missing(place, manifest, found))
+        path.with_name(path.name + ".lock").unlink(missing_ok=True)
+    return {
+        "campaign": found.campaign,
+        "head": str(found.head),
+        "phase": found.phase,
+        "labels_released": found.labels,
+        "folder": str(folder),
+    }
+
+
+def _what_is_missing(place: Path, manifest: backup.Manifest, found: audit.Verification) -> str:
+    spent = 100 * float(found.spent / found.cap) if found.cap else 0.0
+    return (
+        f"{place} ends at entry {manifest.entries} ({manifest.made_at}) with {found.labels} labels and "
+        f"{spent:.0f} % of the budget spent, and the campaign was {found.phase}: what came after it "
+        "would be spent a second time. Give --head with the last head that the server had once it "
+        "had stopped, known from elsewhere than this copy; or --close, which keeps these labels, "
+        "answers nothing more, and is safe whatever was lost"
+    )
+
+
+def _in_the_way(folder: Path, manifest: backup.Manifest) -> str:
+    """Return why nothing is put back where something is, and what that is."""
+    text = f"{folder} is there already, and nothing is overwritten"
+    try:
+        held = audit.verify(folder / LEDGER_FILE)
+    except PateError:
+        return (
+            f"{text}: if its ledger is damaged, move it away, and keep it: its entries may be the "
+            "only trace of what was spent last"
+        )
+    if held.campaign != manifest.ledger:
+        return f"{text}: it is another campaign; name one with --campaign"
+    if held.head.seq >= manifest.entries:
+        return (
+            f"{text}: its ledger holds, and ends at entry {held.head.seq}, the copy at entry "
+            f"{manifest.entries}; nothing is to be restored"
+        )
+    return (
+        f"{text}: its ledger ends at entry {held.head.seq}, before the copy's; move it away first"
+    )

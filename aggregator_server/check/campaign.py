@@ -1,0 +1,150 @@
+"""Checks of a campaign: its public set, its settings and what they buy, and the ledger that it has."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from aggregator_server.batches import BATCH_COUNTS
+from aggregator_server.check.asked import TEACHERS_EACH
+from aggregator_server.report import LEDGER_FILE, describe, verify
+from aggregator_server.terms import budget, composition_of, resolve
+from pate.data.values import Images
+from pate.errors import StateError
+from pate.mechanisms import worst_cost
+from pate.runtime.preflight.finding import Finding
+from pate.statement import rounded_up
+from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
+
+if TYPE_CHECKING:
+    from aggregator_server.check.asked import Asked
+    from aggregator_server.spec import CampaignSpec
+    from pate.data.values import Inputs
+
+#: With fewer answers a class a student has little to learn from.
+_FEW_OF_A_CLASS = 10
+
+
+def check_public(inputs: Inputs) -> Finding:
+    """Say what the public set is, and how it is sent."""
+    size = _bytes(inputs)
+    what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
+    text = f"{len(inputs)} inputs, {what}"
+    if size >= MAX_PUBLIC_SET:
+        return Finding.warning(
+            f"{text}; {size / 2**30:.1f} GiB are too large to be sent to a party that has no copy",
+            "use fewer inputs, or give every party its own copy (--public there)",
+        )
+    text += f"; sent in {_many(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
+    if copies := len(inputs) - len(set(inputs.row_hashes())):
+        return Finding.warning(
+            f"{text}; {_many(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
+            "leave the copies out: each would cost an answer of its own, and with --noise "
+            "distributed a campaign in several batches refuses them",
+        )
+    return Finding.ok(text)
+
+
+def _bytes(inputs: Inputs) -> int:
+    """Return about how many bytes the public set has on the way."""
+    if isinstance(inputs, Images):
+        return inputs.pixels.nbytes
+    return sum(
+        8 * len(column) if column.dtype.kind == "f" else sum(map(len, column.tolist()))
+        for column in inputs.columns
+    )
+
+
+def check_settings(spec: CampaignSpec) -> Finding:
+    """Say what the settings are, now that they were found to fit together."""
+    batches = ""
+    if spec.classes is not None and not spec.matrix:
+        number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
+        batches = f", {_many(number, 'batch', 'batches')}"
+    votes = (
+        f"{spec.aggregation} sums of {spec.min_parties} of {spec.wanted_parties} parties or more"
+    )
+    return Finding.ok(
+        f"{spec.aggregator}, {_many(spec.rounds, 'round')}{batches}; {votes}, {spec.noise} noise, "
+        f"{spec.publish}"
+    )
+
+
+def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
+    """Say how many queries the budget pays for at worst, whatever the votes are.
+
+    The figures are public: they follow from the settings and from a guessed number of teachers.
+    """
+    teachers = asked.expected_teachers or TEACHERS_EACH * spec.wanted_parties
+    each = -(-teachers // spec.wanted_parties)
+    votes = spec.votes_per_patient or (each if spec.unit == "party" else 1)
+    mechanisms = resolve(spec, teachers, votes)
+    composition = composition_of(spec, mechanisms)
+    cap = budget(spec, mechanisms, composition)
+    worth = rounded_up(composition.epsilon(cap, spec.delta))
+    promise = f"epsilon {worth} at delta {spec.delta:g} per {spec.unit}"
+    if spec.matrix:
+        number = len(spec.representatives or ())
+        return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
+    guess = f"with {teachers} teachers" + (
+        ""
+        if asked.expected_teachers
+        else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
+    )
+    if spec.gated is not None:
+        most = min(spec.queries, spec.max_queries or spec.queries)
+        return Finding.ok(
+            f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
+        )
+    asked_most = spec.queries * spec.rounds if spec.max_queries is None else spec.max_queries
+    paid = min(int(cap / worst_cost(composition, mechanisms, 1)), asked_most)
+    text = f"{promise} pays for {_many(paid, 'answer')} at worst, {guess}"
+    classes = len(spec.classes or ("", ""))
+    if paid < min(_FEW_OF_A_CLASS * classes, spec.queries):
+        return Finding.warning(
+            f"{text}: few, for {spec.queries} queries",
+            "more noise (--sigma2), more teachers, or more epsilon; `pate plan` finds the best",
+        )
+    return Finding.ok(text)
+
+
+def check_ledger(asked: Asked, spec: CampaignSpec | None) -> Finding:
+    """Verify the ledger of the campaign, if it has one, and say where it stands."""
+    if not (asked.folder / LEDGER_FILE).exists():
+        return Finding.ok(f"none yet of {asked.campaign!r}: a start will make it")
+    found = verify(asked.folder, None)
+    stands = describe(asked.folder)
+    text = (
+        f"of {asked.campaign!r}: holds, {found['entries']} entries; the campaign is "
+        f"{found['phase']}, {found['labels_released']} labels released"
+    )
+    if "budget_spent" in stands:
+        text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
+    if spec is not None:
+        _require_same(asked, spec)
+    if found["phase"] == "finished":
+        return Finding.warning(
+            text, "`pate-server export` its labels; name a new campaign with --campaign"
+        )
+    return Finding.ok(f"{text}; `pate-server resume` goes on with it")
+
+
+def _require_same(asked: Asked, spec: CampaignSpec) -> None:
+    """Check that the options asked about are those of the campaign that is here.
+
+    Raises:
+        StateError: naming what differs.
+    """
+    from aggregator_server import audit
+
+    held = audit.read_campaign(asked.folder / LEDGER_FILE)[0].spec
+    if held.matrix and spec.matrix:  # which queries they are is chosen at a start
+        return
+    try:
+        held.require_same(spec)
+    except StateError as error:
+        raise StateError(f"{error}; or `pate-server resume` without them") from error
+
+
+def _many(number: int, one: str, more: str = "") -> str:
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

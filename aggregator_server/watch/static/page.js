@@ -1,0 +1,301 @@
+"use strict";
+// Names, lines and classes are foreign text: they enter the page as text nodes, and never as markup.
+
+const SIGN_OF_LIFE_MS = 15000; // the server gives one every five seconds
+const AGAIN_MS = 2000;
+const PHASES = { gathering: "Gathering", voting: "Voting", labelling: "Labelling", predicting: "Predicting", finished: "Finished" };
+const CHECKS = { doors: "Door for parties", link: "Message link to parties", ledger: "Ledger", student: "Student service", certificates: "Certificates", noise: "Noise", interrupted: "Interruptions" };
+const root = document.documentElement;
+let source = null, timer = 0, last = null, lostAt = null;
+
+// --- the theme, before anything is drawn ---------------------------------------------------------
+
+const wished = matchMedia("(prefers-color-scheme: dark)");
+function kept() { try { return localStorage.getItem("pate-theme"); } catch { return null; } }
+function dark() { return root.dataset.theme ? root.dataset.theme === "dark" : wished.matches; }
+if (["dark", "light"].includes(kept())) root.dataset.theme = kept();
+
+function startTheme() {
+  const button = $("theme");
+  const tell = () => button.setAttribute("aria-pressed", String(dark()));
+  button.addEventListener("click", () => {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("pate-theme", root.dataset.theme); } catch { /* it is not remembered */ }
+    tell();
+  });
+  wished.addEventListener("change", tell);
+  tell();
+}
+
+// --- small things ----------------------------------------------------------------------------------
+
+function $(id) { return document.getElementById(id); }
+
+function make(tag, text, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  if (text !== null && text !== undefined) made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function put(id, text) { if ($(id).textContent !== text) $(id).textContent = text; }
+
+// Fill an element anew, but only when what it shows has changed: a reader of the screen is left alone.
+const shown = new Map();
+function fill(element, value, draw) {
+  const text = JSON.stringify(value);
+  if (shown.get(element) === text) return false;
+  shown.set(element, text);
+  element.replaceChildren(...draw(value));
+  return true;
+}
+
+function body(id) { return $(id).tBodies[0]; }
+function count(number) { return number.toLocaleString("en"); }
+function many(number, one, more) { return `${count(number)} ${number === 1 ? one : more}`; }
+function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
+function delta(value) { return value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
+function share(value) { return `${(100 * value).toFixed(1)} %`; }
+function charged(value) { return Math.ceil(Number((value * 1000).toFixed(6))) / 10; }
+function listed(words) { return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`; }
+
+function time(stamp) {
+  const to = stamp.length > 17 ? { hour: "2-digit", minute: "2-digit", second: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
+  return make("time", new Date(stamp).toLocaleTimeString("en-GB", to), { datetime: stamp, title: stamp });
+}
+
+// --- the campaign ----------------------------------------------------------------------------------
+
+function sentence(o) {
+  const missing = o.wanted - o.connected, q = o.queries;
+  if (o.phase === "gathering") return missing > 0 ? `Waiting for ${many(missing, "more party", "more parties")} to join.` : "All parties are here.";
+  if (o.phase === "voting") return o.step ? `The parties are being asked for ${o.step}.` : "The parties’ votes are being collected.";
+  if (o.phase === "labelling") return `Round ${o.round} of ${o.rounds}: labels are being released.`;
+  if (o.phase === "predicting") return `Round ${o.round} of ${o.rounds} waits for the student’s predictions.`;
+  return `The campaign is finished: ${many(q.labels, "label", "labels")} released.`;
+}
+
+// The steps of a campaign and which one it is at; few rounds are steps of their own.
+function steps(o) {
+  let each = o.phases.map((phase) => [phase, PHASES[phase]]);
+  if (o.rounds > 1 && o.rounds < 4) {
+    const asks = o.phases.includes("predicting");
+    const rounds = Array.from({ length: o.rounds }, (_, at) => at + 1).flatMap((round) => [
+      ...(asks && round > 1 ? [[`predicting${round}`, `Predicting, round ${round}`]] : []),
+      [`labelling${round}`, `Labelling, round ${round}`]]);
+    each = [...each.slice(0, 2), ...rounds, each.at(-1)];
+  }
+  const names = each.map(([name]) => name), exact = names.indexOf(o.phase + o.round);
+  return [each.map(([, words]) => words), exact < 0 ? names.indexOf(o.phase) : exact];
+}
+
+function show(o) {
+  const before = last;
+  last = o;
+  document.title = `${PHASES[o.phase]} · ${o.campaign} · PATE server`;
+  put("campaign", o.campaign);
+  const votes = o.aggregation === "masked" ? "masked sums" : "plain sums";
+  const noise = o.noise === "distributed" ? "noise by the parties" : "noise by the server";
+  put("about", `${o.mechanism}, ${votes}, ${noise} · campaign ${o.id.slice(0, 8)}`);
+  put("mechanism", `Mechanism: ${o.mechanism_words}; ${o.teachers ? many(o.teachers, "teacher", "teachers") : "records vote themselves"}.`);
+  $("mechanism").hidden = !o.mechanism_words;
+
+  fill($("phases"), steps(o), ([names, now]) => names.map((name, at) => {
+    const item = make("li", name);
+    if (at < now) { item.className = "past"; item.append(make("span", " (done)", { class: "unseen" })); }
+    if (at === now) item.setAttribute("aria-current", "step");
+    return item;
+  }));
+  put("sentence", sentence(o));
+  figures(o);
+  budget(o.budget, o.gate, o.publish);
+  parties(o);
+  labels(o);
+  curve(o);
+  student(o);
+  health(o.checks);
+  ledger(o);
+  log(o.log);
+  fill($("since"), o.began, (began) => ["The server took the campaign up at ", time(began), "."]);
+  if (before === null || before.phase !== o.phase || before.round !== o.round) say(`${PHASES[o.phase]}. ${sentence(o)}`);
+}
+
+function figures(o) {
+  const q = o.queries;
+  const some = [
+    ["Parties connected", count(o.connected), `of ${o.wanted}; ${o.min_parties} are needed`],
+    ["Queries with votes", count(q.votes_in), q.voted_on ? `of ${count(q.voted_on)} voted on` : `public set of ${count(q.public_set)}`],
+    ["Queries asked", count(q.asked), `public set of ${count(q.public_set)}`],
+    ["Labels released", count(q.labels), q.asked ? `${share(q.labels / q.asked)} of those asked` : "none yet"],
+  ];
+  fill($("figures"), some, (all) => all.map(([name, value, note]) =>
+    make("div", null, {}, make("dt", name), make("dd", value, {}, make("small", note)))));
+}
+
+function budget(b, gate, publish) {
+  if (b === null) return;
+  const used = charged(b.spent), left = Math.round(10 * (100 - used)) / 10;
+  const words = `epsilon ${epsilon(b.epsilon)} at delta ${delta(b.delta)} per ${b.unit}, towards the ${b.observer}: ${used} % charged, ${left} % left`;
+  put("budget-words", words);
+  const bar = $("budget-bar");
+  bar.hidden = false;
+  bar.setAttribute("aria-valuenow", String(used));
+  bar.setAttribute("aria-valuetext", words);
+  bar.firstElementChild.style.width = `${used}%`;
+  const notes = [
+    `The guarantee is epsilon ${epsilon(b.epsilon)}, whatever is left of it. Adjacency: ${b.adjacency}.`,
+    `What was charged so far is worth epsilon ${epsilon(b.epsilon_charged)}; that is a reading, and no guarantee.`,
+    b.epsilon_server === null ? "Towards the server nothing is promised." : `Towards the server: epsilon ${epsilon(b.epsilon_server)} at the same delta.`,
+  ];
+  if (publish === "gated") notes.push(gate === null ? "The labels leave together if a private test lets them; it was not tried yet." : `The private test is over: the gate is ${gate}.`);
+  fill($("budget-more"), notes, (all) => all.map((note) => make("p", note)));
+}
+
+function parties(o) {
+  const more = o.parties_unlisted ? `; ${count(o.parties_unlisted)} more are not listed` : "";
+  put("parties-caption", `${many(o.connected, "party", "parties")} connected of ${count(o.wanted)}${more}.`);
+  fill(body("parties"), o.parties, (rows) => rows.map((row) => make("tr", null, { role: "row" },
+    make("th", row.name, { scope: "row", role: "rowheader" }),
+    make("td", null, { role: "cell" }, make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
+    make("td", row.doing, row.trouble ? { role: "cell", class: "trouble" } : { role: "cell" }),
+    make("td", row.total ? `${count(row.done)} of ${count(row.total)}` : "–", { role: "cell" }))));
+}
+
+function labels(o) {
+  if (!o.labels.length) return;
+  put("labels-caption", `${many(o.queries.labels, "label", "labels")} in ${many(o.labels.length, "class", "classes")}.`);
+  const most = Math.max(1, ...o.labels.map((each) => each.labels));
+  fill(body("labels"), o.labels, (rows) => rows.map((row) => {
+    const bar = make("i");
+    bar.style.width = `${(100 * row.labels) / most}%`;
+    bar.hidden = row.labels === 0;
+    return make("tr", null, {}, make("th", row.name, { scope: "row" }), make("td", count(row.labels), { class: "number" }), make("td", null, { "aria-hidden": "true" }, bar));
+  }));
+}
+
+function student(o) {
+  const asks = o.phases.includes("predicting");
+  put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets its labels as they are released."
+    : o.student.length ? "" : "The student is asked for its predictions after the first round.");
+  $("student-words").hidden = !$("student-words").textContent;
+  $("student").hidden = $("student-notes").hidden = !o.student.length;
+  fill(body("student"), o.student, (rows) => rows.map((row) => make("tr", null, {},
+    make("th", String(row.round), { scope: "row" }),
+    make("td", row.received ? "received" : "awaited"),
+    make("td", row.agreement === null ? "–" : share(row.agreement), { class: "number" }),
+    make("td", row.accuracy === null ? "not said" : share(row.accuracy), { class: "number" }))));
+}
+
+function health(checks) {
+  fill($("checks"), checks, (all) => all.map((check) => make("li", null, check.ok ? {} : { class: "not-ok" },
+    make("span", check.ok ? "✓" : "!", { class: "mark", "aria-hidden": "true" }),
+    make("span", null, {}, make("strong", `${CHECKS[check.name] ?? check.name}${check.ok ? "" : " needs a look"}: `), check.text))));
+}
+
+function ledger(o) {
+  put("ledger-caption", `${many(o.ledger_entries, "entry", "entries")}, the newest first.`);
+  fill(body("ledger"), o.ledger, (rows) => rows.map((row) => make("tr", null, {},
+    make("td", String(row.number), { class: "number" }), make("td", null, {}, time(row.time)), make("td", row.words))));
+}
+
+function log(lines) {
+  const box = $("log-box"), low = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
+  const fresh = fill($("log"), lines, (all) => all.map((line) => make("li", null, { class: line.level },
+    time(line.time), make("span", line.level === "info" ? line.text : `${line.level}: ${line.text}`))));
+  if (fresh && low) box.scrollTop = box.scrollHeight; // whoever has scrolled up to read stays there
+}
+
+// --- the plot --------------------------------------------------------------------------------------
+
+function draw(tag, attributes, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function ticks(most, wanted) {
+  const rough = most / wanted, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, at) => Number((at * step).toPrecision(6)));
+}
+
+function curve(o) {
+  const width = Math.max(260, $("plot").clientWidth), height = 240;
+  const points = o.curve, end = points.at(-1);
+  const begun = points.length > 1;
+  $("curve-details").hidden = !begun;
+  if (!begun) { put("curve-words", "Nothing has been charged yet."); $("plot").replaceChildren(); shown.delete($("plot")); return; }
+  const words = `${many(end.labels, "label", "labels")} for charges that are worth epsilon ${epsilon(end.epsilon)}; the guarantee is epsilon ${epsilon(o.budget.epsilon)}, the dashed line.`;
+  put("curve-words", words);
+  fill($("plot"), [points, width, o.budget.epsilon], () => {
+    const left = 44, right = width - 12, top = 22, bottom = height - 40;
+    const mostX = Math.max(1, end.labels), mostY = 1.05 * Math.max(o.budget.epsilon, end.epsilon);
+    const x = (value) => left + ((right - left) * value) / mostX, y = (value) => bottom - ((bottom - top) * value) / mostY;
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
+    for (const tick of ticks(mostY, 4)) {
+      svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
+        draw("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, String(tick)));
+    }
+    for (const tick of ticks(mostX, Math.min(5, mostX))) {
+      if (Number.isInteger(tick)) svg.append(draw("text", { x: x(tick), y: bottom + 16, "text-anchor": "middle" }, String(tick)));
+    }
+    svg.append(draw("path", { class: "axis", d: `M${left} ${top}V${bottom}H${right}` }),
+      draw("text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, "labels released"),
+      draw("text", { x: 4, y: 12 }, "epsilon charged"),
+      draw("line", { class: "cap", x1: left, x2: right, y1: y(o.budget.epsilon), y2: y(o.budget.epsilon) }),
+      draw("text", { class: "cap-text", x: right, y: y(o.budget.epsilon) - 6, "text-anchor": "end" }, "guarantee"),
+      draw("polyline", { class: "curve", points: points.map((p) => `${x(p.labels).toFixed(1)},${y(p.epsilon).toFixed(1)}`).join(" ") }),
+      draw("circle", { class: "now", cx: x(end.labels), cy: y(end.epsilon), r: 4 }));
+    return [svg];
+  });
+  const some = points.filter((_, at) => at === points.length - 1 || at % Math.ceil(points.length / 12) === 0);
+  fill(body("curve"), some, (rows) => rows.map((p) => make("tr", null, {}, make("td", count(p.labels)), make("td", epsilon(p.epsilon)))));
+}
+
+// --- the connection --------------------------------------------------------------------------------
+
+function say(text) { put("said", text); }
+
+function state(name, words) { $("link").dataset.state = name; put("link-text", words); }
+
+function alive() {
+  clearTimeout(timer);
+  timer = setTimeout(() => lost("nothing was heard for a while"), SIGN_OF_LIFE_MS);
+  if (lostAt !== null) say("The connection is back.");
+  lostAt = null;
+  $("lost").hidden = true;
+  state("live", "live");
+}
+
+async function lost() {
+  clearTimeout(timer);
+  source?.close();
+  lostAt ??= new Date();
+  const at = lostAt.toLocaleTimeString("en-GB"), over = last?.phase === "finished";
+  const reply = await fetch("/api/overview", { cache: "no-store" }).catch(() => null);
+  const refused = reply?.status === 401, full = reply?.status === 503;
+  $("lost").classList.toggle("ended", over && !refused);
+  put("lost-text", refused ? "The server does not know this browser any more. Open the link that it printed when it started."
+    : full ? "The server has no seat free for this page just now. Trying again…"
+    : over ? `The campaign is finished and its server has ended (${at}). Below is its last word.`
+    : `Connection to the server lost at ${at}. Below is what it said last. Trying again…`);
+  $("lost").hidden = false;
+  state("lost", over ? "server ended" : "connection lost");
+  setTimeout(connect, AGAIN_MS);
+}
+
+function connect() {
+  source?.close();
+  source = new EventSource("/api/stream");
+  source.addEventListener("overview", (event) => { alive(); show(JSON.parse(event.data)); });
+  source.addEventListener("sign", alive);
+  source.addEventListener("error", () => lost());
+}
+
+document.addEventListener("DOMContentLoaded", () => {
+  startTheme();
+  connect();
+  new ResizeObserver(() => { if (last) curve(last); }).observe($("plot"));
+});

@@ -1,0 +1,145 @@
+"""All sizes, each in a process of its own, and how the figures grow along each axis."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.scale.loopback import push_seconds
+from benchmarks.scale.server import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Where the other axes stand while one grows.
+MIDDLE: Final = Size(parties=10, queries=10_000, classes=10)
+#: What parties are counted with: a thousand of them take minutes, whatever the queries are.
+FEW_QUERIES: Final = 1_000
+FIGURES: Final = (
+    "server_cpu_seconds", "server_memory_peak", "bytes_up", "bytes_down", "seconds",
+)  # fmt: skip
+#: Peak memory of the most queries over that of a tenth of them, at most.
+MEMORY_RATIO: Final = 1.1
+_LONGEST_S: Final = 7200.0
+
+Case = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The values of each axis, ascending."""
+
+    parties: tuple[int, ...] = (10, 100, 1000)
+    queries: tuple[int, ...] = (1_000, 10_000, 100_000)
+    classes: tuple[int, ...] = (2, 10, 100)
+
+    def sizes(self) -> dict[str, list[Size]]:
+        """Return the campaigns of each axis."""
+        least = min((FEW_QUERIES, *self.queries))
+        return {
+            "parties": [Size(n, least, MIDDLE.classes) for n in self.parties],
+            "queries": [Size(MIDDLE.parties, n, MIDDLE.classes) for n in self.queries],
+            "classes": [
+                Size(MIDDLE.parties, min(MIDDLE.queries, max(self.queries)), n)
+                for n in self.classes
+            ],
+        }
+
+
+def run(
+    axes: Axes, *, processes: int = 0, say: Callable[[str], None] = lambda _: None
+) -> dict[str, object]:
+    """Run all campaigns, each size once, and return their figures and how these grow."""
+    done: dict[Size, Case] = {}
+    grown = {}
+    for axis, sizes in axes.sizes().items():
+        for size in sizes:
+            if size not in done:
+                say(f"{size.parties} parties, {size.queries} queries, {size.classes} classes")
+                done[size] = measure(size, processes)
+                say(json.dumps(done[size]))
+        grown[axis] = {
+            figure: slopes([(float(getattr(s, axis)), _number(done[s], figure)) for s in sizes])
+            for figure in FIGURES
+        }
+    return {
+        "setting": {
+            "mechanism": "gnmax, sigma 40, every query labelled",
+            "teachers_each": 1,
+            "transport": "pipes to processes of parties; no Flower, no network",
+            "cores": len(os.sched_getaffinity(0)),
+            "load": round(os.getloadavg()[0], 1),
+        },
+        "cases": list(done.values()),
+        #: By axis: which of the cases are on it.
+        "axes": {
+            axis: [list(done).index(s) for s in sizes] for axis, sizes in axes.sizes().items()
+        },
+        "growth": grown,
+        "checks": {"memory": memory_check(axes, done)},
+    }
+
+
+def measure(size: Size, processes: int) -> Case:
+    """Return what one campaign took, and beside it the physical bound of this moment.
+
+    Raises:
+        RuntimeError: if it did not end well.
+    """
+    with tempfile.TemporaryDirectory(prefix="pate-scale-") as place:
+        asked = Path(place) / "size.json"
+        asked.write_text(json.dumps({**asdict(size), "processes": processes}), encoding="utf-8")
+        ended = subprocess.run(
+            [sys.executable, "-m", "benchmarks.scale.server", str(asked)],
+            capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        if ended.returncode:
+            raise RuntimeError(f"{size} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+    case: Case = json.loads(ended.stdout.splitlines()[-1])
+    bound = push_seconds(size.packed_bytes)
+    case["loopback_seconds"] = round(bound, 7)
+    case["up_over_packed"] = round(_number(case, "bytes_up") / size.packed_bytes, 3)
+    return case
+
+
+def slopes(points: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the log-log slope between each two neighbours: 1 is linear, 2 quadratic.
+
+    >>> slopes([(1, 5.0), (10, 50.0), (100, 5000.0)])
+    [1.0, 2.0]
+    """
+    return [
+        round(math.log(y2 / y1) / math.log(x2 / x1), 2)
+        for (x1, y1), (x2, y2) in pairwise(points)
+        if y1 > 0 and y2 > 0
+    ]
+
+
+def memory_check(axes: Axes, done: dict[Size, Case]) -> dict[str, object]:
+    """Compare peak memory at the most queries with that at a tenth of them, if both were run."""
+    most = Size(MIDDLE.parties, max(axes.queries), MIDDLE.classes)
+    tenth = Size(MIDDLE.parties, max(axes.queries) // 10, MIDDLE.classes)
+    if most not in done or tenth not in done:
+        return {"what": "needs a size and a tenth of it", "holds": None}
+    ratio = _number(done[most], "server_memory_peak") / _number(done[tenth], "server_memory_peak")
+    return {
+        "what": f"peak memory of the server, {most.queries} queries over {tenth.queries}",
+        "ratio": round(ratio, 3),
+        "wanted": f"at most {MEMORY_RATIO}",
+        "holds": ratio <= MEMORY_RATIO,
+    }
+
+
+def _number(case: Case, name: str) -> float:
+    value = case[name]
+    assert isinstance(value, int | float)
+    return float(value)

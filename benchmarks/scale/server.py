@@ -1,0 +1,173 @@
+"""``python -m benchmarks.scale.server FILE``: one campaign; prints what the server took, as JSON.
+
+This process is the server and nothing else: ledger, campaign, exchange. The parties are in processes
+of their own, so its memory and processor are the server's. Flower's transport is not in it, nor in
+any figure: what it adds, a SuperLink process takes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.batches import BATCH_COUNTS
+from aggregator_server.campaign import Campaign
+from aggregator_server.ledger import Ledger
+from aggregator_server.report import LEDGER_FILE
+from aggregator_server.settings import make_spec
+from aggregator_server.statement import privacy_statement
+from benchmarks.scale.inputs import class_names, open_public, write_public
+from pate.commands.party_processes import PartyProcesses, default_processes
+from pate.commands.simulate import quorum
+from pate.noise import SystemNoise
+from pate.runtime.screen import Screen
+from protos.terms import exact_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aggregator_server.wire import Arrival, Wire
+
+_PATIENCE_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """One campaign.
+
+    Attributes:
+        parties: n, of one teacher each.
+        queries: rows of the public set; each is asked and gets its label.
+        classes: columns of a vote matrix.
+        aggregation: masked or plain.
+        batch: counts of one batch.
+    """
+
+    parties: int
+    queries: int
+    classes: int
+    aggregation: str = "masked"
+    batch: int = BATCH_COUNTS
+
+    @property
+    def packed_bytes(self) -> int:
+        """What all votes take, packed, in the width in which they travel."""
+        bits = exact_bits(self.parties) if self.aggregation == "masked" else 8
+        return self.parties * self.queries * self.classes * bits // 8
+
+
+class CountedWire:
+    """Passes messages on and counts their bytes."""
+
+    def __init__(self, link: Wire) -> None:
+        self._link = link
+        self.up = self.down = self.messages = 0
+
+    def nodes(self) -> frozenset[int]:
+        """See :class:`~aggregator_server.wire.Wire`."""
+        return self._link.nodes()
+
+    def send(self, node: int, body: bytes) -> str:
+        """See :class:`~aggregator_server.wire.Wire`."""
+        self.down += len(body)
+        self.messages += 1
+        return self._link.send(node, body)
+
+    def receive(self) -> list[Arrival]:
+        """See :class:`~aggregator_server.wire.Wire`."""
+        arrivals = self._link.receive()
+        self.up += sum(len(each.body or b"") for each in arrivals)
+        return arrivals
+
+    def close(self) -> None:
+        """See :class:`~aggregator_server.wire.Wire`."""
+        self._link.close()
+
+
+class Quiet(Screen):
+    """A screen that says what happens to the log alone, without bars."""
+
+    @contextmanager
+    def bar(self, name: str) -> Iterator[object]:  # type: ignore[override]
+        """Show nothing."""
+        del name
+        yield lambda *_: None
+
+
+def run(size: Size, place: Path, processes: int) -> dict[str, object]:
+    """Run a campaign in ``place``, which is empty, and return what it took.
+
+    Raises:
+        AssertionError: if not every query has its label.
+    """
+    write_public(place / "public.npy", size.queries, size.classes)
+    inputs = open_public(place / "public.npy")
+    least, colluders = quorum(size.parties) if size.aggregation == "masked" else (None, None)
+    spec = make_spec(
+        inputs, name="scale", aggregator="gnmax", parties=str(size.parties), min_parties=least,
+        classes=",".join(class_names(size.classes)), epsilon=9e5, delta=1e-5, unit="record",
+        rounds=None, max_queries=None, fractions={"sigma2": "40"}, aggregation=size.aggregation,
+        colluders=colluders,
+    )  # fmt: skip
+    arguments = [str(place), "1", str(size.classes)]
+    before = memory()
+    wall, processor = time.monotonic(), time.process_time()
+    with (
+        PartyProcesses(
+            "benchmarks.scale.parties", arguments, parties=size.parties, processes=processes,
+            log=place / "parties.log",
+        ) as parties,
+        Ledger.create(place / LEDGER_FILE, spec) as ledger,
+    ):  # fmt: skip
+        link = CountedWire(parties)
+        campaign = Campaign(
+            ledger, inputs, link, noise=SystemNoise(), screen=Quiet("scale"),
+            signing_key=Ed25519PrivateKey.generate(), patience=_PATIENCE_S,
+            await_predictions=lambda _: None, batch=size.batch,
+        )  # fmt: skip
+        campaign.run()
+        state = ledger.state()
+        campaign.farewell(privacy_statement(state).epsilon)
+        assert len(state.labels) == size.queries, "not every query has its label"
+        batches = len(state.batches)
+    return {
+        **asdict(size),
+        "min_parties": spec.min_parties,
+        "colluders": spec.colluders,
+        "batches": batches,
+        "seconds": round(time.monotonic() - wall, 2),
+        "server_cpu_seconds": round(time.process_time() - processor, 2),
+        "server_memory_before": before["VmRSS"],
+        "server_memory_peak": memory()["VmHWM"],
+        "bytes_up": link.up,
+        "bytes_down": link.down,
+        "messages": link.messages,
+        "packed_vote_bytes": size.packed_bytes,
+        "ledger_bytes": (place / LEDGER_FILE).stat().st_size,
+    }
+
+
+def memory() -> dict[str, int]:
+    """Return what the kernel says of this process's memory, in bytes; its peak is ``VmHWM``."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    pairs = (line.partition(":") for line in lines if line.startswith(("VmHWM", "VmRSS")))
+    return {name: int(value.split()[0]) * 1024 for name, _, value in pairs}
+
+
+def main() -> None:
+    """Run the campaign that a JSON file describes, in the folder where it lies."""
+    path = Path(sys.argv[1])
+    asked = json.loads(path.read_text(encoding="utf-8"))
+    processes = asked.pop("processes") or default_processes(asked["parties"])
+    print(json.dumps(run(Size(**asked), path.parent, processes)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Backup and restore of a party's books: what it answered, and the noise that it answered with.
+
+What stale books would do. A party that goes on from a copy has forgotten which queries it gave
+votes on, with whom their sums were opened, and what all of it costs. A server that knows that may
+ask for the same sums with other survivors and subtract, ask again for a batch to be told the same
+votes under other noise, or ask for more than the policy allows in all. Books span all campaigns of
+a party, so there is no end after which nothing can follow: a copy is put back only if its chain
+holds the newest head that is known from elsewhere, or if whoever restores it says in so many words
+that entries are lost.
+
+Keys, enrolment and policy are not in it: they do not change as the books do, and are secrets of
+another kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from party.durable import DurableFile
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.ledger_chain import APPLICATION_ID
+from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
+from pate.runtime import backup
+from pate.runtime.home import locked, sync_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: The noise shares that went out with the votes.
+NOISE_FILE: Final = "noise.db"
+
+
+def back_up(home: Path, out: Path) -> dict[str, object]:
+    """Copy the books in ``home``, also while the party runs, and check the copy.
+
+    Args:
+        home: of the party.
+        out: the folder to make; its parent is made if need be.
+
+    Returns:
+        The manifest of the backup, and where it is.
+
+    Raises:
+        StateError: if there are no books, or something is at ``out``.
+        LedgerError: if the copy does not verify: then the ledger does not, either.
+        DiskError: if it cannot be written.
+    """
+    with backup.new_folder(out) as draft:
+        # The ledger first: noise is written before the answer that it goes out with is, so the copy
+        # has the noise of every answer that it knows of.
+        backup.copy_database(home / LEDGER_FILE, draft / LEDGER_FILE)
+        if (home / NOISE_FILE).exists():
+            backup.copy_database(home / NOISE_FILE, draft / NOISE_FILE)
+        made = backup.write_manifest(
+            draft,
+            role="party",
+            name=home.name,
+            ledger="",
+            head=PartyLedger(draft / LEDGER_FILE, read_only=True).head,
+            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+    return {**asdict(made), "folder": str(out)}
+
+
+def restore(
+    place: Path, home: Path, *, head: str | None, entries_lost: bool = False
+) -> dict[str, object]:
+    """Put a party's books back into its home, where none may be.
+
+    Args:
+        place: of the backup.
+        home: of the party; made if need be.
+        head: the newest head that is known from elsewhere, ``number:digest``, or None.
+        entries_lost: whoever restores knows that what followed is forgotten.
+
+    Returns:
+        ``head`` and ``folder`` of what is there now.
+
+    Raises:
+        UsageError: if neither is given.
+        StateError: if there are books in ``home``, or a party runs there.
+        LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
+        DataError: if it is no backup of a party, or was changed.
+    """
+    manifest = backup.read_manifest(place)
+    if manifest.role != "party":
+        raise DataError(f"{place} is the backup of a server; `pate-server ledger restore` takes it")
+    if head is None and not entries_lost:
+        raise UsageError(
+            f"{place} ends at entry {manifest.entries} ({manifest.made_at}): what this party answered "
+            "after that it would not know of any more, and could be made to answer twice. Give --head "
+            "with the last head that `pate-party ledger` showed, known from elsewhere than this copy; "
+            "or --entries-lost, and then allow only campaigns over public sets that are new to you"
+        )
+    with locked(home / "lock", "a pate-party"):
+        for name in (LEDGER_FILE, NOISE_FILE):
+            _require_none(home / name, manifest)
+        backup.require_newest(place, manifest)
+        with backup.draft_folder(home / ".restored") as draft:
+            backup.copy_files(place, manifest, draft)
+            found = PartyLedger(draft / LEDGER_FILE, read_only=True).head
+            if found != manifest.head:
+                raise LedgerError(f"{place}: the ledger in it is not the one its manifest names")
+            if head is not None:
+                _require_entry(draft / LEDGER_FILE, head, found)
+            # The ledger last: with it, all is there.
+            for name in sorted(manifest.files, key=lambda name: name == LEDGER_FILE):
+                (draft / name).rename(home / name)
+            sync_directory(home)
+    return {"head": found, "folder": str(home)}
+
+
+def _require_none(path: Path, manifest: backup.Manifest) -> None:
+    """Refuse if there is a file, or what SQLite would take for the newest part of it."""
+    for held in (path, path.with_name(path.name + "-wal")):
+        if held.exists():
+            raise StateError(_in_the_way(held, manifest))
+
+
+def _in_the_way(held: Path, manifest: backup.Manifest) -> str:
+    text = f"{held} is there already, and nothing is overwritten"
+    if held.name == LEDGER_FILE:
+        with contextlib.suppress(PateError):
+            head = PartyLedger(held, read_only=True).head
+            return (
+                f"{text}: it ends at entry {head.partition(':')[0]}, the copy at {manifest.entries}"
+            )
+    return f"{text}: if it is damaged, move it away, and keep it"
+
+
+def _require_entry(path: Path, head: str, last: str) -> None:
+    """Refuse a chain without the entry that ``head`` names.
+
+    Raises:
+        UsageError: if it is no head.
+        LedgerError: if the entry is not there.
+    """
+    if not (named := backup.HEAD.fullmatch(head)):
+        raise UsageError(f"{head!r} is not a ledger head (number:digest)")
+    if head == last:
+        return
+    number, digest = int(named[1]), bytes.fromhex(named[2])
+    file = DurableFile(path, (), APPLICATION_ID, damaged=LedgerError, read_only=True)
+    with file.reading() as db:
+        row = db.execute("SELECT digest FROM entries WHERE seq = ?", (number,)).fetchone()
+    if row is None:
+        raise LedgerError(
+            f"the backup is older than {head[:20]}…: it ends at entry {last.partition(':')[0]}, and what "
+            "followed is not in it"
+        )
+    if row[0] != digest:
+        raise LedgerError(f"entry {number} of the backup is another than {head[:20]}…")

@@ -1,0 +1,127 @@
+"""Checks of who this party is: its enrolment, its keys, and whether the server lets it in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
+from party.check.asked import enrolment_of
+from pate.errors import RefusedError, StateError
+from pate.runtime.preflight.finding import Finding
+from pate.runtime.preflight.network import days_left
+
+if TYPE_CHECKING:
+    from party.check.asked import Asked
+    from pate.runtime.preflight.meeting import Meeting, Target
+
+#: Where a node names its public key (PEM, in base64), and where one asks to be let in.
+KEY_HEADER: Final = "flwr-public-key"
+_ROUTE: Final = "/v1/fleet/activate-node"
+_LARGEST_REFUSAL: Final = 4096
+#: Files that are this party's alone; each may be absent before it is needed.
+_SECRET: Final = (
+    "identity.key", "shard.key", "noise.db", "ledger.db", "enrolments/*/node.key",
+    "enrolments/*/identity.new",
+)  # fmt: skip
+
+
+def check_enrolment(asked: Asked, target: Target | None) -> Finding:
+    """Say whether this party has enrolled, with whom, and for how long yet."""
+    found, now = enrolment_of(asked), asked.clock()
+    if found is None:
+        if asked.bundle is not None:
+            return Finding.ok(f"not yet; {asked.bundle} can be used: `pate-party enroll` it")
+        if target is not None and not target.tls:
+            return Finding.ok("none, and none is needed for a trial on this machine")
+        return Finding.warning(
+            f"there is none in {asked.home}",
+            "ask the coordinator for a bundle, and `pate-party enroll` it; on this machine alone a "
+            "trial needs none",
+        )
+    found.require_valid(now)
+    text = (
+        f"as {found.name} with {found.server}; its authority ends {found.ends:%Y-%m-%d} "
+        f"({days_left(found.ends, now)})"
+    )
+    if warnings := found.warnings(now):
+        return Finding.warning(text, "; ".join(warnings))
+    return Finding.ok(text)
+
+
+def check_keys(asked: Asked) -> Finding:
+    """Look whether anybody else may read what is this party's alone."""
+    home = asked.home
+    files = [path for pattern in _SECRET for path in sorted(home.glob(pattern)) if path.is_file()]
+    if not files:
+        return Finding.ok("none yet: they are made by `pate-party enroll`, or at the first start")
+    open_ = [path for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    if not open_:
+        return Finding.ok("for their owner alone")
+    names = ", ".join(str(path.relative_to(home)) for path in open_)
+    mend = f"chmod 600 {' '.join(str(path) for path in open_)}"
+    if stat.S_IMODE(home.stat().st_mode) & 0o077 == 0:
+        return Finding.warning(f"others could read {names} if they could enter {home}", mend)
+    return Finding.failed(
+        StateError,
+        f"others on this machine may read {names}",
+        f"{mend}; if somebody may have read a key: `pate-server revoke`, then enrol anew",
+    )
+
+
+def check_admission(asked: Asked, target: Target, meeting: Meeting) -> Finding:
+    """Ask the server whether it knows this party's node key still.
+
+    The request names the public key and is not signed: a server that knows it asks for a signature,
+    and one that does not says so. Neither changes anything there.
+    """
+    from party.flower_internals import KEY_NEEDED, KEY_REFUSED
+
+    enrolment = enrolment_of(asked)
+    if enrolment is None:
+        return Finding.skipped("not enrolled yet")
+    if meeting.fault is not None or meeting.status != httpx.codes.OK:
+        return Finding.skipped("the server could not be asked")
+    key = load_ssh_private_key(enrolment.node_key.read_bytes(), None).public_key()
+    named = base64.b64encode(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    headers = {KEY_HEADER: named.decode(), "content-type": "application/protobuf"}
+    try:
+        with (
+            target.client(asked.timeout) as client,
+            client.stream("POST", target.url + _ROUTE, content=b"", headers=headers) as reply,
+        ):
+            status, code = reply.status_code, _code(reply)
+    except httpx.HTTPError as error:
+        return Finding.skipped(f"the server did not answer: {error}")
+    if status == httpx.codes.PRECONDITION_FAILED and code in (KEY_NEEDED, KEY_REFUSED):
+        return Finding.failed(
+            RefusedError,
+            f"{target.address} does not know the key of this enrolment: revoked, or replaced by a "
+            "newer one",
+            "ask the coordinator (`pate-server parties`) for a new bundle, and `pate-party enroll` it",
+        )
+    if status == httpx.codes.UNAUTHORIZED:
+        return Finding.ok(f"{target.address} knows the key of this enrolment")
+    return Finding.skipped(f"the server did not say (HTTP {status})")
+
+
+def _code(reply: httpx.Response) -> object:
+    """Return the code in a refusal, of which no more is read than one can have."""
+    body = b""
+    for piece in reply.iter_raw(_LARGEST_REFUSAL):
+        body += piece
+        if len(body) > _LARGEST_REFUSAL:
+            return None
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found.get("code") if isinstance(found, dict) else None

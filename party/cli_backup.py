@@ -1,0 +1,90 @@
+"""``pate-party backup`` and ``restore``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from party.cli_ledger import HomeOption, _home
+from pate.runtime.command import JsonOption, print_json
+from pate.runtime.home import default_home
+from pate.runtime.screen import Screen
+
+OutOption = Annotated[
+    Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
+]
+BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``pate-party``."""
+    app.command()(backup)
+    app.command()(restore)
+
+
+def backup(
+    out: OutOption,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy this party's ledger and noise to the folder --out, also while it runs, and verify the copy.
+
+    It is as private as the party's home. Keys, enrolment, policy and teachers are not in it.
+    """
+    from party.backup import back_up
+
+    made = back_up(_home(home), out)
+    if as_json:
+        print_json(made)
+        return
+    screen = Screen("pate-party")
+    screen.say(f"{out} holds the ledger up to its entry {made['head']}, and verifies")
+    screen.say(
+        "note the head in another place than the copy's: whoever restores is asked for the newest"
+    )
+
+
+def restore(
+    folder: BackupArgument,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="The last head that `pate-party ledger` showed, NUMBER:DIGEST, known from elsewhere "
+            "than the copy. A copy that lacks it is refused."
+        ),
+    ] = None,
+    entries_lost: Annotated[
+        bool,
+        typer.Option(
+            "--entries-lost",
+            help="Go on although what this party answered after the copy is forgotten: it no longer "
+            "guards those queries against being asked again, and no longer counts them.",
+        ),
+    ] = False,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="The party's home. Default: the one of its name in your state directory.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the books in BACKUP back into a home that has none; needs --head or --entries-lost."""
+    from party.backup import restore as put_back
+    from pate.runtime.backup import read_manifest
+
+    place = home or default_home("party") / read_manifest(folder).name
+    done = put_back(folder, place, head=head, entries_lost=entries_lost)
+    if as_json:
+        print_json(done)
+        return
+    screen = Screen("pate-party")
+    screen.say(f"{done['folder']} has its books back, up to entry {done['head']}")
+    if entries_lost:
+        screen.say(
+            "what was answered after that is forgotten: let the policy allow only campaigns over public "
+            "sets that this party never saw"
+        )

@@ -1,0 +1,123 @@
+"""What metrics of server and party have in common: the form, the build, the process, the disk.
+
+Each scrape makes its own registry, so nothing is kept between two of them, and nothing that some
+library registers for itself is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    StateSetMetricFamily,
+)
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from prometheus_client import Metric
+
+#: The media type of :func:`exposition`.
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_DAY_S: Final = 86_400.0
+
+
+def gauge(name: str, what: str, value: float | None) -> GaugeMetricFamily:
+    """Return a number that may go up and down; None: there is none to tell."""
+    return GaugeMetricFamily(name, what, value=None if value is None else float(value))
+
+
+def counter(name: str, what: str, value: float | None) -> CounterMetricFamily:
+    """Return a number that only grows; its name ends in ``_total``."""
+    return CounterMetricFamily(name, what, value=None if value is None else float(value))
+
+
+def by_label(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """Return one number for each value of a label."""
+    family = GaugeMetricFamily(name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], float(value))
+    return family
+
+
+def info(name: str, what: str, facts: Mapping[str, str]) -> InfoMetricFamily:
+    """Return facts in words; the name gets ``_info``."""
+    return InfoMetricFamily(name, what, value=dict(facts))
+
+
+def state_set(name: str, what: str, states: Sequence[str], now: str) -> StateSetMetricFamily:
+    """Return which of ``states`` holds: 1 for that, 0 for the others."""
+    return StateSetMetricFamily(name, what, value={state: state == now for state in states})
+
+
+def days_left(name: str, what: str, ends: datetime | None, now: datetime) -> GaugeMetricFamily:
+    """Return the days until ``ends``, below 0 after it; None: nothing ends."""
+    left = None if ends is None else (ends - now).total_seconds() / _DAY_S
+    return gauge(name, what, left)
+
+
+def exposition(
+    program: str, home: Path | None, families: Iterable[Metric], *, tell_cpu: bool = True
+) -> bytes:
+    """Return metrics in Prometheus' text form, with those of every program before them.
+
+    Args:
+        program: who tells them, such as ``pate-party``.
+        home: its state directory, of whose disk the free bytes are told; None: they are not.
+        families: its own metrics.
+        tell_cpu: whether to tell the CPU time used; not where that may depend on votes.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    process = [
+        metric
+        for metric in ProcessCollector(registry=None).collect()
+        if tell_cpu or metric.name != "process_cpu_seconds"
+    ]
+    registry.register(_Once([*_common(program, home), *families, *process]))
+    return generate_latest(registry)
+
+
+def _common(program: str, home: Path | None) -> list[Metric]:
+    free: float | None = None
+    if home is not None:
+        with contextlib.suppress(OSError):  # it is not there yet, or its disk has gone
+            free = shutil.disk_usage(home).free
+    build = {
+        "program": program,
+        "version": _version("federated-pate"),
+        "flower": _version("flwr"),
+        "python": platform.python_version(),
+    }
+    return [
+        info("pate_build", "Which program this is, and its version", build),
+        gauge("pate_disk_free_bytes", "Free bytes on the disk of the state directory", free),
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class _Once(Collector):
+    """Hands given metrics to one scrape."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
