@@ -1,0 +1,173 @@
+"""The backup of a party's books: with the noise of every answer, and never silently out of date."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from party.backup import NOISE_FILE, back_up, restore
+from party.cli import app
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.noise_shares import NoiseShares
+from pate.errors import DataError, LedgerError, RefusedError, StateError, UsageError
+from pate.runtime.home import locked
+from tests.party.offers import SIX, answer_and_open, joining, queries, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+#: A campaign whose shares were drawn before the first copy was taken.
+CAMPAIGN, BATCH = bytes(16), bytes(32)
+VOTES = np.ones((2, 3), dtype=np.int64)
+
+
+def drawn(number: int) -> NDArray[np.int64]:
+    return np.arange(number, dtype=np.int64)
+
+
+def never(number: int) -> NDArray[np.int64]:
+    raise AssertionError(f"{number} fresh draws for votes that were hidden before")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A party's home with a copy of its books before and after its second batch was opened."""
+    home = tmp_path / "home"
+    ledger = PartyLedger(home / LEDGER_FILE)
+    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn)
+    ledger.join(joining())
+    answer_and_open(ledger, settled(), queries(0, 2))
+    back_up(home, tmp_path / "copies" / "first")
+    answer_and_open(ledger, settled(), queries(2, 2))
+    back_up(home, tmp_path / "copies" / "second")
+    return tmp_path
+
+
+def alone(root: Path, name: str) -> Path:
+    place = root / "only" / name
+    shutil.copytree(root / "copies" / name, place)
+    return place
+
+
+def head_of(home: Path) -> str:
+    return PartyLedger(home / LEDGER_FILE, read_only=True).head
+
+
+def test_with_its_newest_head_a_party_knows_all_it_knew(root: Path) -> None:
+    home, head = root / "new", head_of(root / "home")
+    assert restore(root / "copies" / "second", home, head=head)["head"] == head
+    with pytest.raises(RefusedError, match="opened with other parties before"):
+        answer_and_open(PartyLedger(home / LEDGER_FILE), settled(), queries(2, 2), SIX[:5])
+    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never)
+    assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert not list(home.glob(".*"))
+
+
+def test_books_out_of_date_forget_and_are_refused_unless_that_is_said(root: Path) -> None:
+    place, home, head = alone(root, "first"), root / "new", head_of(root / "home")
+    with pytest.raises(UsageError, match=r"made to answer twice.*--head.*--entries-lost"):
+        restore(place, home, head=None)
+    for entries_lost in (False, True):
+        with pytest.raises(LedgerError, match="the backup is older than"):
+            restore(place, home, head=head, entries_lost=entries_lost)
+    assert not (home / LEDGER_FILE).exists()
+    restore(place, home, head=None, entries_lost=True)
+    assert head_of(home) == head_of(place)
+
+
+def test_a_head_of_another_history_is_refused(root: Path) -> None:
+    head = head_of(root / "home")
+    number = int(head.partition(":")[0])
+    for other, error in (
+        (f"{number}:{'0' * 64}", LedgerError),
+        (f"{number - 1}:{'0' * 64}", LedgerError),
+        ("the newest", UsageError),
+    ):
+        with pytest.raises(error):
+            restore(alone(root, "second"), root / "new", head=other)
+        shutil.rmtree(root / "only")
+    earlier = head_of(root / "copies" / "first")
+    restore(alone(root, "second"), root / "new", head=earlier)  # it is in the chain
+    assert head_of(root / "new") == head
+
+
+def test_an_old_copy_beside_a_newer_one_is_refused(root: Path) -> None:
+    with pytest.raises(LedgerError, match="second goes on to entry"):
+        restore(root / "copies" / "first", root / "new", head=None, entries_lost=True)
+
+
+@pytest.mark.parametrize("held", [LEDGER_FILE, NOISE_FILE, f"{LEDGER_FILE}-wal"])
+def test_nothing_is_overwritten(root: Path, held: str) -> None:
+    home = root / "new"
+    home.mkdir()
+    (home / held).write_bytes(b"whatever")
+    with pytest.raises(StateError, match="nothing is overwritten"):
+        restore(root / "copies" / "second", home, head=head_of(root / "home"))
+    assert [path.name for path in home.iterdir() if path.name != "lock"] == [held]
+
+
+def test_not_under_the_feet_of_a_party_that_runs(root: Path) -> None:
+    home = root / "new"
+    with locked(home / "lock", "a pate-party"), pytest.raises(StateError, match="in use"):
+        restore(root / "copies" / "second", home, head=head_of(root / "home"))
+
+
+def test_the_backup_of_a_server_is_none_of_a_party(root: Path) -> None:
+    place = alone(root, "second")
+    fields = json.loads((place / "backup.json").read_text())
+    (place / "backup.json").write_text(json.dumps(fields | {"role": "server"}))
+    with pytest.raises(DataError, match="pate-server ledger restore"):
+        restore(place, root / "new", head=head_of(root / "home"))
+
+
+def test_copies_taken_while_a_party_answers_have_the_noise_of_every_answer(root: Path) -> None:
+    """Noise is written before the answer that it goes out with: so must the copies be taken."""
+    home, enough = root / "home", threading.Event()
+    ledger, noise = PartyLedger(home / LEDGER_FILE), NoiseShares(home / NOISE_FILE)
+
+    def work() -> None:
+        for at in range(10, 1000):
+            if enough.is_set():
+                return
+            noise.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, drawn)
+            answer_and_open(ledger, settled(), queries(at, 1))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        counts: list[int] = []
+        while len(set(counts)) < 3:
+            assert worker.is_alive(), "it ended before copies fell on three moments"
+            copy = root / f"copy-{len(counts)}"
+            back_up(home, copy)
+            (campaign,) = PartyLedger(copy / LEDGER_FILE, read_only=True).campaigns()
+            counts.append(len(campaign.batches))
+            held = NoiseShares(copy / NOISE_FILE)
+            for at in range(10, 10 + len(campaign.batches) - 2):
+                held.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, never)
+    finally:
+        enough.set()
+        worker.join()
+
+
+def test_the_commands_say_what_they_did(root: Path) -> None:
+    def does(*arguments: str) -> dict[str, object]:
+        done = CliRunner().invoke(app, [*arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)
+        assert isinstance(found, dict)
+        return found
+
+    made = does("backup", "--out", str(root / "new"), "--home", str(root / "home"))
+    back = does(
+        "restore", str(root / "new"), "--home", str(root / "b"), "--head", str(made["head"])
+    )
+    assert back["head"] == made["head"]
