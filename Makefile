@@ -4,13 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench protos clean help
+.PHONY: demo test check bench docs protos clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
 	@echo "make test    the whole test suite"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the benchmarks"
+	@echo "make docs    the documentation as a site, in site/"
 	@echo "make protos  generate protos/pate/v1/*_pb2* anew"
 
 $(VENV)/.installed: pyproject.toml
@@ -40,8 +41,12 @@ check: $(VENV)/.tools
 bench: $(VENV)/.tools
 	$(BIN)/python -m benchmarks
 
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.tools
+	$(BIN)/python -m mkdocs build
+
 protos: $(VENV)/.tools
 	$(BIN)/python -m protos.generate
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,52 @@
+"""What the quickstart and the page of plugins tell a reader to type, typed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pate.runtime.lifeline import free_port
+from tests.docs.pages import blocks
+
+#: All of the quickstart on a loaded machine.
+DEADLINE_S = 300
+
+
+def test_the_code_of_the_page_of_plugins_runs() -> None:
+    (code,) = blocks("plugins.md", "python")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
+    script = "set -eu\n" + "".join(blocks("quickstart.md", "bash"))
+    assert script.count("pate-party start") == 3
+    # The page has the ports that everybody has; here others may be taken, by tests beside this one.
+    script = script.replace("9092", parties := str(free_port()))
+    script = script.replace("9093", student := str(free_port()))
+    script = script.replace("pate-student train", "pate-student train --steps 60")
+    script = script.replace(
+        "pate-server --public",
+        f"pate-server --port {parties} --student-port {student} --page-port 0 --public",
+    )
+    scripts = str(Path(sys.executable).parent)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
+    environment |= {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as reader:  # fmt: skip
+        try:
+            said, _ = reader.communicate(timeout=DEADLINE_S)
+        finally:
+            if reader.poll() is None:
+                os.killpg(reader.pid, signal.SIGKILL)
+    assert reader.returncode == 0, said
+    assert (tmp_path / "trial" / "student" / "privacy.json").is_file()
+    assert "accuracy" in said
+    assert "finished" in said
