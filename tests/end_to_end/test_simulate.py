@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.report import LEDGER_FILE, describe, verify
+from pate.commands.simulate import quorum
+from pate.masking.context import check_threshold
+from pate.masking.degree import degree_for
 from tests.end_to_end.processes import Program
 
 if TYPE_CHECKING:
@@ -66,6 +69,34 @@ def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     assert "joined" not in program.text
     assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(50 in all\)", program.text)
     assert max(map(len, program.lines)) < 300
+
+
+def test_parties_in_processes_of_their_own_give_the_same_kind_of_campaign(tmp_path: Path) -> None:
+    program = simulate(
+        tmp_path, "--parties", "5", "--processes", "2", "--queries", "120", "--no-student",
+        "--min-parties", "5", "--colluders", "1",
+    )  # fmt: skip
+    report = outcome(tmp_path, program)
+    assert (report["parties"], report["teachers"]) == (5, 10)
+    assert "votes on 120 queries from" in program.text
+    assert re.search(r"images made of copies of the 1797 digits", program.text)
+    assert re.search(r"process took \d+ s of processor, and \d+ MB of memory", program.text)
+    assert (tmp_path / "out" / "parties.log").read_text() == ""
+
+
+def test_many_parties_mask_with_some_and_few_with_all() -> None:
+    assert quorum(128) == (None, None)
+    assert quorum(1000) == (900, 50)
+    assert quorum(129) == (117, 6)
+    assert quorum(1000, colluders=10) == (900, 10)
+    assert quorum(1000, min_parties=667) == (667, 50)
+    assert quorum(50, 30, 5) == (30, 5)
+    for parties in (129, 200, 500, 1000):
+        least, colluders = quorum(parties)
+        assert least is not None
+        assert colluders is not None
+        check_threshold(parties, least, colluders)
+    assert degree_for(1000, 900, 50).neighbours == 140
 
 
 @pytest.mark.slow

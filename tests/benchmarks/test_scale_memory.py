@@ -1,0 +1,84 @@
+"""The server holds a batch of votes at a time, and no more, however many there are."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.audit import verify
+from aggregator_server.batches import BATCH_COUNTS
+from aggregator_server.campaign import Campaign
+from aggregator_server.ledger import Ledger
+from aggregator_server.settings import make_spec
+from benchmarks.scale.inputs import PixelTeachers, class_names, open_public, write_public
+from benchmarks.scale.report import measure, slopes
+from benchmarks.scale.server import Quiet, Size
+from pate.commands.party_processes import PartyProcesses
+from pate.noise import SystemNoise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QUERIES, CLASSES, ASKED = 20_000, 100, 128
+#: What all summed votes take as a matrix of int64.
+WHOLE = 8 * QUERIES * CLASSES
+PARTIES = 2
+
+
+def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
+    """Parties are in another process, so what is traced here is the server's alone."""
+    write_public(tmp_path / "public.npy", QUERIES, CLASSES)
+    inputs = open_public(tmp_path / "public.npy")
+    spec = make_spec(
+        inputs, name="memory", aggregator="gnmax", parties=str(PARTIES), min_parties=PARTIES,
+        classes=",".join(class_names(CLASSES)), epsilon=1e5, delta=1e-5, unit="record",
+        rounds=None, max_queries=ASKED, fractions={"sigma2": "40"}, aggregation="plain",
+    )  # fmt: skip
+    with (
+        PartyProcesses(
+            "benchmarks.scale.parties", [str(tmp_path), "3", str(CLASSES)], parties=PARTIES,
+            processes=1, log=tmp_path / "log",
+        ) as link,
+        Ledger.create(tmp_path / "ledger.db", spec) as ledger,
+    ):  # fmt: skip
+        campaign = Campaign(
+            ledger, inputs, link, noise=SystemNoise(), screen=Quiet("memory"),
+            signing_key=Ed25519PrivateKey.generate(), patience=60.0,
+            await_predictions=lambda _: None,
+        )  # fmt: skip
+        tracemalloc.start()
+        try:
+            campaign.run()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        state = ledger.state()
+        assert len(state.batches) == -(-QUERIES * CLASSES // BATCH_COUNTS)
+        assert state.queries_asked == ASKED
+        counts = ledger.counts()
+        assert counts.nbytes == WHOLE
+    assert peak < WHOLE / 2, f"{peak} bytes at the peak"
+    teachers = [PixelTeachers(number, 3, CLASSES) for number in range(PARTIES)]
+    some = inputs.take(range(0, QUERIES, 500))
+    expected = sum(each.vote(some, class_names(CLASSES)) for each in teachers)
+    np.testing.assert_array_equal(counts[::500], expected)
+    verify(tmp_path / "ledger.db")
+
+
+def test_a_campaign_is_measured_in_a_process_of_its_own() -> None:
+    size = Size(parties=3, queries=200, classes=5, batch=500)
+    case = measure(size, 1)
+    assert case["batches"] == 2
+    assert case["packed_vote_bytes"] == size.packed_bytes == 3 * 200 * 5
+    for figure in ("server_cpu_seconds", "loopback_seconds", "server_memory_before"):
+        assert float(str(case[figure])) > 0
+    assert int(str(case["server_memory_peak"])) >= int(str(case["server_memory_before"]))
+    assert int(str(case["bytes_up"])) > size.packed_bytes
+    assert int(str(case["bytes_down"])) > 3 * 200 * 64, "the public set, once to each"
+
+
+def test_slopes_say_how_figures_grow() -> None:
+    assert slopes([(1, 5.0), (10, 50.0), (100, 5000.0)]) == [1.0, 2.0]

@@ -1,0 +1,198 @@
+"""A campaign over TLS between machines, each with its own address, whose links are cut and worsened.
+
+One campaign, in the order of its faults: one party's link is slow and loses packets all the time; the
+server's link goes down and comes back; one party's does, within the patience of a step; another's
+does, and stays down. Then a student on yet another machine fetches the labels.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.report import entries
+from pate.runtime.screen import EVERY
+from tests.end_to_end.processes import TEACHERS, Campaign, Program, Sites, until
+from tests.hosts import tls_door
+from tests.hosts.enrolling import enrol
+from tests.hosts.network import Network, Spread, require_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+#: "east" has a bad link, "south" loses its link for a while, "west" for good.
+NAMES = ("east", "north", "south", "west")
+QUERIES = 40
+#: Seconds: long enough for a link that comes back, also on a busy machine.
+PATIENCE = 40
+#: For what takes a minute on an idle machine, on one that is not.
+PATIENT_S = 300.0
+#: Where the server's machine lets students in, over TLS.
+STUDENT_DOOR = 9443
+POLICY = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+aggregation = ["masked"]
+least_roster = 4
+least_survivors = 3
+least_colluders = 0
+"""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The campaign after its end."""
+
+    campaign: Campaign
+    server: Program
+    parties: dict[str, Program]
+    worsened: str
+    #: Packets that were lost on the bad link.
+    dropped: int
+    #: Half-open connections of the party that was cut off for good, when it was and later.
+    half_open: tuple[int, int]
+    #: Which of the server's ports another machine reaches while the campaign runs.
+    reached: tuple[int, ...]
+    student: Path
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    require_hosts()
+    folder = tmp_path_factory.mktemp("network")
+    sites = Sites.make(folder, NAMES)
+    public = sites.public(0, QUERIES)
+    with (
+        Network(("server", *NAMES, "desk")) as network,
+        Campaign(folder / "campaign", sites) as campaign,
+    ):
+        spread, hosts = Spread(campaign, network), network.hosts
+        enrol(campaign, POLICY, hosts["server"].address)
+        worsened = hosts["east"].worsen()
+        at_server = spread.on("server")
+        at_server.prefix += (f"{EVERY}=0.1",)  # the lines that are waited for below
+        server = at_server.serve(
+            public, "--host", hosts["server"].address, "--no-page", "--min-parties", "3",
+            "--colluders", "0", "--patience", str(PATIENCE), "--aggregator", "gnmax",
+            "--sigma2", "2", "--linger", "600", parties=",".join(NAMES),
+        )  # fmt: skip
+        hears(server, "waiting for parties")
+        parties = {name: spread.on(name).enrolled_party(name) for name in NAMES}
+
+        hears(server, "the roster is complete")
+        hosts["server"].pull_cable()
+        hears(parties["north"], "the connection is kept, waiting")
+        hosts["server"].plug_cable()
+        reached = tuple(
+            port
+            for port in (campaign.port, campaign.student_port)
+            if hosts["desk"].reaches(hosts["server"], port)
+        )
+
+        hears(server, "keys from parties: 4 of 4")
+        before = hosts["south"].resent()
+        hosts["south"].pull_cable()
+        until(lambda: hosts["south"].resent() > before + 2, "south sends again, in vain")
+        until(lambda: "from parties: 3 of 4" in after(server, "keys from"), "the others go ahead")
+        hosts["south"].plug_cable()
+
+        hears(server, "key shares from parties: 4 of 4")
+        hosts["west"].pull_cable()
+        at_first = hosts["server"].connections(hosts["west"])
+        until(
+            lambda: hosts["server"].connections(hosts["west"]) == 0,
+            "the server has let go of connections whose other end is silent",
+        )
+        hears(server, "serving the labels")
+
+        pem = campaign.home / "identity" / "server.pem"
+        door = spread.script(
+            "server", Path(tls_door.__file__), hosts["server"].address, str(STUDENT_DOOR),
+            str(campaign.student_port), pem,
+        )  # fmt: skip
+        hears(door, "open")
+        # Its own certificate, and not its authority's, which gRPC cannot read: see the docs.
+        pinned = folder / "server.crt"
+        pinned.write_text("-----BEGIN CERT" + pem.read_text().partition("-----BEGIN CERT")[2])
+        student = spread.on("desk").run(
+            "student", "student", "train", "--server", f"{hosts['server'].address}:{STUDENT_DOOR}",
+            "--ca", pinned, "--public", public,
+            "--out", folder / "student", "--steps", "3", "--json",
+        )  # fmt: skip
+        student.ends(0, PATIENT_S)
+        server.ends(0, PATIENT_S)
+        for name in ("east", "north", "south"):
+            parties[name].ends(0, PATIENT_S)
+        yield Played(
+            campaign, server, parties, worsened, hosts["east"].dropped(),
+            (at_first, hosts["server"].connections(hosts["west"])), reached, folder / "student",
+        )  # fmt: skip
+
+
+def hears(program: Program, words: str) -> None:
+    """Wait until a program has said something; six Python programs start at once here."""
+    until(lambda: words in program.text, f"{program.name} says {words!r}", PATIENT_S)
+
+
+def after(program: Program, words: str) -> str:
+    """What it has said since it last said these words."""
+    return program.text.rpartition(words)[2]
+
+
+def votes(played: Played) -> dict[str, object]:
+    (body,) = (each["body"] for each in entries(played.campaign.place) if each["kind"] == "votes")
+    assert isinstance(body, dict)
+    return body
+
+
+def test_a_bad_link_costs_nothing(played: Played) -> None:
+    assert played.dropped > 0, played.worsened
+    responders = votes(played)["responders"]
+    assert isinstance(responders, list)
+    assert "east" in responders
+
+
+def test_the_servers_link_comes_back_and_nobody_started_anew(played: Played) -> None:
+    for name in ("north", "south", "east"):
+        assert "has refused" not in played.parties[name].text
+    assert "the SuperLink" not in played.server.text, "it never ended"
+
+
+def test_a_link_that_comes_back_in_time_is_waited_for(played: Played) -> None:
+    assert "going on without south" not in played.server.text
+    assert "south" in str(votes(played)["responders"])
+
+
+def test_a_link_that_does_not_is_done_without(played: Played) -> None:
+    text = played.server.text
+    # By then the server may have learned that it is gone, or not yet.
+    told = [line for line in text.splitlines() if "going on without" in line]
+    assert len(told) == 1
+    assert "going on without west: no" in told[0]
+    assert votes(played)["responders"] == ["east", "north", "south"]
+    assert votes(played)["teachers"] == 3 * TEACHERS
+
+
+def test_half_open_connections_do_not_stay(played: Played) -> None:
+    at_first, later = played.half_open
+    assert at_first > later == 0
+
+
+def test_the_guarantee_is_that_of_any_campaign(played: Played) -> None:
+    found = played.campaign.verified()
+    assert found["phase"] == "finished"
+    assert found["labels_released"] == QUERIES
+    kinds = [entry["kind"] for entry in entries(played.campaign.place)]
+    assert kinds.count("charge") == kinds.count("release")
+
+
+def test_the_labels_are_not_reached_from_outside_but_through_tls(played: Played) -> None:
+    assert played.reached == (played.campaign.port,)
+    statement = json.loads((played.student / "privacy.json").read_text())
+    assert statement["labels_released"] == QUERIES

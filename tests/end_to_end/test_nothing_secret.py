@@ -1,0 +1,355 @@
+"""Nothing secret can be read from page, metrics, logs, errors, or what the others keep.
+
+A whole campaign over TLS with secrets that are easy to recognise: parties with records by unusual
+numbers, one record with an unusual value, data in a folder with a telling name; keys, tokens, votes,
+sums of votes and figures that depend on them are read from where they belong when it is over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
+from typer.testing import CliRunner
+
+from aggregator_server.cli import app as server_app
+from aggregator_server.identities.store import FOLDER
+from aggregator_server.ledger import Ledger
+from aggregator_server.report import LEDGER_FILE
+from party.cli import app as party_app
+from pate.accounting.account import account
+from pate.accounting.bounds.laws import DiscreteGaussian
+from pate.accounting.bounds.outlier import gnmax_log_q
+from pate.accounting.bounds.sharp import GaussianSetting
+from pate.accounting.units import Neighbours
+from pate.data.read import read_inputs
+from pate.errors import PateError
+from tests.end_to_end import searching
+from tests.end_to_end.processes import Campaign, Program, Sites, until
+from tests.end_to_end.searching import Secret, files_of, found
+from tests.end_to_end.watcher import Watcher, bearer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import typer
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.slow
+
+#: Records of each party: no port and hardly a process has such a number.
+RECORDS = {"north": 104_729, "south": 115_249, "west": 122_953}
+CLASSES = ("ash", "birch", "elm", "fir", "oak", "yew")
+TEACHERS = 17
+QUERIES = 60
+SIGMA = 3.0
+TRUE = 0.06
+DELTA = 1e-4
+#: Of one record of north.
+PLANTED = 618033.98875
+WARD = "quillfeather-ward"
+POLICY = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+least_colluders = 0
+"""
+
+
+@dataclass
+class Told:
+    """A campaign that is over, and all that could be read of it."""
+
+    campaign: Campaign
+    watcher: Watcher
+    public: Path
+    programs: dict[str, Program]
+    errors: dict[str, bytes]
+
+    @property
+    def said(self) -> dict[str, bytes]:
+        """What the programs printed."""
+        return {
+            f"what {name} {where}": text.encode()
+            for name, program in self.programs.items()
+            for where, text in (("said", program.text), ("printed", program.output))
+        }
+
+    @property
+    def shown(self) -> dict[str, bytes]:
+        """Everything that is shown to somebody."""
+        labels = (self.campaign.folder / "labels.json").read_bytes()
+        student = files_of(self.campaign.folder / "student", "the student")
+        return {**self.watcher.places, **self.said, **self.errors, "labels.json": labels, **student}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("secret")
+    public = _deal(folder)
+    watcher = Watcher()
+    with Campaign(folder / "campaign", Sites(folder, None, tuple(RECORDS))) as campaign:  # type: ignore[arg-type]
+        _enrol(campaign)
+        programs = {"server": _serve(campaign, public)}
+        server = programs["server"]
+        server.says("page: ")
+        page = re.findall(r"page: (http://[\w.]+:\d+)", server.text)[0]
+        token = (campaign.home / "page.token").read_text().strip()
+        watcher.poll("page", page, ("/api/overview", "/metrics", "/readyz", "/healthz"), token)
+        watcher.poll("page without token", page, ("/readyz", "/healthz"))
+        watcher.follow("stream", f"{page}/api/stream", token)
+        for name in RECORDS:
+            programs[name] = _start(campaign, name)
+        for name in RECORDS:
+            programs[name].says("metrics and health: ")
+            address = re.findall(r"health: (http://[\w.]+:\d+)/", programs[name].text)[0]
+            watcher.poll(name, address, ("/metrics", "/healthz", "/readyz"))
+        for program in (programs[name] for name in RECORDS):
+            program.says("teachers are ready")
+        for step in ("the roster is complete", "votes on 60 queries", "the campaign is finished"):
+            server.says(step)
+        until(lambda: "finished" in watcher.phases, "the page says that the campaign is finished")
+        for path in ("/", "/page.css", "/page.js", "/nothing"):
+            answer = httpx.get(page + path, headers=bearer(token), trust_env=False)
+            watcher.note(f"page{path}", answer.content, str(answer.headers).encode())
+        programs |= _student_comes(campaign, public)
+        server.ends(0)
+        for name in RECORDS:
+            programs[name].ends(0)
+        watcher.stop()
+        export = ["export", "--out", str(campaign.folder / "labels.json")]
+        CliRunner().invoke(server_app, [*export, "--home", str(campaign.home)])
+        yield Told(campaign, watcher, public, programs, _mistakes(campaign))
+
+
+def _deal(folder: Path) -> Path:
+    """Write the parties' tables and the public one, and return where that is."""
+    rng = np.random.default_rng(0)
+
+    def table(rows: int) -> pd.DataFrame:
+        a, b, c = rng.normal(size=(3, rows)).round(3)
+        at = ((np.arctan2(b, a) / np.pi + 1) / 2 * len(CLASSES)).astype(int) % len(CLASSES)
+        # Labels are mostly chance, so that teachers differ.
+        at = np.where(rng.random(rows) < TRUE, at, rng.integers(0, len(CLASSES), rows))
+        return pd.DataFrame({"a": a, "b": b, "c": c, "tree": np.array(CLASSES)[at]})
+
+    for name, records in RECORDS.items():
+        (folder / WARD / name).mkdir(parents=True)
+        made = table(records)
+        if name == "north":
+            made.loc[records // 2, "c"] = PLANTED
+        made.to_parquet(folder / WARD / name / "records.parquet")
+    table(QUERIES).drop(columns="tree").to_parquet(folder / "public.parquet")
+    return folder / "public.parquet"
+
+
+def _enrol(campaign: Campaign) -> None:
+    def does(app: typer.Typer, *arguments: str | Path) -> None:
+        done = CliRunner().invoke(app, list(map(str, arguments)))
+        assert done.exit_code == 0, done.output
+
+    home = ("--home", campaign.home)
+    does(server_app, "init", "--port", str(campaign.port), *home)
+    for name in RECORDS:
+        bundle, answer = campaign.folder / f"{name}.json", campaign.folder / f"{name}.answer"
+        does(server_app, "enroll", name, "--out", bundle, *home)
+        place = campaign.sites.home(name)
+        does(party_app, "enroll", bundle, "--answer", answer, "--home", place)
+        does(server_app, "admit", answer, *home)
+        (place / "policy.toml").write_text(POLICY)
+
+
+def _serve(campaign: Campaign, public: Path) -> Program:
+    return campaign.run(
+        "server", "aggregator_server", "--public", public, "--parties", ",".join(RECORDS),
+        "--epsilon", "1000", "--delta", str(DELTA), "--aggregator", "gnmax",
+        "--sigma2", str(SIGMA), "--colluders", "0", "--page-port", "0",
+        "--port", str(campaign.port), "--student-port", str(campaign.student_port),
+        "--home", campaign.home, "--json", "--log", "json",
+    )  # fmt: skip
+
+
+def _start(campaign: Campaign, name: str) -> Program:
+    """Start a party; one of them speaks JSON."""
+    return campaign.run(
+        name, "party", "start", "--data", campaign.sites.folder / WARD / name / "records.parquet",
+        "--label", "tree", "--classes", ",".join(CLASSES), "--model", "logistic",
+        "--teachers", str(TEACHERS), "--home", campaign.sites.home(name), "--json",
+        "--votes", "teachers", "--metrics-port", "0", *(("--log", "json") if name == "south" else ()),
+    )  # fmt: skip
+
+
+def _student_comes(campaign: Campaign, public: Path) -> dict[str, Program]:
+    student = campaign.run(
+        "student", "student", "train", "--server", f"127.0.0.1:{campaign.student_port}",
+        "--public", public, "--out", campaign.folder / "student", "--steps", "2",
+        "--json", "--log", "json",
+    )  # fmt: skip
+    student.ends(0)
+    return {"student": student}
+
+
+def _mistakes(campaign: Campaign) -> dict[str, bytes]:
+    """Make mistakes, and return the lines of the errors."""
+    home = ("--home", str(campaign.home))
+    data = campaign.sites.folder / WARD / "north" / "records.parquet"
+    mistakes: dict[str, tuple[typer.Typer, list[str]]] = {
+        "wrong head": (server_app, ["ledger", "verify", "--head", f"3:{'0' * 64}", *home]),
+        "another campaign": (server_app, ["export", "--out", str(data), "--campaign", "x", *home]),
+        "no such column": (
+            party_app,
+            ["start", "--data", str(data), "--label", "treee",
+             "--home", str(campaign.sites.home("south"))],
+        ),
+    }  # fmt: skip
+    said = {}
+    for name, (app, arguments) in mistakes.items():
+        done = CliRunner().invoke(app, arguments)
+        assert isinstance(done.exception, PateError), name
+        said[f"the error of {name}"] = f"{done.exception}\n{done.output}".encode()
+    return said
+
+
+# --- the secrets -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def secrets(told: Told) -> list[Secret]:
+    """Everything that nobody but its owner may have."""
+    home = told.campaign.home
+    made = [
+        searching.number("the number of all records", "nobody", sum(RECORDS.values())),
+        searching.number("a record", "north", int(PLANTED)),
+        searching.text("a record's value", "north", str(PLANTED)),
+        searching.text("the page's token", "server", (home / "page.token").read_text().strip()),
+        *_private(home / FOLDER / "ca.key", "the authority's key", "server"),
+        *_private(home / FOLDER / "server.pem", "the server's key", "server"),
+        searching.key(
+            "the campaign's key", "server", (home / FOLDER / "campaign.key").read_bytes()
+        ),
+        *_of_votes(told),
+    ]
+    for name, records in RECORDS.items():
+        place = told.campaign.sites.home(name)
+        made.append(searching.number(f"the number of {name}'s records", name, records))
+        made += [
+            searching.key(f"{name}'s {file}", name, (place / f"{file}.key").read_bytes())
+            for file in ("identity", "shard")
+        ]
+        (node,) = place.rglob("node.key")
+        made += _private(node, f"{name}'s node key", name)
+        votes = _votes_of(place, told.public)
+        made.append(searching.matrix(f"{name}'s votes", name, votes[:20]))
+        made.append(searching.rows(f"a row of {name}'s votes", name, votes))
+    return made
+
+
+def _of_votes(told: Told) -> list[Secret]:
+    """Return sums of votes, and what an accountant that looks at them finds."""
+    with Ledger.open(told.campaign.place / LEDGER_FILE) as ledger:
+        counts = ledger.counts()
+    assert counts.sum() == QUERIES * TEACHERS * len(RECORDS)
+    law = DiscreteGaussian(SIGMA)
+    whole = account(
+        counts, GaussianSetting(label=law), delta=DELTA, neighbours=Neighbours(),
+        tables=_no_table, bounds=("theorem6", "independent"),
+    )  # fmt: skip
+    depends, fixed = whole.figures["theorem6"], whole.figures["independent"]
+    made = [
+        searching.rows("a sum of votes", "server", counts),
+        searching.matrix("the sums of votes", "server", counts[:20]),
+    ]
+    for name in ("classical", "improved"):
+        value = getattr(depends, name)
+        assert value < 0.99 * getattr(fixed, name), "it must tell something of the votes"
+        made.append(searching.figures("an epsilon that looks at votes", "nobody", [value]))
+    log_q = gnmax_log_q(counts, law)
+    made.append(searching.figures("q of a query", "nobody", [*log_q, *np.exp(log_q)]))
+    return made
+
+
+def _no_table(*_: object) -> NoReturn:
+    raise AssertionError("no bound that is asked for needs one")
+
+
+def _votes_of(home: Path, public: Path) -> NDArray[np.int64]:
+    """Return what a party voted, in the order of the public set."""
+    with sqlite3.connect(f"file:{home / 'votes.db'}?mode=ro", uri=True) as db:
+        held = dict(db.execute("SELECT query, counts FROM votes").fetchall())
+    db.close()
+    rows = [held[one] for one in read_inputs(public).row_hashes()]
+    return np.frombuffer(b"".join(rows), "<i8").reshape(QUERIES, len(CLASSES)).astype(np.int64)
+
+
+def _private(path: Path, what: str, owner: str) -> list[Secret]:
+    """Return a private key's number, and a line of its file that has part of it."""
+    content = path.read_bytes()
+    begin, _, rest = content[content.index(b"PRIVATE KEY-----") :].partition(b"\n")
+    assert begin
+    body = rest.partition(b"-----END")[0].split()
+    if b"OPENSSH" in content:
+        line = body[-2]
+        private: object = load_ssh_private_key(content, None)
+    else:
+        line = body[0]
+        private = load_pem_private_key(content, None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey)
+    if isinstance(private, ed25519.Ed25519PrivateKey):
+        number = private.private_bytes_raw()
+    else:
+        size = (private.key_size + 7) // 8
+        number = private.private_numbers().private_value.to_bytes(size, "big")
+    return [searching.key(what, owner, number), searching.text(what, owner, line.decode())]
+
+
+# --- the search ------------------------------------------------------------------------------
+
+
+def test_all_was_seen(told: Told) -> None:
+    """Else the search below would find nothing in nothing."""
+    places = told.shown
+    assert told.watcher.errors == []
+    assert {"voting", "finished"} <= told.watcher.phases
+    for place in ("page/", "page/api/overview", "page/metrics", "stream", "north/metrics"):
+        assert len(places[place]) > 500, place
+    assert b"pate_labels" in places["page/metrics"]
+    assert b"pate_party_epsilon " in places["west/metrics"]
+    assert len(told.errors) == 3
+    for name in ("server", "south", "student"):
+        for line in told.programs[name].lines:
+            assert json.loads(line)["program"].startswith("pate-")
+
+
+def test_nothing_that_is_shown_holds_a_secret(told: Told, secrets: list[Secret]) -> None:
+    assert found(secrets, told.shown) == []
+
+
+def test_nobody_keeps_the_secrets_of_others(told: Told, secrets: list[Secret]) -> None:
+    homes = {name: files_of(told.campaign.sites.home(name), name) for name in RECORDS}
+    homes["server"] = files_of(told.campaign.home, "the server")
+    assert all(len(files) > 5 for files in homes.values())
+    for keeper, files in homes.items():
+        others = [secret for secret in secrets if secret.owner not in (keeper, "nobody")]
+        telling = searching.text("where data lies", "a party", WARD)
+        assert found([*others, *([telling] if keeper == "server" else [])], files) == []
+
+
+def test_the_secrets_are_where_they_belong(told: Told, secrets: list[Secret]) -> None:
+    """The search finds them in their owners' homes: the keys, the votes and their sums."""
+    for keeper, home in {
+        "server": told.campaign.home,
+        **{name: told.campaign.sites.home(name) for name in RECORDS},
+    }.items():
+        files = files_of(home, keeper)
+        own = [secret for secret in secrets if secret.owner == keeper and "key" in secret.what]
+        there = {secret.what for secret in own if any(map(secret.is_in, files.values()))}
+        assert there == {secret.what for secret in own} != set()
