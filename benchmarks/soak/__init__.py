@@ -1,0 +1,1 @@
+"""Many campaigns one after the other with random faults: nothing may leak, no ledger may break."""

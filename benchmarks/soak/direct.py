@@ -1,0 +1,192 @@
+"""A link between the real commands without Flower: one TCP connection of loopback for each party.
+
+A campaign over Flower spends nearly all of its time in starting Flower's processes. What is tried
+here with hundreds of crashes is the rest: commands, state machines, ledgers, homes. So
+:class:`DirectDeployment` and :class:`DirectConnection` stand in for the two classes that hold
+Flower; all else in the processes is what is shipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+import uuid
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, wait
+from typing import TYPE_CHECKING, Final, Self
+
+from aggregator_server.wire import GONE, Arrival
+from pate.errors import UnreachableError
+from protos.bounds import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+#: What both sides need; pickled objects never travel, only bytes.
+_KEY: Final = b"loopback only"
+_HANDLE_BYTES: Final = 32
+_POLL_S: Final = 0.01
+_BACKLOG: Final = 64
+
+
+class DirectDeployment:
+    """Stands in for :class:`aggregator_server.deployment.Deployment`; it is its own wire."""
+
+    def __init__(self, home: Path, *, host: str, port: int, **_: object) -> None:
+        del home
+        self._where = (host, port)
+        self._listener = Listener(self._where, backlog=_BACKLOG, authkey=_KEY)
+        self.address = f"{host}:{port}"
+        self._parties: dict[int, Connection] = {}
+        self._turn = threading.Lock()
+        self._under_way: dict[str, int] = {}
+        self._ready: list[Arrival] = []
+        self._closing = threading.Event()
+        self._door = threading.Thread(target=self._welcome, daemon=True)
+
+    #: There is no SuperLink; whoever asks whether all runs is told that it does.
+    superlink_pid: Final = 0
+
+    @property
+    def wire(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        self._door.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def nodes(self) -> frozenset[int]:
+        self._hear()
+        with self._turn:
+            return frozenset(self._parties)
+
+    def send(self, node: int, body: bytes) -> str:
+        handle = uuid.uuid4().hex
+        with self._turn:
+            party = self._parties.get(node)
+        try:
+            if party is None:
+                raise OSError("it has gone")
+            party.send_bytes(handle.encode() + body)
+        except OSError:
+            self._ready.append(Arrival(handle, node, None, GONE))
+        else:
+            self._under_way[handle] = node
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        self._hear()
+        arrivals, self._ready = self._ready, []
+        return arrivals
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._door.is_alive():
+            # A thread that waits for somebody does not notice that its door is closed.
+            with contextlib.suppress(OSError):
+                socket.create_connection(self._where, timeout=1).close()
+            self._door.join(10)
+        self._listener.close()
+        with self._turn:
+            for party in self._parties.values():
+                party.close()
+            self._parties.clear()
+
+    def _welcome(self) -> None:
+        while not self._closing.is_set():
+            try:
+                party = self._listener.accept()
+            except (OSError, EOFError, AuthenticationError):
+                continue  # it broke off, or is somebody else's
+            with self._turn:
+                self._parties[uuid.uuid4().int >> 65] = party  # as long as Flower's
+
+    def _hear(self) -> None:
+        with self._turn:
+            held = {party: node for node, party in self._parties.items()}
+        for party in wait(list(held), timeout=0):
+            assert isinstance(party, Connection)
+            node = held[party]
+            try:
+                frame = party.recv_bytes(MAX_MESSAGE + _HANDLE_BYTES)
+            except (EOFError, OSError):
+                self._gone(node)
+                continue
+            handle = frame[:_HANDLE_BYTES].decode("ascii", "replace")
+            if self._under_way.pop(handle, None) == node:
+                self._ready.append(Arrival(handle, node, frame[_HANDLE_BYTES:], None))
+
+    def _gone(self, node: int) -> None:
+        with self._turn:
+            self._parties.pop(node).close()
+        for handle in [handle for handle, at in self._under_way.items() if at == node]:
+            del self._under_way[handle]
+            self._ready.append(Arrival(handle, node, None, GONE))
+
+
+class DirectConnection:
+    """Stands in for :class:`party.resident.Connection`; the app is a function of bytes."""
+
+    def __init__(
+        self,
+        server: str,
+        app: Callable[[bytes], bytes],
+        home: Path,
+        *,
+        max_wait: float | None = None,
+        on_event: Callable[[str], None] = lambda _: None,
+        **_: object,
+    ) -> None:
+        del home
+        self._max_wait = max_wait
+        host, port = server.rsplit(":", 1)
+        self._where = (host, int(port))
+        self._app = app
+        self._on_event = on_event
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        looked = time.monotonic()
+        while not stop():
+            try:
+                link = Client(self._where, authkey=_KEY)
+            except (OSError, EOFError) as error:
+                if self._max_wait is not None and time.monotonic() - looked > self._max_wait:
+                    raise UnreachableError(f"nobody at {self._where}") from error
+                time.sleep(_POLL_S * 5)
+                continue
+            self._on_event("connected")
+            with link:
+                self._serve(link, stop)
+            looked = time.monotonic()
+
+    def _serve(self, link: Connection, stop: Callable[[], bool]) -> None:
+        while not stop():
+            try:
+                if not link.poll(_POLL_S):
+                    continue
+                frame = link.recv_bytes(MAX_MESSAGE + _HANDLE_BYTES)
+                handle, body = frame[:_HANDLE_BYTES], frame[_HANDLE_BYTES:]
+                link.send_bytes(handle + self._app(body))
+            except (EOFError, OSError):
+                return
+
+
+def install() -> None:
+    """Let the commands of this process speak over the direct link, and wait no longer than it needs."""
+    import aggregator_server.exchange as exchange
+    import aggregator_server.session as server
+    import party.session as party
+
+    vars(server)["Deployment"] = DirectDeployment
+    vars(party)["Connection"] = DirectConnection
+    vars(party)["make_client_app"] = lambda handle: handle
+    # Waits that are made for Flower's pace.
+    vars(party)["_LAST_WORDS_S"] = 0.0
+    vars(exchange)["_POLL_S"] = 0.02
+    vars(exchange)["_RETURN_S"] = 2.0

@@ -1,0 +1,86 @@
+"""What long-lived processes hold, campaign after campaign, and whether it grows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Of each process: growth a campaign that is called a leak if the confidence interval is above it.
+BOUNDS: Final = {"rss_kib": 40.0, "handles": 0.02, "threads": 0.02, "children": 0.01}
+#: Two-sided.
+CONFIDENCE: Final = 0.99
+#: Part of a series at its beginning in which caches fill; not looked at.
+_WARM_UP: Final = 0.25
+#: With fewer nothing is said: what is touched for the first time looks like growth.
+_LEAST_POINTS: Final = 40
+_PAGE_KIB: Final = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds now.
+
+    Attributes:
+        rss_kib: resident memory, KiB.
+        handles: open files and sockets.
+        threads: of it.
+        children: processes that it started and that are there, ended or not.
+    """
+
+    rss_kib: int
+    handles: int
+    threads: int
+    children: int
+
+    @classmethod
+    def by(cls, pid: int) -> Held:
+        """Look at a process.
+
+        Raises:
+            OSError: if it is not there.
+        """
+        place = Path(f"/proc/{pid}")
+        tasks = list((place / "task").iterdir())
+        below = sum(len((task / "children").read_text().split()) for task in tasks)
+        resident = int((place / "statm").read_text().split()[1]) * _PAGE_KIB
+        return cls(resident, len(list((place / "fd").iterdir())), len(tasks), below)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How a series grows.
+
+    Attributes:
+        each: growth a campaign, by Theil and Sen: the median of all slopes between two points, so
+            that single outliers do not move it.
+        low: lower end of its confidence interval.
+        high: upper end.
+        points: that were looked at.
+    """
+
+    each: float
+    low: float
+    high: float
+    points: int
+
+    @classmethod
+    def of(cls, campaigns: Sequence[int], values: Sequence[float]) -> Slope | None:
+        """Return the slope of a series after its warm-up; None if it is too short to say."""
+        skip = int(len(values) * _WARM_UP)
+        x, y = np.array(campaigns[skip:], dtype=float), np.array(values[skip:], dtype=float)
+        if len(x) < _LEAST_POINTS:
+            return None
+        each, _, low, high = stats.theilslopes(y, x, alpha=CONFIDENCE)
+        return cls(float(each), float(low), float(high), len(x))
+
+    def leaks(self, bound: float) -> bool:
+        """Say whether the growth is surely above ``bound``."""
+        return self.low > bound

@@ -1,0 +1,276 @@
+"""The soak itself: picks a campaign and a fault, plays it, checks what is left, and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from benchmarks.soak.hosts import Host
+from benchmarks.soak.leaks import BOUNDS, CONFIDENCE, Held, Slope
+from benchmarks.soak.play import KINDS, NAMES, TEACHERS, Play
+from pate.commands.deal import digits, write_inputs, write_labelled
+from pate.data.values import Images
+from pate.errors import PateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.soak.commands import Command
+
+#: Queries of a campaign: more than one charge.
+_QUERIES: Final = 80
+_RECORDS: Final = 120
+#: The party that lives all the time.
+_HOST: Final = NAMES[0]
+#: For one campaign, on a machine that is busy.
+_WITHIN_S: Final = 600.0
+_FAULTS: Final = (
+    "none",
+    "server failpoint",
+    "party failpoint",
+    "server kill",
+    "party kill",
+    "party stop",
+)
+_SERVER_POINTS: Final = (
+    "public-set-stored", "ledger-drafted", "ledger-created", "entry-written:1", "entry-written:4",
+    "roster-recorded", "opening-listed", "votes-arrived", "votes-recorded", "charge-recorded",
+    "noise-drawn", "release-recorded", "round-ended", "campaign-closed", "farewell-said",
+    "parties-told",
+)  # fmt: skip
+_PARTY_POINTS: Final = (
+    "offer-recorded", "public-set-kept", "answer-recorded", "voting", "votes-cached", "shares-sent",
+    "masked-sent", "survivors-signed", "opening-recorded", "party-entry-written:2",
+)  # fmt: skip
+_KINDS: Final = tuple(kind for kind in KINDS if kind != "neighbour")
+
+
+@dataclass
+class Result:
+    """One campaign of the soak."""
+
+    number: int
+    kind: str
+    fault: str
+    seconds: float
+    kills: int
+    labels: int
+    wrong: str = ""
+    party: Held | None = None
+    server: Held | None = None
+    harness: Held | None = None
+    disk: int = 0
+
+
+@dataclass
+class Soak:
+    """Plays campaigns one after the other.
+
+    Attributes:
+        out: where all of it lies; what is there is removed.
+        seed: of every choice.
+        results: so far.
+        wrong: what was wrong, a line each.
+    """
+
+    out: Path
+    seed: int
+    results: list[Result] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def run(self, campaigns: int) -> None:
+        self._deal()
+        party, server = (
+            Host("party", self.out / "party.log"),
+            Host("server", self.out / "server.log"),
+        )
+        try:
+            for number in range(1, campaigns + 1):
+                result = self._play(number, party, server)
+                self.results.append(result)
+                print(
+                    f"{number:4} {result.kind:11} {result.fault:34} {result.seconds:5.1f} s "
+                    f"{result.labels:3} labels {result.wrong or 'verified'}",
+                    flush=True,
+                )
+                if result.wrong:
+                    self.wrong.append(f"campaign {number} (seed {self.seed}): {result.wrong}")
+                    break  # what comes after it would tell of its debris
+        finally:
+            party.end()
+            server.end()
+
+    def report(self) -> None:
+        """Print the table, write JSON and picture, and add every leak to what is wrong."""
+        from benchmarks.soak.report import tell
+
+        self.wrong += tell(self.out, self.seed, self.results)
+
+    # --- one campaign ------------------------------------------------------------------------
+
+    def _play(self, number: int, party: Host, server: Host) -> Result:
+        chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - which fault comes is no secret
+        kind, fault = chance.choice(_KINDS), chance.choice(_FAULTS)
+        began = time.monotonic()
+        folder = self.out / "campaigns" / f"{number:04d}"
+        with Play(folder, self.out / "homes", self._public(number), kind) as play:
+            result = Result(number, kind, fault, 0.0, 0, 0)
+            try:
+                self._with_fault(play, chance, result, party, server)
+                self._check(play, result)
+            except (AssertionError, TimeoutError, PateError) as error:
+                result.wrong = f"{kind}, {fault}: {type(error).__name__}: {error}"
+        result.seconds = round(time.monotonic() - began, 2)
+        result.party, result.server = Held.by(party.pid), Held.by(server.pid)
+        result.harness = Held.by(os.getpid())
+        result.disk = sum(p.stat().st_size for p in (self.out / "homes").rglob("*") if p.is_file())
+        if not result.wrong:
+            shutil.rmtree(folder)
+        return result
+
+    def _with_fault(
+        self, play: Play, chance: random.Random, result: Result, party: Host, server: Host
+    ) -> None:
+        on_server = result.fault.startswith("server")
+        victim = chance.choice(NAMES[1:])
+        point = None
+        if result.fault.endswith("failpoint"):
+            point = chance.choice(_SERVER_POINTS if on_server else _PARTY_POINTS)
+            if result.kind == "gated" and point.startswith("entry-written"):
+                point = "entry-written:2"
+            result.fault += f" {'' if on_server else victim + ' '}{point}"
+        served = None
+        if on_server:
+            served = play.serve(failpoint=point)
+        else:
+            server.begin(play.arguments()[1:])
+        party.begin([
+            _HOST, str(play.homes / "data" / _HOST), str(play.homes / _HOST), str(TEACHERS),
+            f"127.0.0.1:{play.port}",
+        ])  # fmt: skip
+        others = {
+            name: play.party(
+                name, "--max-wait", "600",
+                failpoint=None if on_server or name != victim else point,
+            )
+            for name in NAMES[1:]
+        }  # fmt: skip
+        student = play.student() if result.kind == "interactive" else None
+        if served is not None:
+            self._kill_server(play, chance, result, served)
+        elif result.fault.startswith("party"):
+            others[victim] = self._harm_party(play, chance, result, others[victim], victim)
+        if served is None and (wrong := server.done(_WITHIN_S)):
+            raise AssertionError(f"the server ended with {wrong}")
+        for each in (*others.values(), *([student] if student else [])):
+            each.ends(0)
+        if wrong := party.done(_WITHIN_S):
+            raise AssertionError(f"{_HOST} ended with {wrong}")
+
+    def _kill_server(
+        self, play: Play, chance: random.Random, result: Result, served: Command
+    ) -> None:
+        if result.fault == "server kill":
+            after = chance.uniform(0.1, 3.0)
+            served.process.join(after)
+            served.send(signal.SIGKILL)
+            result.fault += f" at {after:.2f} s"
+        code = served.ends(0, -signal.SIGKILL)
+        before = play.stand()
+        if code != 0:
+            result.kills += 1
+            play.serve().ends(0)
+        after_it = play.stand()
+        assert after_it is not None, "there is no ledger"
+        if before is not None:
+            after_it.follows(before)
+
+    def _harm_party(
+        self, play: Play, chance: random.Random, result: Result, victim: Command, name: str
+    ) -> Command:
+        after = chance.uniform(0.1, 2.0)
+        if result.fault == "party stop":
+            victim.process.join(after)
+            victim.send(signal.SIGSTOP)
+            victim.process.join(chance.uniform(0.2, 3.0))
+            victim.send(signal.SIGCONT)
+            result.fault += f" {name} at {after:.2f} s"
+            return victim
+        if result.fault == "party kill":
+            victim.process.join(after)
+            victim.send(signal.SIGKILL)
+            result.fault += f" {name} at {after:.2f} s"
+        if victim.ends(0, -signal.SIGKILL) == 0:
+            return victim  # it was through before the fault came
+        result.kills += 1
+        return play.party(name, "--max-wait", "600")
+
+    def _check(self, play: Play, result: Result) -> None:
+        stand = play.stand()
+        assert stand is not None, "there is no ledger"
+        assert stand.phase == "finished", f"the campaign is {stand.phase}"
+        assert stand.vain <= result.kills, f"{stand.vain} charges in vain"
+        play.check_parties()
+        result.labels = len(stand.labels)
+        if result.kind == "interactive":
+            told = json.loads((play.folder / "labels.json").read_text())["labels"]
+            assert {query: label for query, label, *_ in told} == stand.labels, (
+                "the student differs"
+            )
+        left = list(play.folder.rglob(".*"))
+        assert not left, f"drafts were left: {left}"
+
+    # --- data --------------------------------------------------------------------------------
+
+    def _deal(self) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        (self.out / "campaigns").mkdir(parents=True)
+        records = digits()
+        order = np.random.default_rng(self.seed).permutation(len(records))
+        self._records = records.take(order)
+        for at, name in enumerate(NAMES):
+            place = self.out / "homes" / "data" / name
+            place.mkdir(parents=True)
+            rows = range(at * _RECORDS, (at + 1) * _RECORDS)
+            write_labelled(place / "records.npz", self._records.take(rows))
+
+    def _public(self, number: int) -> Path:
+        """Write a public set that no other campaign has: digits with some noise on each pixel."""
+        rng = np.random.default_rng([self.seed, number])
+        start = len(NAMES) * _RECORDS
+        rows = start + rng.choice(len(self._records) - start, _QUERIES, replace=False)
+        inputs = self._records.take(rows.tolist()).inputs
+        assert isinstance(inputs, Images)
+        noise = rng.integers(0, 8, inputs.pixels.shape, dtype=np.uint8)
+        pixels = np.where(inputs.pixels < 248, inputs.pixels + noise, inputs.pixels)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.out / "public")
+        return write_inputs(self.out / "public", Images(pixels.astype(np.uint8)))
+
+
+def as_json(results: list[Result]) -> list[dict[str, object]]:
+    return [asdict(result) for result in results]
+
+
+def slopes(results: list[Result]) -> dict[str, dict[str, Slope | None]]:
+    """Return the growth of all that each long-lived process holds."""
+    found: dict[str, dict[str, Slope | None]] = {}
+    for process in ("party", "server", "harness"):
+        held = [(r.number, h) for r in results if (h := getattr(r, process)) is not None]
+        numbers = [number for number, _ in held]
+        found[process] = {
+            what: Slope.of(numbers, [getattr(each, what) for _, each in held]) for what in BOUNDS
+        }
+    return found
+
+
+__all__ = ["CONFIDENCE", "Result", "Soak", "as_json", "slopes"]
