@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from multiprocessing.context import ForkServerContext
     from multiprocessing.process import BaseProcess
-    from pathlib import Path
 
 #: What the commands import sooner or later.
 _PRELOADED: Final = (
@@ -59,7 +59,7 @@ class Command:
 
     Args:
         log: gets what it prints: ``.out`` and ``.err`` are appended to the name.
-        program: ``pate-server``, ``pate-party`` or ``student``, see :func:`main`.
+        program: ``pate-server``, ``pate-party``, ``student`` or ``books``, see :func:`main`.
         arguments: its command line.
         failpoint: at which it dies; None: at none.
     """
@@ -162,6 +162,11 @@ def main(
             from party.cli import main as take_part
 
             take_part()
+        elif program == "books":
+            from party.ledger import PartyLedger
+
+            for book in arguments:
+                PartyLedger(Path(book), read_only=True).verify()
         else:
             from benchmarks.soak.pupil import study
 

@@ -84,3 +84,9 @@ class Slope:
     def leaks(self, bound: float) -> bool:
         """Say whether the growth is surely above ``bound``."""
         return self.low > bound
+
+    def verdict(self, bound: float) -> str:
+        """Return one word or two: surely above the bound, surely growing below it, or flat."""
+        if self.leaks(bound):
+            return "LEAKS"
+        return "grows, within the bound" if self.low > 0 else "flat"

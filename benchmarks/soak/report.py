@@ -35,7 +35,7 @@ def tell(out: Path, seed: int, results: Sequence[Result]) -> list[str]:
             if slope is None:
                 print(line + "too few campaigns to say")
                 continue
-            verdict = "LEAKS" if slope.leaks(BOUNDS[what]) else "flat"
+            verdict = slope.verdict(BOUNDS[what])
             print(
                 f"{line}{slope.each:+.4f} ({slope.low:+.4f} to {slope.high:+.4f}), "
                 f"bound {BOUNDS[what]}: {verdict}"

@@ -287,7 +287,9 @@ def _link(setting: Simulation, dealt: Deal, place: Path, screen: Screen) -> Iter
     if setting.engine == "ray":
         from pate.commands.ray_engine import ray_wire
 
-        # Ray's processes have no part in our memory: what they need lies on the disk.
+        # Teachers are trained here, once: any of Ray's processes may then open any party. They have no
+        # part in our memory: what they need lies on the disk.
+        _voters(setting, dealt.parties, place, screen)
         store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
         for number, records in enumerate(dealt.parties):
             store_records(party_home(place, number), records)

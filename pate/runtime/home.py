@@ -66,10 +66,12 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         reach("file-drafted")
         Path(name).replace(path)
         sync_directory(path.parent)
-    except OSError as error:
+    except BaseException as error:  # Ctrl-C too: it may hold a secret
         with contextlib.suppress(OSError):
             Path(name).unlink()
-        raise DiskError(f"cannot write {path}: {error.strerror}") from error
+        if isinstance(error, OSError):
+            raise DiskError(f"cannot write {path}: {error.strerror}") from error
+        raise
 
 
 def sweep_drafts(folder: Path, name: str = "*") -> None:

@@ -1,4 +1,7 @@
-"""Kill -9 of anything, anywhere: the campaign goes on, and its privacy holds."""
+"""Kill -9 over Flower, of the server, its SuperLink and parties: the campaign goes on, and privacy holds.
+
+Every failpoint by itself, without Flower's processes, is in ``test_failpoints.py``.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +29,13 @@ QUERIES = 300
 KILLS = (
     "roster-recorded",
     "opening-listed",
-    "votes-arrived",
-    "votes-recorded",
     "release-recorded",
     "charge-recorded",
     "noise-drawn",
-    "round-ended",
     "campaign-closed",
 )
 #: The last entry of the ledger that each of them leaves.
-LAST = (
-    "roster", "opening", "opening", "votes", "release", "charge", "charge", "round-end", "close",
-)  # fmt: skip
+LAST = ("roster", "opening", "release", "charge", "charge", "close")
 #: Killed there, the next process is killed before it writes, or has nothing to write any more.
 ADDS_NOTHING = ("opening-listed", "campaign-closed")
 MECHANISM = (

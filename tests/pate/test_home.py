@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.errors import DiskError, StateError
-from pate.runtime.home import locked, new_secret, private_directory, write_file
+from pate.runtime.home import (
+    locked,
+    new_secret,
+    private_directory,
+    sweep_drafts,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,3 +78,38 @@ def test_a_second_holder_of_a_lock_is_refused(tmp_path: Path) -> None:
         locked(lock, "somebody").__enter__()
     with locked(lock, "somebody"):
         pass
+
+
+def test_a_write_that_is_interrupted_leaves_no_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "kept", b"a secret")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_write_left_is_removed_by_the_next_holder_of_the_lock(
+    tmp_path: Path,
+) -> None:
+    left = tmp_path / ".identity.key.a1b2c3_9"
+    folder = tmp_path / ".identity.z9y8x7w6"
+    folder.mkdir()
+    for path in (left, folder / "ca.key", tmp_path / "identity.key", tmp_path / ".hidden"):
+        path.write_bytes(b"secret")
+    with locked(tmp_path / "lock", "somebody"):
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            ".hidden",
+            "identity.key",
+            "lock",
+        ]
+
+
+def test_drafts_of_one_file_alone_can_be_removed(tmp_path: Path) -> None:
+    for name in (".parties.json.a1b2c3d4", ".server.pem.a1b2c3d4"):
+        (tmp_path / name).write_bytes(b"")
+    sweep_drafts(tmp_path, "parties.json")
+    assert [path.name for path in tmp_path.iterdir()] == [".server.pem.a1b2c3d4"]
