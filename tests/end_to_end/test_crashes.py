@@ -29,13 +29,14 @@ QUERIES = 300
 KILLS = (
     "roster-recorded",
     "opening-listed",
+    "votes-arrived",
     "release-recorded",
     "charge-recorded",
     "noise-drawn",
     "campaign-closed",
 )
 #: The last entry of the ledger that each of them leaves.
-LAST = ("roster", "opening", "release", "charge", "charge", "close")
+LAST = ("roster", "opening", "opening", "release", "charge", "charge", "close")
 #: Killed there, the next process is killed before it writes, or has nothing to write any more.
 ADDS_NOTHING = ("opening-listed", "campaign-closed")
 MECHANISM = (

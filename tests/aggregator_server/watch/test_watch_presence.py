@@ -41,7 +41,7 @@ def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
             pause=_pause,
         )
         roster = exchange.gather(2)
-        assert told[0] == Presence()
+        assert told[0].here <= frozenset({"p0", "p1"})
         assert told[-1] == Presence(frozenset({"p0", "p1"}))
         fix(exchange, roster, ("x", "y"))
         before = len(told)
