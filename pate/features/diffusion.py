@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from pate.errors import DataError
+from pate.features.rows import blocks, each_by, unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -48,7 +47,6 @@ _MODES: Final = (60, 300)  # least and most coordinates; in between,
 _POINTS_A_MODE: Final = 75  # a larger public set shows finer structure
 _PLACED_BY: Final = 5  # nearest public points that place a new input
 _MOST_LANDMARKS: Final = 20_000  # public inputs that the walk uses, evenly spread over the set
-_BLOCK: Final = 512  # rows multiplied at once
 _TINY: Final = 1e-12
 
 
@@ -91,7 +89,7 @@ class DiffusionSpace:
         modes = min(max(len(public) // _POINTS_A_MODE, _MODES[0]), _MODES[1])
         points = base.embed(public)
         middle, axes = _principal(points)
-        landmarks = _unit((points - middle) @ axes)
+        landmarks = unit((points - middle) @ axes)
         scales, places = _walk(landmarks, modes)
         return cls(base, middle, axes, landmarks, scales, places)
 
@@ -113,13 +111,13 @@ class DiffusionSpace:
         """
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
-        for start, block in _blocks(points):
-            at = _unit(_each_by(block - self.middle, self.axes))
+        for start, block in blocks(points):
+            at = unit(each_by(block - self.middle, self.axes))
             near, apart = _closest(at, self.landmarks, _PLACED_BY)
             own = np.sqrt(apart.max(axis=1, keepdims=True))
             weights = np.exp(-apart / np.maximum(own * self.scales[near], _TINY))
             mean = np.einsum("nk,nkm->nm", weights, self.places[near])
-            placed[start : start + len(block)] = _unit(mean)
+            placed[start : start + len(block)] = unit(mean)
         return placed
 
 
@@ -151,7 +149,7 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     count = len(landmarks)
     near = np.empty((count, _NEIGHBOURS), dtype=np.int64)
     apart = np.empty((count, _NEIGHBOURS))
-    for start, block in _blocks(landmarks):
+    for start, block in blocks(landmarks):
         found, far = _closest(block, landmarks, _NEIGHBOURS + 1)
         for row in range(start, start + len(block)):
             # A point is its own neighbour; of duplicates, any may be left out for it.
@@ -173,36 +171,14 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     values, vectors = eigsh(root @ graph @ root, k=modes + 1, which="LA", v0=start_at, tol=1e-6)
     # The fastest of all, with eigenvalue 1, is the same everywhere and tells nothing.
     slowest = np.argsort(-values)[1:]
-    places = _unit((root @ vectors)[:, slowest])
+    places = unit((root @ vectors)[:, slowest])
     return scales.astype(np.float32), places
 
 
 def _closest(points: Floats, landmarks: Floats, count: int) -> tuple[Places, Floats]:
     """Return the ``count`` nearest landmarks of each point, by index, and squared distances."""
     lengths = np.einsum("ij,ij->i", landmarks, landmarks)
-    rough = lengths - 2 * _each_by(points, landmarks.T)
+    rough = lengths - 2 * each_by(points, landmarks.T)
     near = np.sort(np.argpartition(rough, count - 1, axis=1)[:, :count], axis=1)
     apart: Floats = np.square(landmarks[near] - points[:, None]).sum(axis=2)
     return near, apart
-
-
-def _each_by(rows: Floats, matrix: Floats) -> Floats:
-    """Return ``rows @ matrix``, a product for each row by itself.
-
-    How a product of matrices rounds a row depends on where the row stands among the others, on some
-    processors, and a record's place must depend on that record alone, to the last bit.
-    """
-    made: Floats = np.matmul(rows[:, None, :], matrix)[:, 0]
-    return made
-
-
-def _blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield rows in blocks, which bounds memory."""
-    for start in range(0, len(points), _BLOCK):
-        yield start, points[start : start + _BLOCK]
-
-
-def _unit(points: NDArray[np.floating[Any]]) -> Floats:
-    lengths = np.linalg.norm(points, axis=1, keepdims=True)
-    unit: Floats = (points / np.maximum(lengths, _TINY)).astype(np.float32)
-    return unit

@@ -25,6 +25,7 @@ from scipy.linalg import eigh
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
 from pate.features.distortions import distorted
+from pate.features.rows import blocks, each_by, unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,6 @@ FEWEST: Final = 500
 AXES: Final = 96
 _SHRINKAGE: Final = 0.03  # of the mean spread within classes, added to every direction
 _MOST_IMAGES: Final = 20_000  # public images that are looked at, evenly spread over the set
-_BLOCK: Final = 512  # rows at once
 _TINY: Final = 1e-12
 
 
@@ -111,11 +111,6 @@ class SteadySpace:
         """
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
-        for start in range(0, len(points), _BLOCK):
-            block = points[start : start + _BLOCK] - self.middle
-            # A product for each row by itself: how that of matrices rounds a row depends, on some
-            # processors, on where it stands among the others.
-            seen = np.matmul(block[:, None, :], self.axes)[:, 0]
-            lengths = np.linalg.norm(seen, axis=1, keepdims=True)
-            placed[start : start + _BLOCK] = seen / np.maximum(lengths, np.float32(_TINY))
+        for start, block in blocks(points):
+            placed[start : start + len(block)] = unit(each_by(block - self.middle, self.axes))
         return placed
