@@ -1,22 +1,21 @@
 """The server's conversation with its parties, over any :class:`aggregator_server.wire.Wire`.
 
-A party is known by its name and its signing key. The node id under which Flower shows it is
-only an address: it changes when the party restarts, and nothing is remembered by it.
+Who is here, :mod:`aggregator_server.attendance` knows; this is about what is asked of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.attendance import Attendance
 from aggregator_server.ballots import ANSWERS, STEPS
 from aggregator_server.handout import Handout
 from aggregator_server.parties import Party, check_classes_agree, listed
 from aggregator_server.watch.presence import Presence
 from aggregator_server.wire import EXPIRED, GONE, LOST
-from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError, every_kind
+from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, every_kind
 from protos import wire
 from protos.pate.v1 import vote_pb2
 
@@ -31,15 +30,11 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
-#: A party whose code raised is asked again this many times before the batch does without it.
-_RETRIES: Final = 2
 #: How long a party that is here may take to hear that the campaign has ended.
 _FAREWELL_S: Final = 15.0
 #: How long one that voted and is away is waited for, to tell it the same: parties try again every
 #: half minute or so, and then need a moment to connect.
 _RETURN_S: Final = 75.0
-#: With more parties than this, the server's screen counts them instead of naming each that joins.
-_GREETED: Final = 16
 
 
 @dataclass
@@ -85,25 +80,14 @@ class Exchange:
         self._link = link
         self.campaign = campaign
         self._signing_key = signing_key
-        self._enrolled = enrolled
         self._show = show
         self._handout = Handout(pieces)
         self._say = say
         self._clock = clock
         self._pause = pause
         self._questions: dict[str, _Question] = {}
-        self._described: set[int] = set()
-        self._known: dict[str, Party] = {}
-        self._node_of: dict[str, int] = {}
-        self._has_public_set: set[str] = set()
-        self._failures: Counter[str] = Counter()
-        self._roster: dict[str, Party] | None = None
-        self._awaited = 0
+        self._who = Attendance(campaign, enrolled, say)
         self._ballot: Ballot | None = None
-        #: Parties that said no, or failed too often: not waited for unless they come back.
-        self._out: set[str] = set()
-        #: Those of them that said no for good, by their policy or their ledger.
-        self._refused: set[str] = set()
         self._farewells: set[str] = set()
 
     # --- the roster ----------------------------------------------------------------------
@@ -111,7 +95,7 @@ class Exchange:
     @property
     def here(self) -> list[str]:
         """Names of the parties that are connected and described, sorted."""
-        return sorted(self._node_of)
+        return sorted(self._who.node_of)
 
     def gather(self, wanted: int | Sequence[str]) -> list[Party]:
         """Wait until the roster is complete and return it, sorted by name.
@@ -123,11 +107,11 @@ class Exchange:
             SchemaError: if two parties have different class lists and the campaign has none.
         """
         names = None if isinstance(wanted, int) else set(wanted)
-        size = self._awaited = wanted if isinstance(wanted, int) else len(wanted)
+        size = self._who.awaited = wanted if isinstance(wanted, int) else len(wanted)
         remind = self._clock()
         while True:
             self._step()
-            present = [self._known[n] for n in self.here if names is None or n in names]
+            present = [self._who.known[n] for n in self.here if names is None or n in names]
             if not self.campaign.classes:
                 check_classes_agree(present)
             if len(present) >= size:
@@ -141,14 +125,10 @@ class Exchange:
         self, roster: Sequence[Party], classes: Sequence[str], terms: vote_pb2.Terms
     ) -> None:
         """From now on talk to these parties alone, about these classes, on these terms."""
-        self._roster = {party.name: party for party in roster}
-        self._awaited = len(self._roster)
         del self.campaign.classes[:]
         self.campaign.classes.extend(classes)
         self.campaign.terms.CopyFrom(terms)
-        for name in [name for name in self._node_of if name not in self._roster]:
-            self._say(f"{name} is not on the roster of this campaign; it is not asked")
-            del self._node_of[name]
+        self._who.fix_roster(roster)
 
     def _waiting_line(self, present: list[Party], size: int, names: set[str] | None) -> str:
         here = listed([party.name for party in present]) or "nobody yet"
@@ -161,7 +141,7 @@ class Exchange:
     @property
     def refused(self) -> frozenset[str]:
         """Those who refused something of the last batch on purpose, and are not back since."""
-        return frozenset(self._refused)
+        return frozenset(self._who.refused)
 
     # --- votes ---------------------------------------------------------------------------
 
@@ -191,11 +171,10 @@ class Exchange:
                 who is needed did.
             ProtocolError: if the sum cannot be the votes of those who answered.
         """
-        if self._roster is None:
+        if self._who.roster is None:
             raise QuorumError("votes were asked for before the roster was known")
         self._ballot = ballot
-        self._out.clear()
-        self._refused.clear()
+        self._who.call_again()
         try:
             while ballot.step:
                 with bar(f"{STEPS[ballot.step]} from parties") as progress:
@@ -225,10 +204,10 @@ class Exchange:
             self._ask_everyone(ballot)
             now, answered = self._clock(), ballot.answered
             progress(len(answered), self._asked(ballot))
-            able = ballot.awaited - self._out
+            able = ballot.awaited - self._who.out
             gone: set[str] = set()
             if not ballot.first and now - began > patience:
-                gone = {name for name in able - answered if name not in self._node_of}
+                gone = {name for name in able - answered if name not in self._who.node_of}
                 able -= gone
             if answered >= able and len(answered) >= least:
                 if gone:
@@ -253,27 +232,27 @@ class Exchange:
 
     def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
         missing = sorted(able - ballot.answered)
-        away = [name for name in missing if name not in self._node_of]
+        away = [name for name in missing if name not in self._who.node_of]
         if ballot.first and ballot.needed and away:
             return (
                 f"every sum of this campaign is of {listed(ballot.needed)}, with whom the first was "
                 f"opened: all of them must be there; missing: {listed(away)}"
             )
-        notes = [n if n in self._node_of else f"{n} (not connected)" for n in missing]
+        notes = [n if n in self._who.node_of else f"{n} (not connected)" for n in missing]
         done = f"{len(ballot.answered)} of {self._asked(ballot)}"
         return f"{STEPS[ballot.step]} from {done} parties; waiting for {listed(notes)}"
 
     def _asked(self, ballot: Ballot) -> int:
         """Return how many parties there are to ask in all."""
-        return len(ballot.needed or self._roster or ())
+        return len(ballot.needed or self._who.roster or ())
 
     def _ask_everyone(self, ballot: Ballot) -> None:
         busy = {question.party for question in self._questions.values()}
-        due = ballot.awaited - ballot.answered - self._out - busy
-        for name, node in self._node_of.items():
+        due = ballot.awaited - ballot.answered - self._who.out - busy
+        for name, node in self._who.node_of.items():
             if name not in due:
                 continue
-            if name in self._has_public_set:
+            if name in self._who.has_public_set:
                 self._put(node, ballot.request(name), ballot.step, name, ballot)
                 continue
             for index, pieces, content in self._handout.due(name):
@@ -301,7 +280,7 @@ class Exchange:
         while True:
             self._step()
             now = self._clock()
-            for name, node in list(self._node_of.items()):
+            for name, node in list(self._who.node_of.items()):
                 if name not in self._farewells and (name, node) not in told:
                     told[name, node] = now
                     request = vote_pb2.PartyRequest()
@@ -309,9 +288,9 @@ class Exchange:
                     self._put(node, request, "finish", name)
             waits = any(
                 name not in self._farewells and now < told[name, node] + _FAREWELL_S
-                for name, node in self._node_of.items()
+                for name, node in self._who.node_of.items()
             )
-            away = set(voted) - set(self._node_of) - self._farewells
+            away = set(voted) - set(self._who.node_of) - self._farewells
             if not waits and (not away or now >= began + _RETURN_S):
                 return
             if away and now >= remind:
@@ -330,13 +309,13 @@ class Exchange:
 
     def _step(self) -> None:
         nodes = self._link.nodes()
-        for node in sorted(nodes - self._described):
-            self._described.add(node)
+        for node in sorted(nodes - self._who.described):
+            self._who.described.add(node)
             request = vote_pb2.PartyRequest()
             request.describe.SetInParent()
             self._put(node, request, "describe", None)
         # A node that has gone may come back under its old id, and is then described anew.
-        for node in self._described - nodes:
+        for node in self._who.described - nodes:
             self._forget(node)
         while arrivals := self._link.receive():
             for arrival in arrivals:
@@ -346,7 +325,7 @@ class Exchange:
     def _tell(self) -> None:
         if self._show is None:
             return
-        here, ballot = frozenset(self._node_of), self._ballot
+        here, ballot = frozenset(self._who.node_of), self._ballot
         if ballot is None or not ballot.step:
             self._show(Presence(here))
             return
@@ -356,8 +335,8 @@ class Exchange:
                 STEPS[ballot.step],
                 awaited=ballot.awaited,
                 answered=ballot.answered,
-                out=frozenset(self._out),
-                refused=frozenset(self._refused),
+                out=frozenset(self._who.out),
+                refused=frozenset(self._who.refused),
             )
         )
 
@@ -395,80 +374,39 @@ class Exchange:
     def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
         what = reply.WhichOneof("body")
         if question.party is not None:
-            party = self._known[question.party]
+            party = self._who.known[question.party]
             if reply.party != party.name or identity != party.identity:
                 raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
         if what == "refusal":
             kind = every_kind().get(reply.refusal.kind, PateError)
             if issubclass(kind, RefusedError) and question.party is not None:
-                self._refused.add(question.party)
+                self._who.refused.add(question.party)
             self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
             self._put_out(question)
         elif what == "description" and question.about == "describe":
             self._meet(question.node, identity, reply)
         elif what == "receipt" and question.about == "public_piece":
             if reply.receipt.public_set == self.campaign.public_set and question.party:
-                self._has_public_set.add(question.party)
+                self._who.has_public_set.add(question.party)
         elif what == ANSWERS.get(question.about):
             ballot = self._ballot
             # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
             if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
-                ballot.take(self._known[reply.party], reply)
+                ballot.take(self._who.known[reply.party], reply)
         elif what == "farewell" and question.about == "finish":
             self._farewells.add(reply.party)
         else:
             raise ProtocolError(f"answered {question.about} with {what}")
 
     def _meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> None:
-        said = reply.description
-        wire.check_description(said)
-        party = Party(reply.party, identity, said.teachers, said.unit, tuple(said.classes))
-        if self.campaign.most_votes not in (0, said.teachers):
-            raise ProtocolError(
-                f"{party.name} would put up to {said.teachers} votes on a count, the campaign says "
-                f"{self.campaign.most_votes}"
-            )
-        if self._enrolled is not None:
-            try:
-                known = self._enrolled()
-            except StateError as error:
-                # Ours to mend, and none of the party's doing: it is asked again.
-                self._say(f"who is enrolled cannot be read now: {error}")
-                self._described.discard(node)
-                return
-            if known.get(party.name) != identity:
-                raise ProtocolError(
-                    f"{party.name} is not enrolled with that key; it is told nothing"
-                )
-        expected = (self._roster or self._known).get(party.name)
-        if self._roster is not None and expected is None:
-            self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
+        party = self._who.meet(node, identity, reply)
+        if party is None:
             return
-        if expected is not None and expected.identity != party.identity:
-            raise ProtocolError(f"a stranger calls itself {party.name}: its key is another one")
-        if self._roster is not None and expected is not None and not expected.votes_like(party):
-            raise ProtocolError(
-                f"{party.name} came back with {party.teachers} teachers per {party.unit}, "
-                f"on the roster it has {expected.teachers} per {expected.unit}; "
-                "a roster does not change within a campaign"
-            )
-        back = party.name in self._known
         # What its last process was asked will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
             if question.party == party.name and question.node != node:
                 del self._questions[handle]
-        self._known[party.name] = party
-        self._node_of[party.name] = node
-        self._has_public_set.discard(party.name)
         self._handout.began(party.name)
-        if said.public_set == self.campaign.public_set:
-            self._has_public_set.add(party.name)
-        self._failures[party.name] = 0
-        self._out.discard(party.name)
-        self._refused.discard(party.name)
-        if back or self._awaited <= _GREETED:
-            with_what = "records" if self.campaign.most_votes else f"{party.teachers} teachers"
-            self._say(f"{party.name} {'is back' if back else 'joined'}: {with_what}")
 
     def _failed(self, question: _Question, who: str, failure: str) -> None:
         if failure in (GONE, LOST, EXPIRED):
@@ -479,22 +417,19 @@ class Exchange:
                 self._say(f"{who}: not reachable any more; it may come back")
             self._forget(question.node)
             return
-        self._failures[who] += 1
         self._say(f"{who}: failed ({failure})")
-        if self._failures[who] > _RETRIES:
+        if self._who.failed_for_good(who):
             self._put_out(question)
         elif question.about == "describe":
-            self._described.discard(question.node)
+            self._who.described.discard(question.node)
 
     def _put_out(self, question: _Question) -> None:
         """Do without the party for this batch, until it connects anew."""
         if question.party is not None:
-            self._out.add(question.party)
+            self._who.out.add(question.party)
 
     def _forget(self, node: int) -> None:
-        self._described.discard(node)
-        for name in [name for name, at in self._node_of.items() if at == node]:
-            del self._node_of[name]
+        self._who.forget(node)
         for handle, question in list(self._questions.items()):
             # What becomes of a farewell is still to be heard: see `_failed`.
             if question.node == node and question.about != "finish":

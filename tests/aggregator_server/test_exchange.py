@@ -96,7 +96,7 @@ class House:
         )
 
     def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> Sum:
-        roster = list((exchange._roster or {}).values())
+        roster = list((exchange._who.roster or {}).values())
         return exchange.collect(
             PlainBallot(exchange.campaign, roster, BATCH, least),
             least=least,
