@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ _PROGRESS = re.compile(r"(.+): (\d+) of (\d+)")
 _STAMP = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
 _STOP_S = 10.0
 _POLL_S = 0.1
+_HERE = "127.0.0.1"
 
 
 @dataclass
@@ -109,6 +111,18 @@ class Cast:
             time.sleep(_POLL_S)
         self._require_well()
         return {name: self._result(self._roles[name]) for name in names}
+
+    def wait_for_door(self, port: int) -> None:
+        """Wait until one of the roles listens on a port of this machine.
+
+        Raises:
+            ProcessError: as soon as any role has failed.
+        """
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((_HERE, port), _POLL_S):
+                return
+            self._require_well()
+            time.sleep(_POLL_S)
 
     def _require_well(self) -> None:
         for role in self._roles.values():

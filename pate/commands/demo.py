@@ -163,9 +163,6 @@ def _logs(act: Act, out: Path) -> Path:
 def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
     port, student_port, page_port = free_port(), free_port(), free_port()
     server, exported = place / f"server{act.ending}", place / f"labels{act.ending}.json"
-    screen.say(
-        f"watch it in a browser: http://127.0.0.1:{page_port}/?token={kept_token(server)} (in a moment)"
-    )
     with Cast(screen, _logs(act, out)) as cast:
         cast.start(
             "server", "aggregator_server",
@@ -190,6 +187,9 @@ def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
             "train", "--server", f"127.0.0.1:{student_port}", "--public", str(place / "public.npz"),
             "--test", str(place / "test.npz"), "--out", str(student), "--json",
         )  # fmt: skip
+        cast.wait_for_door(page_port)
+        address = f"http://127.0.0.1:{page_port}/?token={kept_token(server)}"
+        screen.say(f"watch it in a browser: {address}")
         cast.wait("server", "student", *HOSPITALS)
         cast.start(
             "labels", "aggregator_server", "export", "--home", str(server), "--out", str(exported)
