@@ -1,31 +1,32 @@
-"""The student's end of the wire: labels in, predictions out, each field checked on arrival.
+"""The student's end of the wire: labels in, predictions out.
 
-The server is trusted for the labels but not for the form of its messages: whatever does not fit
-the campaign ends the session with an error that says what. A server that is away, or restarts in
-the middle of the stream, is waited for; the stream goes on after the last event that was seen.
+What arrives is checked by :mod:`student.arrivals`, and ends the session if it does not fit. A
+server that is away, or restarts in the middle of the stream, is waited for; the stream goes on
+after the last event that was seen.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import grpc
 import numpy as np
 
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
-from pate.labels import LabelRow, checked_statement
+from pate.labels import checked_statement
 from pate.noisy_votes import NoisyVotes
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
+from student.arrivals import CampaignEnd, EventCheck, checked_campaign, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-PHASES: Final = ("gathering", "voting", "labelling", "predicting", "finished")
+    from student.arrivals import Campaign, Event, PublicSet
+
 #: Largest message either way, bytes.
 LARGEST_MESSAGE: Final = 64 * 2**20
 #: A quiet stream is opened anew after this long, so that a server that vanished is noticed.
@@ -33,13 +34,7 @@ STREAM_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 20.0
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-_MOST_CLASSES: Final = 10_000
 
-_SOURCES: Final = {
-    wire.SOURCE_TEACHERS: "teachers",
-    wire.SOURCE_RECORDS: "records",
-    wire.SOURCE_REINFORCED: "reinforced",
-}
 _GONE: Final = frozenset({
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -51,60 +46,6 @@ _GONE: Final = frozenset({
 })  # fmt: skip
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class PublicSet:
-    """What the student's own public set must have in common with the campaign's.
-
-    Attributes:
-        content_hash: 32 bytes.
-        queries: number of inputs.
-        schema: one line, see ``Inputs.schema``.
-    """
-
-    content_hash: bytes
-    queries: int
-    schema: str
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """A campaign as its server describes it, checked against the own public set.
-
-    Attributes:
-        id: 1 to 64 bytes.
-        name: for people.
-        mechanism: for people.
-        classes: names; empty until the server knows all parties.
-        rounds: planned rounds, 0 if that is open.
-        phase: one of :data:`PHASES`.
-    """
-
-    id: bytes
-    name: str
-    mechanism: str
-    classes: tuple[str, ...]
-    rounds: int
-    phase: str
-
-
-@dataclass(frozen=True)
-class RoundEnd:
-    """All labels of a round are out."""
-
-    round: int
-    wants_predictions: bool
-
-
-@dataclass(frozen=True)
-class CampaignEnd:
-    """All labels are out."""
-
-    labels_released: int
-
-
-Event: TypeAlias = LabelRow | RoundEnd | CampaignEnd
 
 
 class StudentClient:
@@ -176,7 +117,7 @@ class StudentClient:
         """
         request = wire.GetCampaignRequest()
         info = self._ask(lambda: self._stub.GetCampaign(request, timeout=_CALL_SECONDS))
-        campaign = _checked_campaign(info, self._public)
+        campaign = checked_campaign(info, self._public)
         before = self._campaign
         if before is not None and campaign.id != before.id:
             raise SchemaError(
@@ -199,7 +140,7 @@ class StudentClient:
                 is out of range.
             SchemaError, UnreachableError: as for :meth:`campaign`.
         """
-        check = _EventCheck(self._public.queries)
+        check = EventCheck(self._public.queries)
         self.campaign()
         end: CampaignEnd | None = None
         while end is None:
@@ -343,7 +284,7 @@ class StudentClient:
         Raises:
             ProtocolError, RefusedError, UnreachableError: if it cannot.
         """
-        code, details = error.code(), _readable(error.details() or "")
+        code, details = error.code(), readable(error.details() or "")
         too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details
         if "deserializing" in details or too_large or code == grpc.StatusCode.UNIMPLEMENTED:
             raise ProtocolError(
@@ -389,96 +330,3 @@ class _Patience:
             self._say(f"the server at {self._address} is there")
         self._since = None
         self._pause = _FIRST_PAUSE
-
-
-class _EventCheck:
-    """What must hold from one event to the next, across connections."""
-
-    def __init__(self, queries: int) -> None:
-        self.cursor = 0
-        self._queries = queries
-        self._labelled: set[int] = set()
-        self._round = 0
-
-    def event(self, event: wire.LabelEvent, class_count: Callable[[], int]) -> Event:
-        """Return an event as a value.
-
-        Raises:
-            ProtocolError: if it does not follow from those before it.
-        """
-        if event.cursor <= self.cursor:
-            raise ProtocolError(f"event {event.cursor} came after event {self.cursor}")
-        kind = event.WhichOneof("body")
-        made: Event
-        if kind == "label":
-            made = self._label(event.label, class_count())
-        elif kind == "round_end":
-            made = self._round_end(event.round_end)
-        elif kind == "campaign_end":
-            made = self._campaign_end(event.campaign_end)
-        else:
-            raise ProtocolError(f"event {event.cursor} is of a kind that this version has not")
-        self.cursor = event.cursor
-        return made
-
-    def _label(self, label: wire.Label, classes: int) -> LabelRow:
-        if label.query >= self._queries:
-            raise ProtocolError(f"a label for query {label.query} of {self._queries}")
-        if label.label >= classes:
-            raise ProtocolError(f"a label for class {label.label} of {classes}")
-        if label.query in self._labelled:
-            raise ProtocolError(f"query {label.query} was labelled twice")
-        if label.round != self._round + 1:
-            raise ProtocolError(f"a label of round {label.round} after the end of {self._round}")
-        if label.source not in _SOURCES:
-            raise ProtocolError(f"a label of the unknown source {label.source}")
-        self._labelled.add(label.query)
-        return LabelRow(label.query, label.label, label.round, _SOURCES[label.source])
-
-    def _round_end(self, end: wire.RoundEnd) -> RoundEnd:
-        if end.round != self._round + 1:
-            raise ProtocolError(f"round {end.round} ended after round {self._round}")
-        self._round = end.round
-        return RoundEnd(end.round, end.wants_predictions)
-
-    def _campaign_end(self, end: wire.CampaignEnd) -> CampaignEnd:
-        if end.labels_released != len(self._labelled):
-            raise ProtocolError(
-                f"the server released {end.labels_released} labels, {len(self._labelled)} arrived"
-            )
-        return CampaignEnd(end.labels_released)
-
-
-def _checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
-    if not 1 <= len(info.id) <= 64 or len(info.public_set) != 32:
-        raise ProtocolError("a campaign whose identity or public set is not a hash")
-    if info.schema != own.schema:
-        raise SchemaError(
-            f"the campaign's inputs are {_readable(info.schema)}, the public set's are {own.schema}"
-        )
-    if info.queries != own.queries or info.public_set != own.content_hash:
-        raise SchemaError(
-            f"the campaign's public set has {info.queries} inputs and the hash "
-            f"{info.public_set.hex()[:12]}, this one {own.queries} and {own.content_hash.hex()[:12]};"
-            " give --public the same files in the same order as the server has"
-        )
-    classes = tuple(info.classes)
-    if len(classes) == 1 or len(classes) > _MOST_CLASSES or len(set(classes)) != len(classes):
-        raise ProtocolError(f"a campaign with {len(classes)} classes, or one of them twice")
-    if any(not name or len(name) > 200 for name in classes):
-        raise ProtocolError("a campaign with a class without a name, or with an endless one")
-    if info.phase not in PHASES:
-        raise ProtocolError(f"a campaign in the unknown phase {_readable(info.phase)!r}")
-    return Campaign(
-        id=info.id,
-        name=_readable(info.name),
-        mechanism=_readable(info.mechanism),
-        classes=classes,
-        rounds=info.rounds,
-        phase=info.phase,
-    )
-
-
-def _readable(text: str) -> str:
-    """Return a foreign text fit for one line of a screen."""
-    return "".join(mark if mark.isprintable() else " " for mark in text[:200])

@@ -12,8 +12,8 @@ import numpy as np
 from pate.data.values import Dataset, Inputs, content_hash
 from pate.errors import DataError, RefusedError, SchemaError
 from pate.labels import LabelRow, LabelSet
+from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
-from student.client import CampaignEnd, PublicSet, RoundEnd, StudentClient
 from student.evaluate import Evaluation, evaluate
 from student.export import publish
 from student.fairness import coverage
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.noisy_votes import NoisyVotes
+    from student.client import StudentClient
 
 #: Measures a student on labelled inputs: a share from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]

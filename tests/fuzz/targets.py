@@ -27,7 +27,7 @@ from pate.statement import PrivacyStatement
 from protos import carriage, wire
 from protos.pate.v1 import student_pb2, vote_pb2
 from protos.public_set import pack_public_set, read_public_set
-from student.client import PublicSet, _checked_campaign, _EventCheck
+from student.arrivals import EventCheck, PublicSet, checked_campaign
 from tests.campaign_messages import SERVER_KEY
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.party.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
@@ -341,7 +341,7 @@ def _of_the_student() -> tuple[Target, ...]:
         def feed() -> None:
             message = student_pb2.CampaignInfo()
             _parse(message, body)
-            _checked_campaign(message, own)
+            checked_campaign(message, own)
 
         return feed
 
@@ -365,7 +365,7 @@ def _of_the_student() -> tuple[Target, ...]:
         bodies[at] = _broken(events[at], rng)
 
         def feed() -> None:
-            check = _EventCheck(len(PUBLIC))
+            check = EventCheck(len(PUBLIC))
             for body in bodies:
                 event = student_pb2.LabelEvent()
                 _parse(event, body)

@@ -19,7 +19,8 @@ from pate.errors import (
 )
 from pate.labels import LabelRow
 from protos.pate.v1 import student_pb2 as wire
-from student.client import CampaignEnd, RoundEnd, StudentClient
+from student.arrivals import CampaignEnd, RoundEnd
+from student.client import StudentClient
 from student.session import identify
 from tests.student.samples import PRIVACY, ScriptedServer, campaign_end, label, round_end, serving
 
