@@ -78,7 +78,8 @@ class Guard:
             await send(message)
 
         request = Request(scope)
-        answer = None if request.url.path in OPEN else self._judge(request)
+        # Not `request.url`, which raises for a query that is not UTF-8.
+        answer = None if scope["path"] in OPEN else self._judge(request)
         await (answer or self._app)(scope, receive, send_with_headers)
 
     def _judge(self, request: Request) -> Response | None:
@@ -88,7 +89,7 @@ class Guard:
         if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("this page is only read\n", 405, {"allow": "GET, HEAD"})
         given = request.query_params.get("token")
-        if request.url.path == "/" and given is not None:
+        if request.scope["path"] == "/" and given is not None:
             return self._exchange(given)
         held = request.cookies.get(self._cookie)
         if held is not None and same(held, self._cookie_value):

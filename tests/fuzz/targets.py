@@ -30,6 +30,7 @@ from protos.public_set import pack_public_set, read_public_set
 from student.arrivals import EventCheck, PublicSet, checked_campaign
 from tests.campaign_messages import SERVER_KEY
 from tests.fuzz.mutate import mutated_bytes, mutated_message
+from tests.fuzz.page import page
 from tests.party.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
 from tests.party.test_neighbour_voter import statement as privacy_statement
 from tests.pate.masking.proving import SEED, prover_of, statement
@@ -222,6 +223,7 @@ def _of_the_server(folder: Path) -> tuple[Target, ...]:
     made.append(Target("an enrolment", "server", _text(ANSWER.to_json(), enrol)))
     made.append(Target("a call of the Fleet API", "server", _http))
     made.append(Target("a student's predictions", "server", _predictions))
+    made.append(Target("a look at the page", "server", page))
     return tuple(made)
 
 
