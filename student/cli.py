@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -12,24 +10,17 @@ import typer
 from pate.errors import DataError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.screen import Screen
+from student.telling import confusion_grid, group_grid, predictions_csv, tell_published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-    from rich.table import Table as Grid
-
     from pate.data.values import Dataset, Inputs
     from pate.labels import LabelSet
-    from student.evaluate import Evaluation
-    from student.fairness import Groups
-    from student.session import Published, Trainer
+    from student.session import Trainer
     from student.trainers.base import Effort, Lesson, Student
 
 NAME = "pate-student"
-#: Columns of a confusion matrix that a screen has room for; the files have all.
-_SHOWN_CLASSES = 20
 
 app = typer.Typer(
     name=NAME,
@@ -199,7 +190,7 @@ def train(
         )
     facts = {"seed": seed, "steps": steps or "default", "time limit, s": seconds or "none"}
     published = graduate(released, inputs, trainer, out, facts=facts, name=name, test=measured)
-    _tell_published(published, released, out, screen, as_json=as_json)
+    tell_published(published, released, out, screen, as_json=as_json)
 
 
 @app.command()
@@ -244,47 +235,12 @@ def evaluate(
         print_json(result.to_json())
         return
     screen = Screen(NAME)
-    screen.show(_confusion(result))
+    screen.show(confusion_grid(result))
     if result.groups is not None:
-        screen.show(_by_group(result.groups))
+        screen.show(group_grid(result.groups))
     screen.say(
         f"{result.accuracy:.2%} of {result.count} right; picture in {out / 'evaluation.png'}"
     )
-
-
-def _confusion(result: Evaluation) -> Grid:
-    """Return a table: a row a true class, a column a predicted one, and the recall."""
-    from rich.table import Table
-
-    grid = Table(title="true class down, predicted across", title_justify="left")
-    grid.add_column("class", style="bold")
-    for name in result.classes[:_SHOWN_CLASSES]:
-        grid.add_column(name, justify="right")
-    grid.add_column("inputs", justify="right")
-    grid.add_column("recall", justify="right")
-    for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
-        cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
-        share = "absent" if recall is None else f"{recall:.1%}"
-        grid.add_row(name, *cells, str(row.sum()), share)
-    return grid
-
-
-def _by_group(groups: Groups) -> Grid:
-    """Return a table: a row a group, with the 95 % interval of its accuracy."""
-    from rich.table import Table
-
-    grid = Table(title="groups", title_justify="left")
-    for name in ("group", "inputs", "accuracy", "95 %"):
-        grid.add_column(name, justify="left" if name == "group" else "right")
-    for name, rate in groups.accuracy.items():
-        low, high = rate.interval()
-        grid.add_row(name, str(rate.count), f"{rate.share:.1%}", f"{low:.1%} to {high:.1%}")
-    gap = groups.gaps()["accuracy"]
-    if gap is not None and gap.told:
-        grid.caption = f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more"
-    else:
-        grid.caption = "differences are no larger than chance makes them"
-    return grid
 
 
 @app.command()
@@ -302,7 +258,7 @@ def predict(
 
     student = load(model)
     probabilities = student.predict_probabilities(_read_inputs(data, ()))
-    write_file(out, _as_csv(student, probabilities), mode=0o644)
+    write_file(out, predictions_csv(student, probabilities), mode=0o644)
     if as_json:
         print_json({"rows": len(probabilities), "file": str(out)})
     else:
@@ -418,45 +374,6 @@ def _follow(
         screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
         measure = None if test is None else lambda student: evaluate(student, test).accuracy
         return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
-
-
-def _tell_published(
-    published: Published, labels: LabelSet, out: Path, screen: Screen, *, as_json: bool
-) -> None:
-    from pate.labels import checked_statement
-    from pate.statement import in_words
-
-    statement = checked_statement(labels.privacy)
-    terms = ("epsilon", "delta", "unit", "adjacency", "observer")
-    result = published.evaluation
-    if as_json:
-        print_json(
-            {
-                "out": str(out),
-                "files": list(published.files),
-                "labels": len(labels.rows),
-                "seconds": round(published.seconds, 2),
-                **{key: statement[key] for key in terms},
-                "evaluation": None if result is None else result.to_json(),
-            }
-        )
-        return
-    if result is not None:
-        screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right")
-    epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
-    words = in_words(epsilon, delta, str(statement["unit"]), str(statement["observer"]))
-    screen.say(f"published in {out}: {len(labels.rows)} labels, {words}")
-
-
-def _as_csv(student: Student, probabilities: NDArray[np.float32]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "predicted", *(f"probability of {name}" for name in student.classes)])
-    for number, (row, best) in enumerate(
-        zip(probabilities.tolist(), probabilities.argmax(axis=1).tolist(), strict=True)
-    ):
-        writer.writerow([number, student.classes[best], *(f"{cell:.6f}" for cell in row)])
-    return text.getvalue().encode()
 
 
 def _shortened(text: str) -> str:
