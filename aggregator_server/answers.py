@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -80,36 +80,20 @@ class _Rows:
         return place - 1 if 0 < place <= length else None
 
 
-class Labels(Mapping[int, ReleasedLabel]):
-    """Released labels by query, in the order of release.
+class _Prefix:
+    """The first rows of a table that grows: what is known as of one state."""
 
-    >>> held = Labels().grown([(7, ReleasedLabel(2, 1, "teachers", 5))])
-    >>> len(held), held[7].label, 8 in held
-    (1, 2, False)
-    """
+    columns: ClassVar[int]
 
-    def __init__(self) -> None:
-        self._rows, self._length = _Rows(5), 0
+    def __init__(self, rows: _Rows | None = None) -> None:
+        self._rows = _Rows(self.columns) if rows is None else rows
+        self._length = self._rows.used
 
-    def grown(self, more: Iterable[tuple[int, ReleasedLabel]]) -> Labels:
-        """Return these labels and more, of queries that have none and are given once."""
-        rows = np.array(
-            [(q, x.label, x.round, _SOURCES.index(x.source), x.entry) for q, x in more],
-            dtype=np.int32,
-        ).reshape(-1, 5)
-        made = Labels()
-        made._rows = (
-            self._rows if self._rows.used == self._length else self._rows.copy(self._length)
-        )
-        made._rows.append(rows)
-        made._length = made._rows.used
-        return made
-
-    def __getitem__(self, query: int) -> ReleasedLabel:
-        row = self._rows.find(query, self._length)
-        if row is None:
-            raise KeyError(query)
-        return self._label(row)
+    def _extended(self, more: NDArray[np.int32]) -> Self:
+        """Return these rows and more; in place if nobody has appended to them yet."""
+        rows = self._rows if self._rows.used == self._length else self._rows.copy(self._length)
+        rows.append(more)
+        return type(self)(rows)
 
     def __contains__(self, query: object) -> bool:
         return self._rows.find(query, self._length) is not None
@@ -120,6 +104,31 @@ class Labels(Mapping[int, ReleasedLabel]):
 
     def __len__(self) -> int:
         return self._length
+
+
+class Labels(_Prefix, Mapping[int, ReleasedLabel]):
+    """Released labels by query, in the order of release.
+
+    >>> held = Labels().grown([(7, ReleasedLabel(2, 1, "teachers", 5))])
+    >>> len(held), held[7].label, 8 in held
+    (1, 2, False)
+    """
+
+    columns = 5
+
+    def grown(self, more: Iterable[tuple[int, ReleasedLabel]]) -> Labels:
+        """Return these labels and more, of queries that have none and are given once."""
+        rows = np.array(
+            [(q, x.label, x.round, _SOURCES.index(x.source), x.entry) for q, x in more],
+            dtype=np.int32,
+        ).reshape(-1, self.columns)
+        return self._extended(rows)
+
+    def __getitem__(self, query: int) -> ReleasedLabel:
+        row = self._rows.find(query, self._length)
+        if row is None:
+            raise KeyError(query)
+        return self._label(row)
 
     def __repr__(self) -> str:
         return f"Labels({dict(self)!r})"
@@ -129,7 +138,7 @@ class Labels(Mapping[int, ReleasedLabel]):
         return ReleasedLabel(label, round_, _SOURCES[source], entry)
 
 
-class Answered(AbstractSet[int]):
+class Answered(_Prefix, AbstractSet[int]):
     """The queries that were answered in one round, by a label or by no answer.
 
     >>> held = Answered().grown([3, 1])
@@ -137,8 +146,7 @@ class Answered(AbstractSet[int]):
     (True, False, 2)
     """
 
-    def __init__(self) -> None:
-        self._rows, self._length = _Rows(1), 0
+    columns = 1
 
     @classmethod
     def _from_iterable(cls, it: Iterable[_Any]) -> AbstractSet[_Any]:
@@ -147,23 +155,7 @@ class Answered(AbstractSet[int]):
 
     def grown(self, more: Iterable[int]) -> Answered:
         """Return these queries and more, which are not among them and given once."""
-        made = Answered()
-        made._rows = (
-            self._rows if self._rows.used == self._length else self._rows.copy(self._length)
-        )
-        made._rows.append(np.array(list(more), dtype=np.int32).reshape(-1, 1))
-        made._length = made._rows.used
-        return made
-
-    def __contains__(self, query: object) -> bool:
-        return self._rows.find(query, self._length) is not None
-
-    def __iter__(self) -> Iterator[int]:
-        for row in range(self._length):
-            yield int(self._rows.table[row, 0])
-
-    def __len__(self) -> int:
-        return self._length
+        return self._extended(np.array(list(more), dtype=np.int32).reshape(-1, self.columns))
 
     def __hash__(self) -> int:
         return self._hash()
