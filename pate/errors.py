@@ -10,6 +10,7 @@
     ├── BudgetError         20   a query that does not fit what is left of the privacy budget
     ├── AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops
     ├── LedgerError         22   a ledger whose chain, totals or releases do not hold
+    ├── InfeasibleError     23   a guarantee that no setting within reach can give
     ├── ProtocolError       30   bytes from the network that are not a valid message
     ├── QuorumError         31   too few parties are left to go on
     ├── RefusedError        32   the other side said no
@@ -83,6 +84,13 @@ class LedgerError(PateError):
 
     exit_code = 22
     public = "its ledger does not verify"
+
+
+class InfeasibleError(PateError):
+    """A privacy guarantee that these parameters cannot give, whatever the budget."""
+
+    exit_code = 23
+    public = "no setting within its reach gives that guarantee"
 
 
 class ProtocolError(PateError):

@@ -1,0 +1,219 @@
+"""The public domain of a table: its attributes, the codes of each, and how a parent is coarsened.
+
+A domain is public input. None of it may be read off private data: an extreme value that becomes
+an edge, or a category that exists because one patient has it, would leave the site at no charge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import SchemaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: The code of a missing cell, where the schema admits missing cells.
+MISSING: Final = ""
+
+MAX_ATTRIBUTES: Final = 128
+MAX_CODES: Final = 4096
+#: Of an attribute's or a code's name, in characters.
+MAX_NAME: Final = 256
+#: Public lower bounds on the number of rows beyond this are mistakes.
+MAX_ROWS: Final = 10**9
+
+_DIGEST: Final = b"pate/v1/synthesis-domain\0"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One column: what its codes 0, 1, 2, ... mean.
+
+    Attributes:
+        name: of the column.
+        codes: names of the categories, or of the bins of a number. The name ``""`` is that of a
+            missing cell, if one may be missing; for a number it comes last.
+        buckets: ``buckets[c]`` is the bucket of code c when the attribute is a parent; buckets
+            are 0 .. B-1 and each has a code.
+        edges: for a number, the increasing bin edges, one more than there are bins: bin b is
+            [edges[b], edges[b+1]), and the last one holds its upper edge, too. None for categories.
+        integer: whether the number is a whole one; a released value then is, too.
+
+    Raises:
+        SchemaError: if these do not fit together.
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    buckets: tuple[int, ...]
+    edges: tuple[float, ...] | None = None
+    integer: bool = False
+
+    def __post_init__(self) -> None:
+        _check(0 < len(self.name) <= MAX_NAME, f"a column name of {len(self.name)} characters")
+        _check(
+            0 < len(self.codes) <= MAX_CODES,
+            f"column {self.name!r} has {len(self.codes)} codes; 1 to {MAX_CODES} are possible",
+        )
+        _check(
+            all(len(code) <= MAX_NAME for code in self.codes),
+            f"column {self.name!r} has a code of more than {MAX_NAME} characters",
+        )
+        _check(
+            len(set(self.codes)) == len(self.codes), f"column {self.name!r} has a code that repeats"
+        )
+        _check(self.codes != (MISSING,), f"column {self.name!r} can only be missing")
+        _check(
+            len(self.buckets) == len(self.codes)
+            and set(self.buckets) == set(range(max(self.buckets) + 1)),
+            f"column {self.name!r} needs a bucket for each of its {len(self.codes)} codes, "
+            "numbered from 0 on with none left out",
+        )
+        if self.edges is None:
+            _check(not self.integer, f"column {self.name!r} has no edges, so it is no number")
+        else:
+            self._check_edges(self.edges)
+
+    def _check_edges(self, edges: tuple[float, ...]) -> None:
+        bins = len(self.codes) - (MISSING in self.codes)
+        _check(
+            MISSING not in self.codes[:-1],
+            f"column {self.name!r} is a number: its missing code comes last",
+        )
+        _check(
+            len(edges) == bins + 1,
+            f"column {self.name!r} has {len(edges)} edges for {bins} bins; it needs {bins + 1}",
+        )
+        _check(
+            all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in pairwise(edges)),
+            f"column {self.name!r} has edges that do not increase, or are no finite numbers",
+        )
+        if self.integer:
+            _check(
+                all(float(edge).is_integer() and abs(edge) < 2**53 for edge in edges),
+                f"column {self.name!r} holds whole numbers, so its edges must be whole, too",
+            )
+
+    @property
+    def missing(self) -> int | None:
+        """The code of a missing cell, or None if no cell may be missing."""
+        return self.codes.index(MISSING) if MISSING in self.codes else None
+
+    @cached_property
+    def bucket_map(self) -> NDArray[np.intp]:
+        """(codes,) the bucket of each code."""
+        made = np.array(self.buckets, dtype=np.intp)
+        made.setflags(write=False)
+        return made
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The attributes of a table, and what else of it is public.
+
+    Attributes:
+        attributes: in the order of the columns, of distinct names.
+        min_rows: a public lower bound on the number of rows of every party.
+        label: the column that a campaign's classes come from, or None.
+
+    Raises:
+        SchemaError: if these do not fit together.
+    """
+
+    attributes: tuple[Attribute, ...]
+    min_rows: int
+    label: str | None
+
+    def __post_init__(self) -> None:
+        _check(
+            0 < len(self.attributes) <= MAX_ATTRIBUTES,
+            f"{len(self.attributes)} columns; 1 to {MAX_ATTRIBUTES} are possible",
+        )
+        _check(len(set(self.names)) == len(self.names), "two columns of one name")
+        _check(
+            1 <= self.min_rows <= MAX_ROWS,
+            f"min_rows is {self.min_rows}; it lies between 1 and {MAX_ROWS}",
+        )
+        _check(
+            self.label is None or self.label in self.names,
+            f"the label {self.label!r} is none of the columns",
+        )
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes per attribute."""
+        return tuple(len(attribute.codes) for attribute in self.attributes)
+
+    @property
+    def bucket_counts(self) -> tuple[int, ...]:
+        """Number of buckets per attribute."""
+        return tuple(max(attribute.buckets) + 1 for attribute in self.attributes)
+
+    @property
+    def bucket_maps(self) -> tuple[NDArray[np.intp], ...]:
+        """Per attribute, (codes,) the bucket of each code."""
+        return tuple(attribute.bucket_map for attribute in self.attributes)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that identify the domain."""
+        fields = {
+            "attributes": [
+                {
+                    "name": a.name,
+                    "codes": a.codes,
+                    "buckets": a.buckets,
+                    # The hexadecimal form is exact, so 1 and 1.0 are one edge.
+                    "edges": None if a.edges is None else [float(e).hex() for e in a.edges],
+                    "integer": a.integer,
+                }
+                for a in self.attributes
+            ],
+            "min_rows": self.min_rows,
+            "label": self.label,
+        }
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(_DIGEST + text.encode()).digest()
+
+    def check_codes(self, codes: NDArray[np.intp]) -> None:
+        """Check that an array holds rows of this domain.
+
+        Args:
+            codes: (n, attributes) intp.
+
+        Raises:
+            SchemaError: if its shape or type is another, or a code lies outside its attribute's.
+        """
+        _check(
+            codes.ndim == 2 and codes.shape[1] == len(self) and codes.dtype == np.intp,
+            f"rows of {len(self)} codes were expected, got {codes.shape} {codes.dtype}",
+        )
+        outside = (codes < 0) | (codes >= np.array(self.sizes))
+        if outside.any():
+            row, column = (int(at) for at in np.argwhere(outside)[0])
+            raise SchemaError(
+                f"row {row + 1}, column {self.names[column]}: code {codes[row, column]} outside "
+                f"0..{self.sizes[column] - 1}"
+            )
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise SchemaError(otherwise)

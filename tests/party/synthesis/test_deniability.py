@@ -1,0 +1,296 @@
+"""Costs of seed-based release: the published figures, and bounds that are never understated."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from party.synthesis import deniability, rounding, totals
+from party.synthesis.deniability import (
+    COIN_DENOMINATOR,
+    RandomizedTest,
+    Tight,
+    coin,
+    least_seeds,
+    noisy_k,
+    theorem_1,
+    until_passed,
+)
+from party.synthesis.totals import (
+    MOST_ATTEMPTS,
+    advanced,
+    optimal,
+    parameters_epsilon,
+    smallest_k,
+    solve_advanced,
+    solve_each,
+    structure_epsilon,
+    total_cost,
+)
+from pate.errors import InfeasibleError, UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+TEST = RandomizedTest(50, Fraction(4), Fraction(1))
+
+
+def power(digits: int) -> Fraction:
+    return Fraction(1, 10**digits)
+
+
+@pytest.mark.parametrize(
+    ("digits", "t", "epsilon"), [(6, 36, 1.1054), (9, 29, 1.1292), (12, 22, 1.1671)]
+)
+def test_theorem_1_at_its_best_t(digits: int, t: int, epsilon: float) -> None:
+    cost = theorem_1(TEST, power(digits))
+    assert cost.t == t
+    assert abs(float(cost.epsilon) - epsilon) < 1e-4
+    assert cost.delta <= power(digits)
+
+
+@pytest.mark.parametrize(
+    ("test", "needed"),
+    [
+        (RandomizedTest(10, Fraction(4), Fraction(1)), 22),
+        (RandomizedTest(50, Fraction(4), Fraction(1, 10)), 209),
+    ],
+)
+def test_a_guarantee_out_of_reach_ends_with_its_own_code(test: RandomizedTest, needed: int) -> None:
+    with pytest.raises(InfeasibleError, match=f"k >= {needed}$") as caught:
+        theorem_1(test, power(9))
+    assert caught.value.exit_code == 23
+    enough = RandomizedTest(needed, test.gamma, test.epsilon0)
+    assert theorem_1(enough, power(9)).t == 1
+
+
+@given(
+    k=st.integers(2, 400),
+    gamma=st.fractions(Fraction(11, 10), 50, max_denominator=100),
+    epsilon0=st.fractions(Fraction(1, 20), 5, max_denominator=100),
+    digits=st.integers(1, 12),
+)
+def test_t_is_the_largest_that_delta_allows(
+    k: int, gamma: Fraction, epsilon0: Fraction, digits: int
+) -> None:
+    delta = power(digits)
+    allowed = [
+        t for t in range(1, k) if math.exp(-float(epsilon0) * (k - t)) <= float(delta) * (1 - 1e-9)
+    ]
+    try:
+        cost = theorem_1(RandomizedTest(k, gamma, epsilon0), delta)
+    except InfeasibleError:
+        assert not allowed
+        return
+    assert cost.t >= max(allowed, default=1)
+    assert cost.delta <= delta
+    assert cost.delta >= rounding.exp_down(-epsilon0 * (k - cost.t))
+    exact = float(epsilon0) + math.log1p(float(gamma) / cost.t)
+    assert float(cost.epsilon) == pytest.approx(exact, rel=1e-12)
+
+
+def test_the_tight_accounting_is_tighter_and_asks_for_k_seeds() -> None:
+    mixed = theorem_1(TEST, power(9), Tight(20_000, fixed=False))
+    fixed = theorem_1(TEST, power(9), Tight(20_000, fixed=True))
+    assert fixed.epsilon < mixed.epsilon < theorem_1(TEST, power(9)).epsilon
+    assert mixed.t == 39  # 50 - ceil(ln(1e9 / (1.3679 * 20000)))
+    assert float(mixed.delta) == pytest.approx(math.exp(-11) / ((1 + math.exp(-1)) * 20_000))
+    with pytest.raises(InfeasibleError, match="more than the 49 seeds"):
+        theorem_1(TEST, power(9), Tight(49, fixed=True))
+
+
+def test_a_thousand_attempts_cost_what_they_cost() -> None:
+    cost = total_cost(TEST, 1000, power(6))
+    assert cost.attempt.t == 28
+    assert float(cost.basic) == pytest.approx(1133.5, abs=0.1)
+    assert float(cost.optimal) == pytest.approx(726.4, abs=1)
+    assert float(cost.rho) == pytest.approx(642.4, abs=0.1)
+    assert float(cost.rho_delta) == pytest.approx(2.8e-7, rel=0.01)
+    assert cost.epsilon == cost.optimal
+    assert cost.rho_delta <= power(6) / 2
+
+
+@pytest.mark.parametrize(
+    ("attempts", "epsilon"), [(1, 1.11), (100, 98.6), (500, 389), (5000, 3285)]
+)
+def test_totals_of_the_table(attempts: int, epsilon: float) -> None:
+    assert float(total_cost(TEST, attempts, power(6)).optimal) == pytest.approx(epsilon, rel=3e-3)
+
+
+def profile(odds: Fraction, count: int, factor: Fraction) -> Fraction:
+    """The exact delta at e^epsilon = ``factor`` of randomised responses whose odds are ``odds``."""
+    p = odds / (1 + odds)
+    q = 1 - p
+    return sum(
+        (
+            math.comb(count, x)
+            * max(Fraction(0), p**x * q ** (count - x) - factor * q**x * p ** (count - x))
+            for x in range(count + 1)
+        ),
+        start=Fraction(0),
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40, 71])
+@pytest.mark.parametrize("each", ["0.02", "0.3", "2.5"])
+@pytest.mark.parametrize("delta", ["1e-9", "1e-4", "0.3"])
+def test_optimal_composition_is_exact_and_never_understated(
+    count: int, each: str, delta: str
+) -> None:
+    epsilon, wanted = Fraction(each), Fraction(delta)
+    found = optimal(epsilon, count, wanted)
+    assert found <= count * epsilon
+    assert profile(rounding.exp_up(epsilon), count, rounding.exp_down(found)) <= wanted + power(40)
+    if found:
+        less = rounding.exp_up(found * (1 - power(12)))
+        assert profile(rounding.exp_down(epsilon), count, less) > wanted
+
+
+def test_the_curve_of_many_attempts_is_found_in_time() -> None:
+    """A million terms; and bounds keep their order."""
+    each = Fraction(1, 1000)
+    most = optimal(each, MOST_ATTEMPTS, power(6))
+    assert float(most) == pytest.approx(4.8865437, rel=1e-6)
+    assert most < advanced(each, MOST_ATTEMPTS, power(6)) < MOST_ATTEMPTS * each
+
+
+def test_epsilon_of_an_entropy() -> None:
+    found = solve_advanced(Fraction(1), 132, power(9))
+    assert abs(float(found) - 0.01321) < 1e-5
+    assert advanced(found, 132, power(9)) <= 1
+    assert advanced(found + power(11), 132, power(9)) > 1
+    assert solve_each(Fraction(1), 20, power(9)) == Fraction(1, 20)  # few: basic composition wins
+    assert solve_each(Fraction(1), 132, power(9)) == found
+
+
+def test_costs_of_a_generator() -> None:
+    each = solve_advanced(Fraction(1), 132, power(9))
+    assert 1 + Fraction(1, 10) >= structure_epsilon(each, Fraction(1, 10), 11, power(9))
+    assert float(structure_epsilon(each, Fraction(1, 10), 11, power(9))) == pytest.approx(1.1)
+    assert parameters_epsilon(Fraction(1, 11), 11, power(9)) == rounding.round_up(Fraction(1))
+
+
+@pytest.mark.parametrize(
+    ("attempts", "epsilon", "paper", "tight"),
+    [(100, 1, 1849, 725), (100, 8, 284, 111), (500, 3, 1582, 725), (1000, 8, 990, 453)],
+)
+def test_the_smallest_k_of_a_budget(attempts: int, epsilon: int, paper: int, tight: int) -> None:
+    """The published table lies on a coarse grid of k, so it may be up to 20 percent above."""
+    for most, bound in ((paper, None), (tight, Tight(20_000, fixed=True))):
+        found = smallest_k(
+            attempts=attempts,
+            gamma=Fraction(4),
+            epsilon=Fraction(epsilon),
+            delta=power(6),
+            tight=bound,
+        )
+        assert 0.8 * most <= found.k <= most
+        assert total_cost(found, attempts, power(6), bound).optimal <= epsilon
+        fewer = RandomizedTest(found.k - 1, found.gamma, found.epsilon0)
+        assert total_cost(fewer, attempts, power(6), bound).optimal > epsilon * 0.999
+
+
+def test_no_k_is_enough_where_the_noise_alone_costs_too_much() -> None:
+    with pytest.raises(InfeasibleError, match="no k makes 1000 attempts with epsilon0 = 1 cost"):
+        smallest_k(
+            attempts=1000,
+            gamma=Fraction(4),
+            epsilon=Fraction(8),
+            delta=power(6),
+            epsilon0=Fraction(1),
+        )
+
+
+def test_the_coin_covers_what_an_outlier_adds() -> None:
+    cost = theorem_1(TEST, power(9))
+    found = coin(cost.epsilon, 1000)
+    assert found * (rounding.exp_down(cost.epsilon) - 1) * 1000 >= 1
+    assert (found - Fraction(1, COIN_DENOMINATOR)) * (rounding.exp_up(cost.epsilon) - 1) * 1000 < 1
+    with pytest.raises(InfeasibleError, match="would drop most"):
+        coin(Fraction(1, 1000), 1000)
+
+
+def test_a_released_record_that_is_drawn_until_it_passes() -> None:
+    cost = theorem_1(TEST, power(9))
+    epsilon, delta = until_passed(cost, 1000, Fraction(1, 20))
+    assert cost.epsilon < epsilon < cost.epsilon + Fraction("0.0011")
+    assert float(delta) == pytest.approx(float(cost.delta) * 20 * 1.001)
+    with pytest.raises(InfeasibleError):
+        until_passed(cost, 1000, cost.delta)
+
+
+def test_the_randomised_test_can_keep_the_definition_as_well() -> None:
+    assert noisy_k(50, Fraction(1), Fraction(1, 1000)) == 57
+    # k' = 49 passes at 57 with exp(-8)/(1 + exp(-1)).
+    assert math.exp(-8) / (1 + math.exp(-1)) < 1e-3
+
+
+def test_least_seeds_is_a_tail_of_the_binomial() -> None:
+    from scipy.stats import binom
+
+    found = least_seeds(40_000, Fraction(1, 2), power(12))
+    assert binom.cdf(found - 1, 40_000, 0.5) < 1e-12
+    assert found > 19_000
+    assert least_seeds(100, Fraction(1), power(12)) == 100
+    with pytest.raises(InfeasibleError, match="too few to split"):
+        least_seeds(20, Fraction(1, 2), power(12))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: RandomizedTest(0, Fraction(4), Fraction(1)),
+        lambda: RandomizedTest(True, Fraction(4), Fraction(1)),
+        lambda: RandomizedTest(50, Fraction(1), Fraction(1)),
+        lambda: RandomizedTest(50, 1.5, Fraction(1)),  # type: ignore[arg-type]
+        lambda: RandomizedTest(50, Fraction(4), Fraction(0)),
+        lambda: RandomizedTest(50, Fraction(4), Fraction(101)),
+        lambda: RandomizedTest(50, Fraction(4), 1.0),  # type: ignore[arg-type]
+        lambda: Tight(0, fixed=True),
+        lambda: theorem_1(TEST, Fraction(0)),
+        lambda: theorem_1(TEST, Fraction(1)),
+        lambda: theorem_1(TEST, 1e-6),  # type: ignore[arg-type]
+        lambda: total_cost(TEST, 0, power(6)),
+        lambda: total_cost(TEST, MOST_ATTEMPTS + 1, power(6)),
+        lambda: until_passed(theorem_1(TEST, power(6)), 1000, Fraction(1)),
+        lambda: optimal(Fraction(0), 3, power(6)),
+        lambda: solve_advanced(Fraction(0), 3, power(6)),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(build: object) -> None:
+    assert callable(build)
+    with pytest.raises(UsageError):
+        build()
+
+
+@given(x=st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**9))
+def test_logarithms_roots_and_powers_lie_on_their_side(x: Fraction) -> None:
+    with localcontext() as context:
+        context.prec = 120
+        exact = Decimal(x.numerator) / Decimal(x.denominator)
+        log, root = Fraction(exact.ln()), Fraction(exact.sqrt())
+        small = x % 50
+        power_of = Fraction((Decimal(small.numerator) / Decimal(small.denominator)).exp())
+    for down, value, up in (
+        (rounding.log_down(x), log, rounding.log_up(x)),
+        (rounding.exp_down(small), power_of, rounding.exp_up(small)),
+        (root, root, rounding.sqrt_up(x)),
+        (rounding.round_down(x), x, rounding.round_up(x)),
+    ):
+        assert down <= value <= up
+        assert up - down <= max(abs(value), power(9)) * power(19)
+    assert rounding.exp_up(-small) >= 1 / power_of >= rounding.exp_down(-small)
+
+
+@pytest.mark.parametrize("module", [deniability, totals, rounding])
+def test_the_examples_in_the_docstrings_hold(module: ModuleType) -> None:
+    tried = doctest.testmod(module)
+    assert tried.attempted > 0
+    assert tried.failed == 0
