@@ -1,0 +1,125 @@
+"""What every generator offers, and what a fit costs.
+
+Neighbours differ by one row added or removed. A price depends on public settings alone, so it can
+be reserved in the ledger before any row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+from pate.errors import UsageError
+from pate.noise import LARGEST_TERM, check_scale
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from party.synthesis.domain import Domain
+    from party.synthesis.network import Network
+    from party.synthesis.randomness import Randomness
+    from pate.noise import Noise
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a fit costs per row, under adding or removing one.
+
+    Attributes:
+        epsilon_pure: the fit is (epsilon_pure, 0)-DP, or None if no such statement is made.
+        rho: it is delta-approximately rho-zCDP: apart from an event of probability ``delta`` its
+            Rényi divergence of order alpha is at most rho alpha.
+        delta: of that statement.
+    """
+
+    epsilon_pure: Fraction | None
+    rho: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if self.rho < 0 or not 0 <= self.delta < 1 or (self.epsilon_pure or 0) < 0:
+            raise UsageError(f"a price that cannot be: {self}")
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model that may be released, as it was paid for."""
+
+    network: Network
+    price: Price
+
+
+class Generator(Protocol):
+    """Learns a network from rows at a price known beforehand."""
+
+    @property
+    def name(self) -> str:
+        """What the command line and the ledger call it."""
+
+    def price(self, domain: Domain, epsilon: Fraction) -> Price:
+        """Return what :meth:`fit` costs.
+
+        Args:
+            domain: public.
+            epsilon: what may be spent; a generator may spend less.
+
+        Raises:
+            UsageError: if epsilon is not above zero, or out of reach of exact noise.
+        """
+
+    def fit(
+        self,
+        codes: NDArray[np.intp],
+        domain: Domain,
+        epsilon: Fraction,
+        noise: Noise,
+        randomness: Randomness,
+    ) -> Fitted:
+        """Learn a network.
+
+        Args:
+            codes: (n, attributes) rows, one per unit of privacy.
+            domain: public.
+            epsilon: as for :meth:`price`.
+            noise: integer noise; a release needs the operating system's.
+            randomness: uniform numbers, likewise.
+
+        Raises:
+            SchemaError: if the rows are none of the domain.
+            UsageError: as for :meth:`price`.
+        """
+
+
+def check_epsilon(epsilon: Fraction) -> None:
+    """Check an epsilon.
+
+    Raises:
+        UsageError: if it is not above zero.
+    """
+    if epsilon <= 0:
+        raise UsageError(f"epsilon must be above 0, got {epsilon}")
+
+
+def drawable(scale: Fraction, epsilon: Fraction) -> Fraction:
+    """Return ``scale``, or the next larger one that noise can be drawn with exactly.
+
+    Args:
+        scale: of integer noise.
+        epsilon: that it is for, for the message.
+
+    Raises:
+        UsageError: if it is out of reach; so a price finds out before anything is paid for.
+    """
+    if max(scale.numerator, scale.denominator) > LARGEST_TERM:
+        digits = 10 ** max(0, 6 - len(str(math.ceil(scale))))
+        scale = Fraction(math.ceil(scale * digits), digits)
+    try:
+        return check_scale(scale, "its scale")
+    except UsageError as error:
+        raise UsageError(
+            f"epsilon {float(epsilon):g} is too {'large' if scale < 1 else 'small'} to draw the "
+            "noise for so many columns"
+        ) from error

@@ -1,0 +1,48 @@
+"""Every code of every attribute as likely as any other: reads no row, costs nothing.
+
+It is the control: what it is worth to a campaign, no release of data should claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from party.synthesis.generators.protocol import Fitted, Price
+from party.synthesis.network import Network
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from party.synthesis.domain import Domain
+    from party.synthesis.randomness import Randomness
+    from pate.noise import Noise
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """The generator ``uniform``. Epsilon and rows are taken, and not looked at."""
+
+    name: str = "uniform"
+
+    def price(self, domain: Domain, epsilon: Fraction) -> Price:  # noqa: ARG002 - a protocol
+        """See :class:`~party.synthesis.generators.protocol.Generator`: nothing."""
+        return Price(Fraction(0), Fraction(0), Fraction(0))
+
+    def fit(
+        self,
+        codes: NDArray[np.intp],  # noqa: ARG002 - never read
+        domain: Domain,
+        epsilon: Fraction,
+        noise: Noise,  # noqa: ARG002 - a protocol
+        randomness: Randomness,  # noqa: ARG002 - a protocol
+    ) -> Fitted:
+        """See :class:`~party.synthesis.generators.protocol.Generator`."""
+        m = len(domain)
+        tables = tuple(np.full((1, size), 1 / size) for size in domain.sizes)
+        return Fitted(
+            Network(domain, tuple(range(m)), ((),) * m, tables), self.price(domain, epsilon)
+        )
