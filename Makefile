@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.installed requirements-dev.txt
-	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[sim]'
+	$(PIP) install --quiet --requirement requirements-dev.txt --editable '.[sim,postgres]'
 	@touch $@
 
 demo: $(VENV)/.installed

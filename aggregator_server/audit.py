@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from aggregator_server import blobs
 from aggregator_server.chain import Entry, Head
 from aggregator_server.replay import replay
 from aggregator_server.store import layout, tables
-from aggregator_server.store.database import Database
+from aggregator_server.store.stores import examine, known_head
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
     DistributedInteractiveGNMax,
@@ -26,14 +27,14 @@ from pate.runtime.hash_chain import canonical
 from pate.votes import check_entries, check_votes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from fractions import Fraction
-    from pathlib import Path
 
     from sqlalchemy import Connection
 
     from aggregator_server.blobs import Probabilities
     from aggregator_server.state import CampaignState, VoteBatch
+    from aggregator_server.store.place import Place
     from pate.votes import Counts
 
 
@@ -72,16 +73,17 @@ class Verification:
     simulated: bool
 
 
-def read_campaign(path: Path) -> tuple[CampaignState, list[Entry]]:
+def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
     """Return where a campaign stands and all its entries, also while a server writes them.
 
-    The chain is replayed; the rest of the file is not looked at, see :func:`verify`.
+    The chain is replayed; the rest of the ledger is not looked at, see :func:`verify`.
 
     Raises:
         LedgerError: if the chain does not hold.
-        StateError: if there is no file.
+        StateError: if there is no ledger.
+        UnreachableError: if the database that it is in does not answer.
     """
-    database = Database.examine(path)
+    database = examine(place)
     try:
         with database.reading() as connection:
             entries = read_entries(connection)
@@ -90,8 +92,8 @@ def read_campaign(path: Path) -> tuple[CampaignState, list[Entry]]:
     return replay(entries), entries
 
 
-def verify(path: Path, expected_head: Head | None = None) -> Verification:
-    """Check everything that a ledger file says, also while a server writes it.
+def verify(place: Place, expected_head: Head | None = None) -> Verification:
+    """Check everything that a ledger says, also while a server writes it.
 
     The chain is replayed from its first entry by the rules that admit new entries: each link and
     digest, each cost by the accountant, the budget at every step, a charge before each release,
@@ -99,27 +101,23 @@ def verify(path: Path, expected_head: Head | None = None) -> Verification:
     the migrations.
 
     Args:
-        path: the SQLite file.
+        place: of the ledger.
         expected_head: a head that was kept elsewhere, as in a privacy statement. It must be in
             the chain: without one, entries cut off at the end cannot be told from entries that
             were never written.
 
     Raises:
         LedgerError: if anything does not hold.
-        StateError: if there is no file.
+        StateError: if there is no ledger.
+        UnreachableError: if the database that it is in does not answer.
     """
-    database = Database.examine(path)
+    database = examine(place)
     try:
         with database.reading() as connection:
-            layout.check(connection)
             _check_pages(connection)
-            heads: list[Head] = []
-            state = replay(_noting(each_entry(connection), expected_head, heads))
-            check_tables(connection, state)
+            state = audited(connection, expected_head, known_head(place))
     finally:
         database.close()
-    if expected_head is not None:
-        _check_head(state.head, heads, expected_head)
     return Verification(
         campaign=state.spec.id,
         phase=state.phase,
@@ -135,6 +133,28 @@ def verify(path: Path, expected_head: Head | None = None) -> Verification:
     )
 
 
+def audited(connection: Connection, *heads: Head | None) -> CampaignState:
+    """Check all of an open ledger but the pages of its file, and return where the campaign stands.
+
+    Args:
+        connection: to read from.
+        heads: that must be in the chain; None: none.
+
+    Raises:
+        LedgerError: if anything does not hold.
+    """
+    layout.check(connection)
+    wanted = [head for head in heads if head is not None]
+    found: set[Head] = set()
+    # Closed also where one does not hold: a cursor of a database must not outlive its transaction.
+    with closing(each_entry(connection)) as entries:
+        state = replay(_noting(entries, wanted, found))
+    check_tables(connection, state)
+    for head in wanted:
+        _check_head(state.head, found, head)
+    return state
+
+
 def read_entries(
     connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
 ) -> list[Entry]:
@@ -144,7 +164,7 @@ def read_entries(
 
 def each_entry(
     connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
-) -> Iterator[Entry]:
+) -> Generator[Entry, None, None]:
     """Yield the entries of the chain as they stand in the file, unchecked, a few at a time.
 
     Args:
@@ -164,8 +184,9 @@ def each_entry(
     query = select(*columns).where(table.c.seq >= least).order_by(table.c.seq)
     if kinds is not None:
         query = query.where(table.c.kind.in_(kinds))
-    for row in connection.execute(query.execution_options(yield_per=_AT_A_TIME)):
-        yield Entry(*row)
+    with connection.execute(query.execution_options(yield_per=_AT_A_TIME)) as rows:
+        for row in rows:
+            yield Entry(*row)
 
 
 def check_tables(connection: Connection, state: CampaignState) -> None:
@@ -273,24 +294,27 @@ def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilit
 
 
 def _check_pages(connection: Connection) -> None:
+    if layout.is_postgres(connection):
+        return  # its server checks what it reads, and all was read
     for pragma in ("integrity_check", "foreign_key_check"):
         said = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA {pragma}")]
         if said not in (["ok"], []):
             raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
 
 
-def _noting(entries: Iterable[Entry], wanted: Head | None, found: list[Head]) -> Iterator[Entry]:
-    """Pass entries on, and note the head after the one that ``wanted`` names."""
+def _noting(entries: Iterable[Entry], wanted: Sequence[Head], found: set[Head]) -> Iterator[Entry]:
+    """Pass entries on, and note the heads after those that are wanted."""
+    numbers = {head.seq for head in wanted}
     for entry in entries:
-        if wanted is not None and entry.seq == wanted.seq:
-            found.append(entry.head)
+        if entry.seq in numbers:
+            found.add(entry.head)
         yield entry
 
 
-def _check_head(last: Head, found: list[Head], expected: Head) -> None:
+def _check_head(last: Head, found: set[Head], expected: Head) -> None:
     if not 0 < expected.seq <= last.seq:
         raise LedgerError(
             f"entry {expected.seq} was in this ledger and is gone: it ends at {last.seq}"
         )
-    if found != [expected]:
+    if expected not in found:
         raise LedgerError(f"entry {expected.seq} is another than the expected {expected}")

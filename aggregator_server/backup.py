@@ -12,14 +12,17 @@ more out than the campaign's cap, and nothing is added to it.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server import audit
 from aggregator_server.chain import Head
 from aggregator_server.ledger import Ledger
-from aggregator_server.report import LEDGER_FILE
+from aggregator_server.store import stores
+from aggregator_server.store.database import write_copy
+from aggregator_server.store.place import LEDGER_FILE, InDatabase, Place, place_of
+from aggregator_server.store.rows import carry_over
 from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
 from pate.runtime import backup
 
@@ -34,6 +37,8 @@ _BESIDE: Final = ("public.bin", "parties-told", "campaign.key")
 def back_up(folder: Path, out: Path) -> dict[str, object]:
     """Copy the campaign in ``folder``, also while a server runs it, and check the copy.
 
+    The copy is a file, also of a ledger that is in a database.
+
     Args:
         folder: of the campaign.
         out: the folder to make; its parent is made if need be.
@@ -45,9 +50,10 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
         StateError: if there is no campaign, or something is at ``out``.
         LedgerError: if the copy does not verify: then the ledger does not, either.
         DiskError: if it cannot be written.
+        UnreachableError: if the database that the ledger is in does not answer.
     """
     with backup.new_folder(out) as draft:
-        backup.copy_database(folder / LEDGER_FILE, draft / LEDGER_FILE)
+        _copy_ledger(place_of(folder), draft / LEDGER_FILE)
         found = audit.verify(draft / LEDGER_FILE)
         for name in _BESIDE:
             if (folder / name).is_file():
@@ -63,7 +69,9 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
     return {**asdict(made), "phase": found.phase, "folder": str(out)}
 
 
-def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict[str, object]:
+def restore(
+    place: Path, folder: Path, *, head: str | None, close: bool, database: str | None = None
+) -> dict[str, object]:
     """Put a backup back as the campaign in ``folder``.
 
     Args:
@@ -71,6 +79,7 @@ def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict
         folder: of the campaign; nothing may be there.
         head: the newest head that is known from elsewhere, ``number:digest``, or None.
         close: end the campaign with the copy's last entry, so that nothing more is answered.
+        database: address of the one to put the ledger into; None: into a file.
 
     Returns:
         ``campaign``, ``head``, ``phase`` and ``labels_released`` of what is there now.
@@ -87,6 +96,7 @@ def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict
     known = None if head is None else Head.parse(head)
     if folder.exists():
         raise StateError(_in_the_way(folder, manifest))
+    target = place_of(folder, database)
     backup.require_newest(place, manifest)
     with backup.new_folder(folder) as draft:
         backup.copy_files(place, manifest, draft)
@@ -105,6 +115,8 @@ def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict
             elif known is None:
                 raise UsageError(_what_is_missing(place, manifest, found))
         path.with_name(path.name + ".lock").unlink(missing_ok=True)
+        if isinstance(target, InDatabase):
+            _put_into(replace(target, anchor=draft / target.anchor.name, head=None), path, found)
     return {
         "campaign": found.campaign,
         "head": str(found.head),
@@ -112,6 +124,33 @@ def restore(place: Path, folder: Path, *, head: str | None, close: bool) -> dict
         "labels_released": found.labels,
         "folder": str(folder),
     }
+
+
+def _copy_ledger(source: Place, target: Path) -> None:
+    if not isinstance(source, InDatabase):
+        backup.copy_database(source, target)
+        return
+    store = stores.examine(source)
+    try:
+        with store.reading() as rows:
+            write_copy(target, lambda copy: carry_over(rows, copy))
+    finally:
+        store.close()
+
+
+def _put_into(target: InDatabase, file: Path, found: audit.Verification) -> None:
+    """Put a copy that was checked into a database, and its anchor into the file's place."""
+    copy = stores.examine(file)
+    try:
+        with copy.reading() as rows:
+            made = stores.create(target, lambda connection: carry_over(rows, connection))
+    finally:
+        copy.close()
+    with stores.or_closed(made):
+        made.remember(found.head)
+    made.close()
+    audit.verify(target, found.head)
+    file.unlink()
 
 
 def _what_is_missing(place: Path, manifest: backup.Manifest, found: audit.Verification) -> str:
@@ -129,7 +168,7 @@ def _in_the_way(folder: Path, manifest: backup.Manifest) -> str:
     """Return why nothing is put back where something is, and what that is."""
     text = f"{folder} is there already, and nothing is overwritten"
     try:
-        held = audit.verify(folder / LEDGER_FILE)
+        held = audit.verify(place_of(folder))
     except PateError:
         return (
             f"{text}: if its ledger is damaged, move it away, and keep it: its entries may be the "

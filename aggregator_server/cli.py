@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from aggregator_server import cli_backup
+from aggregator_server import cli_backup, cli_ledger, cli_schema
 from aggregator_server.check import cli as check_cli
 from aggregator_server.identities import cli as identities_cli
 from aggregator_server.identities.store import FOLDER
+from aggregator_server.options import (
+    CampaignOption,
+    DropOption,
+    HomeOption,
+    HostOption,
+    LedgerOption,
+    LingerOption,
+    PageHostOption,
+    PageOption,
+    PagePortOption,
+    PatienceOption,
+    PortOption,
+    PublicOption,
+    StudentPortOption,
+)
 from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
-from pate.runtime.home import default_home, write_file
+from pate.runtime.home import default_home
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
@@ -33,65 +47,6 @@ ledger_app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 identities_cli.register(app)
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(help="Where campaigns are kept. Default: your state directory.", metavar="DIR"),
-]
-CampaignOption = Annotated[str, typer.Option("--campaign", help="Name of the campaign.")]
-HostOption = Annotated[
-    str,
-    typer.Option(
-        help="Address to listen on for parties. Others than loopback need `pate-server init`."
-    ),
-]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
-StudentPortOption = Annotated[
-    int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
-]
-PageOption = Annotated[
-    bool, typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands.")
-]
-PageHostOption = Annotated[
-    str,
-    typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
-]
-PagePortOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
-        show_default=False,
-    ),
-]
-PublicOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
-        metavar="PATH",
-    ),
-]
-DropOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
-    ),
-]
-PatienceOption = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        help="Seconds to wait for the remaining parties once --min-parties have voted.",
-    ),
-]
-LingerOption = Annotated[
-    float,
-    typer.Option(
-        min=-1,
-        help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
-    ),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -254,6 +209,7 @@ def serve(
     page_port: PagePortOption = None,
     home: HomeOption = None,
     campaign: CampaignOption = "campaign",
+    ledger: LedgerOption = None,
     drop: DropOption = None,
     patience: PatienceOption = 120.0,
     linger: LingerOption = -1.0,
@@ -319,7 +275,7 @@ def serve(
     )
     door = _page_door(page_host, page_port, identities) if page else None
     doors = Doors(host, port, student_port, patience, linger, identities, door)
-    summary = start_campaign(_folder(home, campaign), spec, inputs, doors, screen)
+    summary = start_campaign(_folder(home, campaign), spec, inputs, doors, screen, ledger)
     if as_json:
         print_json(summary)
 
@@ -339,6 +295,7 @@ def resume(
     page_port: PagePortOption = None,
     home: HomeOption = None,
     campaign: CampaignOption = "campaign",
+    ledger: LedgerOption = None,
     patience: PatienceOption = 120.0,
     linger: LingerOption = -1.0,
     as_json: JsonOption = False,
@@ -356,7 +313,8 @@ def resume(
     identities = _identities(home, host)
     door = _page_door(page_host, page_port, identities) if page else None
     doors = Doors(host, port, student_port, patience, linger, identities, door)
-    summary = resume_campaign(_folder(home, campaign), inputs, doors, Screen("pate-server"))
+    screen = Screen("pate-server")
+    summary = resume_campaign(_folder(home, campaign), inputs, doors, screen, ledger)
     if as_json:
         print_json(summary)
 
@@ -375,89 +333,6 @@ def status(
         print_json(found)
     else:
         show(found)
-
-
-@app.command()
-def export(
-    out: Annotated[Path, typer.Option(help="Where to write the labels, as JSON.", metavar="FILE")],
-    home: HomeOption = None,
-    campaign: CampaignOption = "campaign",
-) -> None:
-    """Write the released labels and the privacy statement to a file for `pate-student --labels`."""
-    from aggregator_server.report import label_set
-
-    labels = label_set(_folder(home, campaign))
-    write_file(out, labels.to_json().encode(), mode=0o644)
-    Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
-
-
-@app.command()
-def certificate(
-    out: Annotated[
-        Path, typer.Option(help="Where to write the certificate, as JSON.", metavar="FILE")
-    ],
-    home: HomeOption = None,
-    campaign: CampaignOption = "campaign",
-) -> None:
-    """Say of each label by how many votes it was safe. It is private: no epsilon covers it.
-
-    For the server's own use: which labels no single party could have changed by voting otherwise.
-    The file is for this user alone; whoever publishes any of it publishes votes.
-    """
-    from aggregator_server.certificate import certificate_of
-    from aggregator_server.ledger import Ledger
-    from aggregator_server.report import LEDGER_FILE
-
-    with Ledger.open(_folder(home, campaign) / LEDGER_FILE) as books:
-        state = books.state()
-        found = {round_: books.predictions(round_) for round_ in state.predictions}
-        predictions = {round_: held for round_, held in found.items() if held is not None}
-        made = certificate_of(state, books.counts(), predictions)
-    write_file(out, (json.dumps(made.to_json(), indent=2) + "\n").encode())
-    Screen("pate-server").say(
-        f"{len(made.labels)} labels looked at; {out} is private to this server: it is made of votes"
-    )
-
-
-@ledger_app.command("show")
-def ledger_show(
-    home: HomeOption = None,
-    campaign: CampaignOption = "campaign",
-    as_json: JsonOption = False,
-) -> None:
-    """Print the ledger's entries, one a line. It is private to the server."""
-    from aggregator_server.report import entries, show_entries
-
-    found = entries(_folder(home, campaign))
-    if as_json:
-        print_json(found)
-    else:
-        show_entries(found)
-
-
-@ledger_app.command("verify")
-def ledger_verify(
-    home: HomeOption = None,
-    campaign: CampaignOption = "campaign",
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="A head that must be in the chain, as in privacy.json: shows a tail that was cut off."
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Replay the ledger with the accountant: chain, costs, budget, releases."""
-    from aggregator_server.report import verify
-
-    found = verify(_folder(home, campaign), head)
-    if as_json:
-        print_json(found)
-    else:
-        Screen("pate-server").say(
-            f"the ledger holds: {found['entries']} entries, {found['labels_released']} labels, "
-            f"head {found['head']}"
-        )
 
 
 def _identities(home: Path | None, host: str) -> Identities | None:
@@ -497,7 +372,9 @@ def _folder(home: Path | None, campaign: str) -> Path:
     return (home or default_home("server")) / campaign
 
 
+cli_ledger.register(app, ledger_app, _folder)
 cli_backup.register(ledger_app, _folder)
+cli_schema.register(app)
 
 
 def main() -> NoReturn:

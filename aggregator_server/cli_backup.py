@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aggregator_server.options import CampaignOption, HomeOption, LedgerOption
 from pate.runtime.command import JsonOption, print_json
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(help="Where campaigns are kept. Default: your state directory.", metavar="DIR"),
-]
 
 
 def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) -> None:
@@ -33,14 +29,13 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             typer.Option(help="The folder to make for this one backup.", metavar="DIR"),
         ],
         home: HomeOption = None,
-        campaign: Annotated[
-            str, typer.Option("--campaign", help="Name of the campaign.")
-        ] = "campaign",
+        campaign: CampaignOption = "campaign",
         as_json: JsonOption = False,
     ) -> None:
         """Copy a campaign to the folder --out, also while it runs, and verify the copy.
 
-        It holds sums of votes and is as private as the server. Identities are not in it.
+        It holds sums of votes and is as private as the server. Identities are not in it. Of a ledger
+        in a database the copy is a file, too.
         """
         from aggregator_server.backup import back_up
 
@@ -76,6 +71,7 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             str | None,
             typer.Option("--campaign", help="Under which name. Default: the one it had."),
         ] = None,
+        ledger: LedgerOption = None,
         as_json: JsonOption = False,
     ) -> None:
         """Put BACKUP back as a campaign; one that was not finished needs --head or --close.
@@ -86,7 +82,7 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         from pate.runtime.backup import read_manifest
 
         name = campaign or read_manifest(folder).name
-        done = put_back(folder, folder_of(home, name), head=head, close=close)
+        done = put_back(folder, folder_of(home, name), head=head, close=close, database=ledger)
         if as_json:
             print_json(done)
             return

@@ -12,32 +12,26 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self, cast
 
-import numpy as np
-from sqlalchemy import insert, select
-
-from aggregator_server import audit, blobs, bodies
+from aggregator_server import audit, blobs, bodies, held
 from aggregator_server.chain import Entry
-from aggregator_server.replay import follow, replay
-from aggregator_server.store import layout, tables
-from aggregator_server.store.database import Database
+from aggregator_server.replay import follow
+from aggregator_server.store import stores, tables
+from aggregator_server.store.rows import releases, write_entry
 from pate.errors import LedgerError, StateError
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import Connection, Table
+    from collections.abc import Callable, Sequence
 
     from aggregator_server.blobs import Probabilities
     from aggregator_server.chain import Json
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState, Charge, RosterParty
+    from aggregator_server.store.place import Place
+    from aggregator_server.store.rows import Row
+    from aggregator_server.store.stores import Store
     from pate.mechanisms import Outcome
     from pate.votes import Counts, Total
-
-#: A row for one of the tables beside the chain.
-Row = tuple["Table", "Mapping[str, object]"]
 
 
 def _now() -> datetime:
@@ -47,13 +41,14 @@ def _now() -> datetime:
 class Ledger:
     """The open ledger of a campaign. Its methods may be called from several threads.
 
-    After a write that the disk refused, what is on the disk is not known: the object then refuses
-    everything more, and the ledger must be opened anew, which reads it from the file.
+    After a write that the disk or the database refused, what is there is not known: the object
+    then refuses everything more, and the ledger must be opened anew, which reads all of it.
     """
 
     def __init__(
-        self, database: Database, state: CampaignState, clock: Callable[[], datetime]
+        self, place: Place, database: Store, state: CampaignState, clock: Callable[[], datetime]
     ) -> None:
+        self._place = place
         self._database = database
         self._state = state
         self._clock = clock
@@ -65,43 +60,43 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, path: Path, spec: CampaignSpec, *, clock: Callable[[], datetime] = _now
+        cls, place: Place, spec: CampaignSpec, *, clock: Callable[[], datetime] = _now
     ) -> Self:
         """Start the ledger of a new campaign.
 
         Args:
-            path: of the SQLite file; its folder is made if need be, for this user alone.
+            place: of the ledger; its folder is made if need be, for this user alone.
             spec: of the campaign.
             clock: gives the time to note with each entry.
 
         Raises:
             StateError: if there is a ledger already, or another process is at it.
             DiskError: if the disk is full or not writable.
+            UnreachableError: if the database does not answer.
         """
         body: dict[str, Json] = {"spec": spec.to_dict()}
         first = Entry.after(None, "open", body, _stamp(clock()))
         state = follow(None, first)
-        database = Database.create(path, lambda connection: _write(connection, first, ()))
-        return cls(database, state, clock)
+        database = stores.create(place, lambda connection: write_entry(connection, first))
+        with stores.or_closed(database):
+            database.remember(state.head)
+        return cls(place, database, state, clock)
 
     @classmethod
-    def open(cls, path: Path, *, clock: Callable[[], datetime] = _now) -> Self:
+    def open(cls, place: Place, *, clock: Callable[[], datetime] = _now) -> Self:
         """Take up a campaign where its ledger stands, after checking all of it but its pages.
 
         Raises:
             StateError: if there is none, another process has it, or a newer version wrote it.
-            LedgerError: if it does not hold.
+            LedgerError: if it does not hold, or lacks an entry that was there.
+            UnreachableError: if the database does not answer.
         """
-        database = Database.open(path)
-        try:
+        database = stores.open_for_writing(place)
+        with stores.or_closed(database):
             with database.reading() as connection:
-                layout.check(connection)
-                state = replay(audit.each_entry(connection))
-                audit.check_tables(connection, state)
-        except BaseException:
-            database.close()
-            raise
-        return cls(database, state, clock)
+                state = audit.audited(connection, stores.known_head(place))
+            database.remember(state.head)
+        return cls(place, database, state, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -110,9 +105,9 @@ class Ledger:
         self.close()
 
     @property
-    def path(self) -> Path:
-        """The SQLite file."""
-        return self._database.path
+    def place(self) -> Place:
+        """Where the ledger is."""
+        return self._place
 
     def state(self) -> CampaignState:
         """Return where the campaign stands: what is committed, and no more."""
@@ -234,7 +229,7 @@ class Ledger:
         with self._turn:
             self._take(charge, len(outcomes))
             body, rows = bodies.release(self._state, charge, outcomes)
-            return self._append("release", body, _releases(rows))
+            return self._append("release", body, releases(rows))
 
     def release_batch(self, charge: Charge, labels: Sequence[int | None] | None) -> CampaignState:
         """Record what came of a gated batch, durably.
@@ -253,7 +248,7 @@ class Ledger:
         with self._turn:
             self._take(charge, len(charge.queries) if labels is None else len(labels))
             body, rows = bodies.release_batch(charge, labels)
-            return self._append("release", body, _releases(rows))
+            return self._append("release", body, releases(rows))
 
     def release_matrix(self, charge: Charge, noisy: Counts) -> CampaignState:
         """Record the noisy counts of neighbour votes and the labels made of them, durably.
@@ -270,7 +265,7 @@ class Ledger:
         with self._turn:
             self._take(charge, len(noisy))
             body, rows = bodies.release_matrix(self._state, charge, noisy)
-            return self._append("release", body, _releases(rows))
+            return self._append("release", body, releases(rows))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
         """End the present round.
@@ -334,59 +329,23 @@ class Ledger:
 
         They are private to the server. With noise shares the noise is in them.
         """
-        state = self.state()
-        whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
-        with self._database.reading() as connection:
-            for first, count, blob in connection.execute(
-                select(tables.batches.c.first, tables.batches.c.count, tables.batches.c.counts)
-            ):
-                votes = blobs.unpack_counts(blob, count, len(state.classes))
-                whole[list(state.voted.rows[first : first + count])] = votes
-        return whole
+        return held.all_counts(self._database, self.state())
 
-    def votes(self) -> HeldVotes:
-        """Return a view of all summed votes that reads from the file what is asked of it."""
-        return HeldVotes(self)
+    def votes(self) -> held.HeldVotes:
+        """Return a view of all summed votes that reads from the ledger what is asked of it."""
+        return held.HeldVotes(self)
 
     def counts_of(self, queries: Sequence[int]) -> Counts:
         """Return the summed votes of some queries, (queries, classes) int64, in their order.
 
-        Each batch that one of them is in is read once, and one is in memory at a time.
-
         Raises:
             LedgerError: if there are none for one of them.
         """
-        state, table = self.state(), tables.batches
-        found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
-        places = [state.voted.place_of(query) for query in queries]
-        at = np.array([-1 if place is None else place for place in places], dtype=np.int64)
-        firsts = np.array([batch.first for batch in state.batches], dtype=np.int64)
-        ends = firsts + [batch.count for batch in state.batches]
-        of = np.searchsorted(firsts, at, side="right") - 1
-        if bool(np.any((at < 0) | (of < 0))) or bool(np.any(at >= ends[of])):
-            raise LedgerError("there are no votes in the ledger on some of these queries")
-        with self._database.reading() as connection:
-            for each in np.unique(of).tolist():
-                batch = state.batches[each]
-                (blob,) = connection.execute(
-                    select(table.c.counts).where(table.c.first == batch.first)
-                ).one()
-                rows = np.flatnonzero(of == each)
-                votes = blobs.view_counts(blob, batch.count, len(state.classes))
-                found[rows] = votes[at[rows] - batch.first]
-        return found
+        return held.counts_of(self._database, self.state(), queries)
 
     def predictions(self, round_: int) -> Probabilities | None:
         """Return the student's predictions for a round, or None: (queries, classes) float32."""
-        state = self.state()
-        table = tables.predictions
-        with self._database.reading() as connection:
-            blob = connection.execute(
-                select(table.c.probabilities).where(table.c.round == round_)
-            ).scalar_one_or_none()
-        if blob is None:
-            return None
-        return blobs.unpack_probabilities(blob, state.spec.queries, len(state.classes))
+        return held.predictions_for(self._database, self.state(), round_)
 
     def entries(self, least: int = 1, kinds: Sequence[str] | None = None) -> list[Entry]:
         """Return committed entries from number ``least`` on, of the given kinds or of all."""
@@ -394,7 +353,7 @@ class Ledger:
             return audit.read_entries(connection, least, kinds)
 
     def close(self) -> None:
-        """Close the file and let others have it."""
+        """Close the ledger and let others have it."""
         with self._turn:
             self._failed = True
             self._turn.notify_all()
@@ -416,13 +375,14 @@ class Ledger:
     def _append(self, kind: str, body: dict[str, Json], rows: Sequence[Row] = ()) -> CampaignState:
         with self._turn:
             if self._failed:
-                raise StateError(f"the ledger {self.path} is closed or failed: open it again")
+                raise StateError(f"the ledger {self.place} is closed or failed: open it again")
             entry = Entry.after(self._state.head, kind, body, _stamp(self._clock()))
             state = follow(self._state, entry)
             try:
                 with self._database.writing() as connection:
-                    _write(connection, entry, rows)
+                    write_entry(connection, entry, rows)
                     reach("entry-written")
+                self._database.remember(entry.head)
             except BaseException:
                 # Also after a commit that reported a failure: it may have reached the disk or not.
                 self._failed = True
@@ -430,44 +390,6 @@ class Ledger:
             self._state = state
             self._turn.notify_all()
             return state
-
-
-class HeldVotes:
-    """The summed votes of a campaign, in its ledger's file, indexed like a matrix by its rows."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Queries of the public set, classes."""
-        state = self._ledger.state()
-        return state.spec.queries, len(state.classes)
-
-    def __getitem__(self, queries: Sequence[int]) -> Counts:
-        """See :meth:`Ledger.counts_of`."""
-        return self._ledger.counts_of(queries)
-
-
-def _write(connection: Connection, entry: Entry, rows: Sequence[Row]) -> None:
-    # That the chain in the file ends where ours does is seen to by the tables: numbers have no
-    # gaps, and digests are unique.
-    connection.execute(
-        insert(tables.entries).values(
-            seq=entry.seq,
-            kind=entry.kind,
-            body=entry.body,
-            previous=entry.previous,
-            digest=entry.digest,
-            written_at=entry.written_at,
-        )
-    )
-    for table, row in rows:
-        connection.execute(insert(table).values(entry=entry.seq, **row))
-
-
-def _releases(rows: Sequence[Mapping[str, object]]) -> list[Row]:
-    return [(tables.releases, row) for row in rows]
 
 
 def _stamp(time: datetime) -> str:

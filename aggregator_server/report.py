@@ -11,6 +11,8 @@ from rich.table import Table
 from aggregator_server import audit
 from aggregator_server.chain import Head
 from aggregator_server.statement import privacy_statement, server_epsilon
+from aggregator_server.store import place
+from aggregator_server.store.place import place_of
 from pate.errors import StateError
 from pate.labels import LabelRow, LabelSet
 
@@ -20,19 +22,23 @@ if TYPE_CHECKING:
 
     from aggregator_server.state import CampaignState
 
-#: The ledger's name in a campaign's folder.
-LEDGER_FILE: Final = "ledger.db"
+#: The ledger's name in a campaign's folder, if it is a file.
+LEDGER_FILE: Final = place.LEDGER_FILE
 _TERMS: Final = ("delta", "unit", "adjacency", "observer")
 
 
-def describe(folder: Path) -> dict[str, object]:
+def describe(folder: Path, database: str | None = None) -> dict[str, object]:
     """Return where the campaign in ``folder`` stands, also while a server runs it.
+
+    Args:
+        folder: of the campaign.
+        database: address of the one that has its ledger, for a folder that does not say so.
 
     Raises:
         StateError: if there is none.
         LedgerError: if its chain does not hold.
     """
-    state, _ = audit.read_campaign(folder / LEDGER_FILE)
+    state, _ = audit.read_campaign(place_of(folder, database))
     return describe_state(state)
 
 
@@ -91,7 +97,7 @@ def label_set(folder: Path) -> LabelSet:
         StateError: if there is no campaign, or it has not ended.
         LedgerError: if its chain does not hold.
     """
-    state, _ = audit.read_campaign(folder / LEDGER_FILE)
+    state, _ = audit.read_campaign(place_of(folder))
     if state.phase != "finished":
         raise StateError(
             f"the campaign in {folder} is {state.phase}: its labels can be exported once it is "
@@ -113,7 +119,7 @@ def label_set(folder: Path) -> LabelSet:
 
 def entries(folder: Path) -> list[dict[str, object]]:
     """Return the ledger's entries; they are private to the server."""
-    _, held = audit.read_campaign(folder / LEDGER_FILE)
+    _, held = audit.read_campaign(place_of(folder))
     return [
         {
             "seq": entry.seq,
@@ -139,19 +145,21 @@ def show_entries(held: Sequence[Mapping[str, object]], widest: int = 100) -> Non
         )
 
 
-def verify(folder: Path, head: str | None) -> dict[str, object]:
+def verify(folder: Path, head: str | None, database: str | None = None) -> dict[str, object]:
     """Replay the ledger and return what it sums up to.
 
     Args:
         folder: of the campaign.
         head: ``number:digest`` that must be in the chain, or None.
+        database: as for :func:`describe`.
 
     Raises:
         LedgerError: if anything does not hold.
         StateError: if there is no ledger.
     """
-    found = audit.verify(folder / LEDGER_FILE, None if head is None else Head.parse(head))
-    stated = describe(folder)
+    known = None if head is None else Head.parse(head)
+    found = audit.verify(place_of(folder, database), known)
+    stated = describe(folder, database)
     return {
         # Before the roster there is no guarantee to state the terms of.
         **{key: value for key, value in stated.items() if key in _TERMS},

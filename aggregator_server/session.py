@@ -14,9 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aggregator_server.campaign import Campaign
 from aggregator_server.deployment import Deployment
 from aggregator_server.ledger import Ledger
-from aggregator_server.report import LEDGER_FILE, describe_state
+from aggregator_server.report import describe_state
 from aggregator_server.service import StudentService
 from aggregator_server.statement import privacy_statement, server_epsilon
+from aggregator_server.store import stores
+from aggregator_server.store.place import place_of
 from aggregator_server.watch.watching import watched
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
@@ -81,7 +83,12 @@ class Doors:
 
 
 def start_campaign(
-    folder: Path, spec: CampaignSpec, inputs: Inputs, doors: Doors, screen: Screen
+    folder: Path,
+    spec: CampaignSpec,
+    inputs: Inputs,
+    doors: Doors,
+    screen: Screen,
+    database: str | None = None,
 ) -> dict[str, object]:
     """Run a new campaign to its end, or go on with the same one if it is already here.
 
@@ -91,6 +98,8 @@ def start_campaign(
         inputs: the public set.
         doors: where to listen.
         screen: for lines and progress.
+        database: address of the one that is to hold the ledger; None: wherever the campaign has
+            it, else a file in ``folder``.
 
     Returns:
         What ``pate-server --json`` prints.
@@ -99,9 +108,9 @@ def start_campaign(
         StateError: if another campaign is in the folder, or a finished one.
         PateError: whatever ends the campaign early; nothing that was released is lost.
     """
-    path = private_directory(folder) / LEDGER_FILE
-    if path.exists():
-        with Ledger.open(path) as ledger:
+    place = place_of(private_directory(folder), database)
+    if stores.exists(place):
+        with Ledger.open(place) as ledger:
             state = ledger.state()
             state.spec.require_same(spec)
             if state.phase == "finished":
@@ -113,22 +122,33 @@ def start_campaign(
             return _run(ledger, inputs, folder, doors, screen)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
-    with Ledger.create(path, spec) as ledger:
+    with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
         screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
         return _run(ledger, inputs, folder, doors, screen)
 
 
 def resume_campaign(
-    folder: Path, inputs: Inputs | None, doors: Doors, screen: Screen
+    folder: Path,
+    inputs: Inputs | None,
+    doors: Doors,
+    screen: Screen,
+    database: str | None = None,
 ) -> dict[str, object]:
     """Go on with the campaign in ``folder``; a finished one serves its labels again.
+
+    Args:
+        folder: of the campaign.
+        inputs: the public set; None: the one that was stored.
+        doors: where to listen.
+        screen: for lines and progress.
+        database: address of the one that holds the ledger, for a folder that does not say so.
 
     Raises:
         StateError: if there is none, or its public set is not here any more.
         SchemaError: if ``inputs`` is another public set than the campaign's.
     """
-    with Ledger.open(folder / LEDGER_FILE) as ledger:
+    with Ledger.open(place_of(folder, database)) as ledger:
         spec = ledger.state().spec
         if inputs is None:
             inputs = _stored_public_set(folder, spec)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pate.runtime.environment import QUIET_FLOWER
+from tests.postgres import running_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.postgres import Cluster
 
 # Before the first import of flwr anywhere: no telemetry, no update check, no runtime installs.
 os.environ.update(QUIET_FLOWER)
@@ -22,3 +29,9 @@ def test_data() -> Path:
     if not (folder / "mnist").is_dir():
         pytest.skip("PATE_TEST_DATA is not set: the real data sets are not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server of our own; tests that need it are skipped where it is not installed."""
+    yield from running_cluster()

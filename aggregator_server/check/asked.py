@@ -43,6 +43,7 @@ class Asked:
 
     home: Path
     campaign: str = "campaign"
+    ledger: str | None = None
     host: str = "127.0.0.1"
     port: int = 9092
     student_port: int = 9093

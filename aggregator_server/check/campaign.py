@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from aggregator_server.batches import BATCH_COUNTS
 from aggregator_server.check.asked import TEACHERS_EACH
-from aggregator_server.report import LEDGER_FILE, describe, verify
+from aggregator_server.report import describe, verify
+from aggregator_server.store import stores
+from aggregator_server.store.place import place_of
 from aggregator_server.terms import budget, composition_of, resolve
 from pate.data.values import Images
 from pate.errors import StateError
@@ -110,10 +112,10 @@ def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
 
 def check_ledger(asked: Asked, spec: CampaignSpec | None) -> Finding:
     """Verify the ledger of the campaign, if it has one, and say where it stands."""
-    if not (asked.folder / LEDGER_FILE).exists():
+    if not stores.exists(place_of(asked.folder, asked.ledger)):
         return Finding.ok(f"none yet of {asked.campaign!r}: a start will make it")
-    found = verify(asked.folder, None)
-    stands = describe(asked.folder)
+    found = verify(asked.folder, None, asked.ledger)
+    stands = describe(asked.folder, asked.ledger)
     text = (
         f"of {asked.campaign!r}: holds, {found['entries']} entries; the campaign is "
         f"{found['phase']}, {found['labels_released']} labels released"
@@ -137,7 +139,7 @@ def _require_same(asked: Asked, spec: CampaignSpec) -> None:
     """
     from aggregator_server import audit
 
-    held = audit.read_campaign(asked.folder / LEDGER_FILE)[0].spec
+    held = audit.read_campaign(place_of(asked.folder, asked.ledger))[0].spec
     if held.matrix and spec.matrix:  # which queries they are is chosen at a start
         return
     try:

@@ -6,11 +6,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.check import campaign, identity
+from aggregator_server.check import campaign, database, identity
 from aggregator_server.check.asked import identities_of, read_public, spec_of
 from aggregator_server.identities import require_identities
 from aggregator_server.listening import raise_file_limit, room_for_connections
-from pate.errors import DiskError, PateError, PortInUseError
+from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
 from pate.runtime.lifeline import require_free_port
 from pate.runtime.preflight import Check, Finding, Once, machine, storage
 
@@ -31,7 +31,9 @@ _LOOPBACK: Final = "127.0.0.1"
 
 def checks_of(asked: Asked) -> list[Check]:
     """Return what to look at. Nothing is looked at before a check runs."""
-    return [*_machine(asked), *_doors(asked), *_identity(asked), *_campaign(asked)]
+    return [
+        *_machine(asked), *_database(asked), *_doors(asked), *_identity(asked), *_campaign(asked)
+    ]  # fmt: skip
 
 
 def _machine(asked: Asked) -> list[Check]:
@@ -47,6 +49,14 @@ def _machine(asked: Asked) -> list[Check]:
         ),
         Check(group, "SQLite", lambda: storage.check_sqlite(home), short, DiskError),
     ]
+
+
+def _database(asked: Asked) -> list[Check]:
+    """Return the check of the database, if there is to be one."""
+    if not database.wants_database(asked):
+        return []
+    look = lambda: database.check_database(asked)  # noqa: E731 - as the others are
+    return [Check("This machine", "database", look, _LONGER * asked.timeout, UnreachableError)]
 
 
 def _superlink() -> Finding:

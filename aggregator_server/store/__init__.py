@@ -1,1 +1,1 @@
-"""The file under the ledger: its tables, how it is opened, and how its layout moves on."""
+"""The file or database under the ledger: its tables, how it is opened, how its layout moves on."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import stat
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from sqlalchemy import create_engine, event
@@ -14,6 +13,7 @@ from sqlalchemy.pool import QueuePool
 
 from aggregator_server.store import layout
 from aggregator_server.store.faults import translated
+from aggregator_server.store.place import require_closed_folder
 from pate.errors import StateError
 from pate.runtime.failpoints import reach
 from pate.runtime.sqlite import make_durable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
+
+    from aggregator_server.chain import Head
 
 _WAIT_SECONDS: Final = 10.0
 
@@ -77,9 +79,7 @@ class Database:
         """
         with translated(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mode = path.parent.stat().st_mode
-        if mode & 0o022 and not mode & stat.S_ISVTX:
-            raise StateError(f"others may write to {path.parent}: chmod 700 it")
+            require_closed_folder(path.parent)
         lock = Lock(path)
         try:
             with translated(path):
@@ -136,11 +136,28 @@ class Database:
         with translated(self.path), self._engine.connect() as connection, connection.begin():
             yield connection
 
+    def remember(self, head: Head) -> None:
+        """Do nothing: a file holds what was committed to it."""
+
     def close(self) -> None:
         """Close the file and give up the lock."""
         self._engine.dispose()
         if self._lock is not None:
             self._lock.release()
+
+
+def write_copy(path: Path, fill: Callable[[Connection], None]) -> None:
+    """Make a ledger file that nobody has open, of what ``fill`` writes: one file, without a log.
+
+    Raises:
+        StateError: if there is one already.
+        DiskError: if the disk is full or not writable.
+    """
+    with translated(path):
+        _make(path, fill)
+        with closing(sqlite3.connect(path, isolation_level=None)) as link:
+            link.execute("PRAGMA journal_mode = DELETE")
+        _sync(path)
 
 
 def _make(path: Path, fill: Callable[[Connection], None]) -> None:

@@ -1,12 +1,14 @@
-"""The layout of a ledger file: which tables and triggers it must have, and how it gets them."""
+"""The layout of a ledger: which tables and triggers it must have, and how it gets them."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, text
 
+from aggregator_server.store.postgres import layout as postgres
 from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
@@ -21,21 +23,22 @@ def _config(connection: Connection | None = None) -> Config:
     from alembic.config import Config
 
     config = Config()
-    # As a package resource, so that it is found in an installed wheel as in a checkout.
-    config.set_main_option("script_location", "aggregator_server.store:migrations")
+    # As a path: of each package resource Alembic keeps a handle until the process ends.
+    scripts = Path(__file__).with_name("migrations")
+    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.attributes["connection"] = connection
     return config
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring a new or older file to the present layout, in the transaction of ``connection``."""
+    """Bring a new or older ledger to the present layout, in the transaction of ``connection``."""
     from alembic import command
 
     command.upgrade(_config(connection), "head")
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the layout that the file says it has; None for a file without any."""
+    """Return the layout that the ledger says it has; None for one without any."""
     from alembic.runtime.migration import MigrationContext
 
     return MigrationContext.configure(connection).get_current_revision()
@@ -52,14 +55,13 @@ def known_revisions() -> tuple[str, ...]:
 
 
 def ensure(connection: Connection) -> None:
-    """Upgrade an older file; refuse one that is not ours or that a newer version wrote.
+    """Upgrade an older ledger; refuse what is not ours or what a newer version wrote.
 
     Raises:
-        LedgerError: if the file is not a ledger.
+        LedgerError: if it is not a ledger.
         StateError: if its layout is unknown here.
     """
-    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
-        raise LedgerError("the file is not a ledger of this system")
+    _require_ours(connection)
     held, known = revision(connection), known_revisions()
     if held not in known:
         raise StateError(f"the ledger has layout {held!r}, known are {', '.join(known)}: update")
@@ -74,12 +76,28 @@ def check(connection: Connection) -> None:
         LedgerError: if one is missing, changed or new: without its triggers a ledger is not
             append-only.
     """
-    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
-        raise LedgerError("the file is not a ledger of this system")
+    _require_ours(connection)
     if (held := revision(connection)) != (newest := known_revisions()[0]):
         raise LedgerError(f"the ledger has layout {held!r}, expected {newest!r}")
-    if odd := sorted(name for _, name, _ in _wanted() ^ _objects(connection)):
+    if is_postgres(connection):
+        odd = postgres.differences(connection)
+    else:
+        odd = sorted(name for _, name, _ in _wanted() ^ _objects(connection))
+    if odd:
         raise LedgerError(f"the ledger's tables or triggers were altered: {', '.join(odd)}")
+
+
+def is_postgres(connection: Connection) -> bool:
+    """Say whether a connection leads to a database, and not to a file."""
+    return connection.dialect.name == "postgresql"
+
+
+def _require_ours(connection: Connection) -> None:
+    if is_postgres(connection):
+        postgres.require_ours(connection)
+        return
+    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
+        raise LedgerError("the file is not a ledger of this system")
 
 
 @cache

@@ -15,9 +15,8 @@ from pate.noise import SystemNoise
 from pate.votes import Counts, Histogram
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator_server.blobs import Probabilities
+    from aggregator_server.store.place import Place
 
 CLASSES = ("cat", "dog", "owl")
 NAMES = ("avon", "brook", "cherwell", "derwent")
@@ -51,10 +50,10 @@ def make_votes(queries: int, teachers: int = 100, seed: int = 1) -> Counts:
     return rng.multinomial(teachers, shares).astype(np.int64)
 
 
-def start(path: Path, spec: CampaignSpec | None = None, *, voted: bool = True) -> Ledger:
+def start(place: Place, spec: CampaignSpec | None = None, *, voted: bool = True) -> Ledger:
     """A ledger with a roster, and with votes unless told otherwise."""
     spec = spec or make_spec()
-    ledger = Ledger.create(path, spec)
+    ledger = Ledger.create(place, spec)
     ledger.record_roster(make_parties(unit="record"), CLASSES)
     if voted:
         votes = make_votes(spec.queries)

@@ -71,8 +71,8 @@ def bottom(charge: Charge) -> Outcome:
 # Files.
 
 
-def test_files_are_for_this_user_alone(ledger: Ledger) -> None:
-    folder = ledger.path.parent
+def test_files_are_for_this_user_alone(ledger: Ledger, path: Path) -> None:
+    folder = path.parent
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {f.name: stat.S_IMODE(f.stat().st_mode) for f in folder.iterdir()}
     ends = ("", "-wal", "-shm", ".lock")
@@ -94,7 +94,7 @@ def test_commits_are_durable_by_the_files_own_settings(ledger: Ledger) -> None:
 
 
 def test_a_second_campaign_does_not_overwrite_the_first(ledger: Ledger) -> None:
-    head, path = ledger.state().head, ledger.path
+    head, path = ledger.state().head, ledger.place
     ledger.close()
     with pytest.raises(StateError, match="already"):
         Ledger.create(path, make_spec())
@@ -103,14 +103,14 @@ def test_a_second_campaign_does_not_overwrite_the_first(ledger: Ledger) -> None:
 
 def test_two_servers_never_share_a_ledger(ledger: Ledger) -> None:
     with pytest.raises(StateError, match="in use"):
-        Ledger.open(ledger.path)
+        Ledger.open(ledger.place)
     code = (
         "import sys, pathlib; from aggregator_server.ledger import Ledger;"
         "from pate.errors import StateError\n"
         "try: Ledger.open(pathlib.Path(sys.argv[1]))\n"
         "except StateError as e: sys.exit(e.exit_code)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(ledger.path)], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(ledger.place)], check=False, timeout=60)
     assert done.returncode == StateError.exit_code
 
 
@@ -304,7 +304,7 @@ def test_a_party_may_miss_a_batch_but_not_too_many(path: Path) -> None:
 
 def test_a_charge_is_on_the_disk_before_it_is_returned(ledger: Ledger) -> None:
     charge = ledger.charge([5, 3])
-    state, entries = read_campaign(ledger.path)
+    state, entries = read_campaign(ledger.place)
     assert entries[-1].seq == charge.entry
     assert state.spent == charge.cost == 2 * total_cost(state.composition, state.mechanism(1).worst)
 
@@ -317,7 +317,7 @@ def test_a_release_gives_back_what_was_not_used(ledger: Ledger) -> None:
     assert state.spent == total_cost(state.composition, (threshold, threshold, largest))
     assert {query: label.label for query, label in state.labels.items()} == {5: 2}
     assert (state.answered, state.queries_asked) == ({1: frozenset({3, 5})}, 2)
-    assert read_campaign(ledger.path)[0] == state
+    assert read_campaign(ledger.place)[0] == state
 
 
 def test_a_query_with_a_label_is_never_charged_again(ledger: Ledger) -> None:

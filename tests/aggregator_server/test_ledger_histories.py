@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def die(self) -> None:
         """As after SIGKILL: nothing is said to the ledger, the next process opens the file."""
-        path = self.ledger.path
+        path = self.ledger.place
         self.ledger._database.close()
         self.ledger = Ledger.open(path)
         self.charge = None

@@ -41,7 +41,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 def test_an_opening_is_on_the_disk_before_the_call_returns_and_once(ledger: Ledger) -> None:
     assert ledger.state().survivors is None
     state = ledger.record_opening(0, 20, REST)
-    assert read_campaign(ledger.path)[0] == state
+    assert read_campaign(ledger.place)[0] == state
     assert state.survivors == REST
     (opening,) = state.openings
     assert (opening.first, opening.count, opening.survivors) == (0, 20, REST)
@@ -50,7 +50,7 @@ def test_an_opening_is_on_the_disk_before_the_call_returns_and_once(ledger: Ledg
     assert ledger.record_opening(0, 20, REST) == state
     assert [entry.kind for entry in ledger.entries()] == ["open", "roster", "opening"]
     ledger.record_votes(0, votes(20, 3), REST)
-    assert verify(ledger.path).head == ledger.state().head
+    assert verify(ledger.place).head == ledger.state().head
 
 
 def test_it_is_asked_for_again_as_it_was(path: Path) -> None:

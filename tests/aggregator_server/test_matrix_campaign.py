@@ -268,7 +268,7 @@ def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
             raise DiskError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_write", full)
+            patch.setattr(module, "write_entry", full)
             with pytest.raises(DiskError):
                 ledger.release_matrix(charge, noisy_counts())
         assert ledger.state().noisy is None

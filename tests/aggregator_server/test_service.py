@@ -118,7 +118,7 @@ def test_a_restarted_server_tells_the_same(tmp_path: Path, ledger: Ledger) -> No
     label(ledger)
     before = told(ledger)
     ledger.close()
-    with Ledger.open(ledger.path) as again:
+    with Ledger.open(ledger.place) as again:
         assert told(again) == before
 
 
@@ -166,7 +166,7 @@ def test_a_follower_sees_a_whole_interactive_campaign(
     assert seen[-1].campaign_end.labels_released == len(labels) == statement.labels_released
     sources = {e.label.source for e in seen if e.HasField("label") and e.label.round == 2}
     assert student_pb2.SOURCE_REINFORCED in sources
-    verify(ledger.path, Head.parse(statement.ledger_head))
+    verify(ledger.place, Head.parse(statement.ledger_head))
 
 
 def first_row(*row: float) -> bytes:

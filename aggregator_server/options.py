@@ -1,0 +1,79 @@
+"""Options that several commands of ``pate-server`` have, told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(help="Where campaigns are kept. Default: your state directory.", metavar="DIR"),
+]
+CampaignOption = Annotated[str, typer.Option("--campaign", help="Name of the campaign.")]
+LedgerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger",
+        envvar="PATE_LEDGER",
+        help="Keep the ledger in this PostgreSQL database, postgresql+psycopg://USER@HOST/DATABASE, "
+        "one for any number of campaigns. Its password goes into ~/.pgpass, never here. Default: a "
+        "file in the campaign's folder.",
+        metavar="URL",
+        show_default=False,
+    ),
+]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        help="Address to listen on for parties. Others than loopback need `pate-server init`."
+    ),
+]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
+StudentPortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
+]
+PageOption = Annotated[
+    bool, typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands.")
+]
+PageHostOption = Annotated[
+    str,
+    typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
+]
+PagePortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
+        show_default=False,
+    ),
+]
+PublicOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
+        metavar="PATH",
+    ),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
+    ),
+]
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        help="Seconds to wait for the remaining parties once --min-parties have voted.",
+    ),
+]
+LingerOption = Annotated[
+    float,
+    typer.Option(
+        min=-1,
+        help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
+    ),
+]

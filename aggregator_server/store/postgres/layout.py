@@ -1,0 +1,121 @@
+"""The layout of a ledger in a database: all that must be in its schema, and nothing else may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import text
+
+from pate.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection
+
+#: Says of a schema that it is one of ours, as the application id says it of a file.
+COMMENT: Final = "the privacy ledger of a PATE campaign"
+
+_KEYS: Final = {"entries": "seq", "releases": "query", "batches": "first", "predictions": "round"}
+_COLUMNS: Final = {
+    "entries": "seq:integer kind:text body:text previous:bytea digest:bytea written_at:text",
+    "releases": "query:integer label:integer round:integer source:text entry:integer",
+    "batches": "first:integer count:integer teachers:integer responders:text salt:bytea counts:bytea "
+    "entry:integer",
+    "predictions": "round:integer probabilities:bytea digest:bytea entry:integer",
+    "alembic_version": "version_num:varchar(32)",
+}
+#: Bits of pg_trigger.tgtype: for each row, before, on insert, delete, update, truncate.
+_ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
+#: Each asks for lines about the schema that is the first in the path of the session.
+_OBJECTS: Final = (
+    """SELECT 'relation ' || relname || ' ' || relkind::text || relpersistence::text
+               || CASE WHEN relrowsecurity OR relforcerowsecurity THEN ' row security' ELSE '' END
+               || CASE WHEN relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits
+                       WHERE inhrelid = c.oid OR inhparent = c.oid) THEN ' inherits' ELSE '' END
+        FROM pg_catalog.pg_class c WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
+    """SELECT 'column ' || c.relname || '.' || attname || ' ' || pg_catalog.format_type(atttypid, -1)
+               || CASE WHEN atttypmod > 4 THEN '(' || atttypmod - 4 || ')' ELSE '' END
+               || CASE WHEN attnotnull THEN '' ELSE ' null' END
+               || CASE WHEN atthasdef OR attidentity <> '' OR attgenerated <> '' THEN ' default'
+                       ELSE '' END
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+        WHERE relnamespace = quote_ident(current_schema())::regnamespace
+              AND relkind = 'r' AND attnum > 0 AND NOT attisdropped""",
+    """SELECT 'constraint ' || conname || ' ' || pg_catalog.pg_get_constraintdef(k.oid, true)
+               || CASE WHEN convalidated THEN '' ELSE ' not validated' END
+        FROM pg_catalog.pg_constraint k WHERE connamespace = quote_ident(current_schema())::regnamespace
+              AND contype <> 'n'""",
+    """SELECT 'trigger ' || tgname || ' on ' || relname || ' ' || tgtype::text || tgenabled::text
+               || ' ' || proname
+               || CASE WHEN tgqual IS NULL AND tgattr = '' AND pronamespace = relnamespace
+                       THEN '' ELSE ' altered' END
+        FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = tgrelid
+        JOIN pg_catalog.pg_proc p ON p.oid = tgfoid
+        WHERE relnamespace = quote_ident(current_schema())::regnamespace AND NOT tgisinternal""",
+    """SELECT 'function ' || proname || ' ' || lanname || ' ' || btrim(prosrc)
+               || CASE WHEN prosecdef OR proconfig IS NOT NULL THEN ' altered' ELSE '' END
+        FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = prolang
+        WHERE pronamespace = quote_ident(current_schema())::regnamespace""",
+    """SELECT 'rule ' || rulename || ' on ' || relname
+        FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class c ON c.oid = ev_class
+        WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
+)  # fmt: skip
+#: Bodies of the trigger functions, as the first migration made them.
+REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
+#: By the table's number and not its name: no other table can stand in for it.
+IN_ORDER: Final = (
+    "DECLARE wanted integer; BEGIN "
+    "EXECUTE pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
+    "INTO wanted; "
+    "IF NEW.seq IS DISTINCT FROM wanted THEN "
+    "RAISE EXCEPTION 'entries are numbered without gaps'; END IF; RETURN NEW; END"
+)
+
+
+def require_ours(connection: Connection) -> None:
+    """Check that the session's schema is a ledger's.
+
+    Raises:
+        LedgerError: if it is something else.
+    """
+    found = connection.execute(
+        text(
+            "SELECT pg_catalog.obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')"
+        )
+    ).scalar_one()
+    if found != COMMENT:
+        raise LedgerError("the schema is not a ledger of this system")
+
+
+def differences(connection: Connection) -> list[str]:
+    """Compare all that is in the session's schema with what the migrations put there.
+
+    Returns:
+        The kinds and names of what is missing, changed or new.
+    """
+    found = {str(line) for question in _OBJECTS for (line,) in connection.execute(text(question))}
+    return sorted({" ".join(line.split()[:2]) for line in frozenset(_wanted()) ^ found})
+
+
+def _wanted() -> Iterator[str]:
+    for table, columns in _COLUMNS.items():
+        yield f"relation {table} rp"
+        for column in columns.split():
+            name, kind = column.split(":")
+            yield f"column {table}.{name} {kind.replace('varchar', 'character varying')}"
+    for table, key in _KEYS.items():
+        yield f"relation {table}_pkey ip"
+        yield f"constraint {table}_pkey PRIMARY KEY ({key})"
+        if table != "entries":
+            yield f"constraint {table}_entry_fkey FOREIGN KEY (entry) REFERENCES entries(seq)"
+        for change, bit in (("update", _UPDATE), ("delete", _DELETE)):
+            yield f"trigger {table}_no_{change} on {table} {_ROW | _BEFORE | bit}A refuse_change"
+        yield f"trigger {table}_no_truncate on {table} {_BEFORE | _TRUNCATE}A refuse_change"
+    yield f"trigger entries_in_order on entries {_ROW | _BEFORE | _INSERT}A in_order"
+    yield "relation entries_digest_key ip"
+    yield "constraint entries_digest_key UNIQUE (digest)"
+    yield "relation alembic_version_pkc ip"
+    yield "constraint alembic_version_pkc PRIMARY KEY (version_num)"
+    yield f"function refuse_change plpgsql {REFUSE_CHANGE}"
+    yield f"function in_order plpgsql {IN_ORDER}"
