@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
 from party.ledger import LEDGER_FILE, PartyLedger
-from party.ledger_chain import APPLICATION_ID
+from party.ledger_chain import APPLICATION_ID, SCHEMA
+from party.ledger_mark import Mark
 from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
 from pate.runtime import backup
 from pate.runtime.home import locked, sync_directory
@@ -73,7 +74,8 @@ def restore(
     Args:
         place: of the backup.
         home: of the party; made if need be.
-        head: the newest head that is known from elsewhere, ``number:digest``, or None.
+        head: the newest head that is known from elsewhere, ``number:digest``, or None. The one
+            that is noted in ``home`` beside a ledger that is gone has to be in the copy as well.
         entries_lost: whoever restores knows that what followed is forgotten.
 
     Returns:
@@ -88,11 +90,13 @@ def restore(
     manifest = backup.read_manifest(place)
     if manifest.role != "party":
         raise DataError(f"{place} is the backup of a server; `pate-server ledger restore` takes it")
+    noted = None if entries_lost else Mark(home / LEDGER_FILE).read()
     if head is None and not entries_lost:
         raise UsageError(
             f"{place} ends at entry {manifest.entries} ({manifest.made_at}): what this party answered "
             "after that it would not know of any more, and could be made to answer twice. Give --head "
-            "with the last head that `pate-party ledger` showed, known from elsewhere than this copy; "
+            "with the last head that `pate-party ledger` showed, known from elsewhere than this copy"
+            f"{'' if noted is None else f' (the last that was noted in {home} is {noted})'}; "
             "or --entries-lost, and then allow only campaigns over public sets that are new to you"
         )
     with locked(home / "lock", "a pate-party"):
@@ -104,13 +108,34 @@ def restore(
             found = PartyLedger(draft / LEDGER_FILE, read_only=True).head
             if found != manifest.head:
                 raise LedgerError(f"{place}: the ledger in it is not the one its manifest names")
-            if head is not None:
-                _require_entry(draft / LEDGER_FILE, head, found)
+            for known in filter(None, (head, noted)):
+                _require_entry(draft / LEDGER_FILE, known, found)
+            Mark(home / LEDGER_FILE).note(found)
             # The ledger last: with it, all is there.
             for name in sorted(manifest.files, key=lambda name: name == LEDGER_FILE):
                 (draft / name).rename(home / name)
             sync_directory(home)
     return {"head": found, "folder": str(home)}
+
+
+def forget(home: Path) -> str:
+    """Go on with books that lack what this party answered: an older copy, or none at all.
+
+    Returns:
+        The head of the books that are there now.
+
+    Raises:
+        StateError: if a party runs there, or it never had books there.
+        LedgerError: if the ledger that is there does not verify.
+    """
+    path = home / LEDGER_FILE
+    if not home.is_dir():
+        raise StateError(f"there is no party in {home}")
+    with locked(home / "lock", "a pate-party"):
+        DurableFile(path, SCHEMA, APPLICATION_ID, damaged=LedgerError)
+        head = PartyLedger(path, read_only=True).head
+        Mark(path).note(head)
+    return head
 
 
 def _require_none(path: Path, manifest: backup.Manifest) -> None:

@@ -1,13 +1,14 @@
-"""``pate-party backup`` and ``restore``."""
+"""``pate-party backup``, ``restore`` and ``forget``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from party.cli_ledger import HomeOption, _home
+from pate.errors import UsageError
 from pate.runtime.command import JsonOption, print_json
 from pate.runtime.home import default_home
 from pate.runtime.screen import Screen
@@ -15,6 +16,10 @@ from pate.runtime.screen import Screen
 OutOption = Annotated[
     Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
 ]
+_ALLOW_NEW: Final = (
+    "what was answered after that is forgotten: let the policy allow only campaigns over public sets "
+    "that this party never saw"
+)
 BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 
 
@@ -22,6 +27,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to ``pate-party``."""
     app.command()(backup)
     app.command()(restore)
+    app.command()(forget)
 
 
 def backup(
@@ -84,7 +90,57 @@ def restore(
     screen = Screen("pate-party")
     screen.say(f"{done['folder']} has its books back, up to entry {done['head']}")
     if entries_lost:
-        screen.say(
-            "what was answered after that is forgotten: let the policy allow only campaigns over public "
-            "sets that this party never saw"
+        screen.say(_ALLOW_NEW)
+
+
+def forget(
+    entries_lost: Annotated[
+        bool,
+        typer.Option(
+            "--entries-lost",
+            help="I know that what this party answered and its ledger lacks is forgotten: it no "
+            "longer guards those queries against being asked again, and no longer counts them.",
+        ),
+    ] = False,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="The party's home. Default: the one in your state directory, if it is the only one.",
+            metavar="DIR",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on although the ledger is gone, or is an older copy, and no newer backup is left.
+
+    `pate-party start` refuses both: a party that forgot what it answered can be made to answer twice.
+    """
+    from party.backup import forget as go_on
+
+    if not entries_lost:
+        raise UsageError(
+            "what the ledger lacks is forgotten for good: if there is a backup, `pate-party restore` "
+            "it; else say --entries-lost, and then allow only campaigns over public sets that are "
+            "new to you"
         )
+    place = home or _only_home()
+    head = go_on(place)
+    if as_json:
+        print_json({"head": head, "folder": str(place)})
+        return
+    screen = Screen("pate-party")
+    screen.say(f"{place} goes on with its ledger up to entry {head}")
+    screen.say(_ALLOW_NEW)
+
+
+def _only_home() -> Path:
+    """Return the one party's home in the state directory.
+
+    Raises:
+        UsageError: if there are several, or none.
+    """
+    place = default_home("party")
+    found = [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
+    if len(found) != 1:
+        raise UsageError(f"{place} has the homes of {len(found)} parties: give --home")
+    return found[0]

@@ -13,21 +13,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
-from party.ledger_chain import (
-    APPLICATION_ID,
-    SCHEMA,
-    TAG,
-    check_tables,
-    replayed,
-)
-from party.ledger_state import (
-    BatchRecord,
-    CampaignRecord,
-    EndingRecord,
-    LedgerState,
-    queries_digest,
-)
+from party.ledger_chain import APPLICATION_ID, SCHEMA, add_index, check_tables, replayed
+from party.ledger_mark import Mark
+from party.ledger_past import TAG, FilePast
+from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
+from party.ledger_shelf import Entry
+from party.ledger_state import LedgerState, queries_digest
 from party.own_figure import Figure, LedgerView, Totals, own_figure
+from party.synthesis_books import RESERVED, SPENT, Synthesis, SynthesisRecord
 from pate.errors import LedgerError, RefusedError, StateError
 from pate.runtime.failpoints import reach
 from pate.runtime.hash_chain import canonical, entry_digest
@@ -42,6 +35,7 @@ __all__ = [
     "LEDGER_FILE",
     "BatchRecord",
     "CampaignRecord",
+    "CampaignSummary",
     "EndingRecord",
     "LedgerView",
     "PartyLedger",
@@ -68,7 +62,8 @@ class PartyLedger:
             simulations; a party has one process, and takes another's entries for a mistake.
 
     Raises:
-        LedgerError: if the file is damaged, or its chain does not hold.
+        LedgerError: if the file is damaged, its chain does not hold, or it is gone or older than
+            this party left it.
         StateError: if there is none and only looking was asked for.
         DiskError: if it cannot be made or read.
     """
@@ -81,6 +76,11 @@ class PartyLedger:
         read_only: bool = False,
         shared: bool = False,
     ) -> None:
+        self._mark = None if read_only or shared else Mark(path)
+        noted = None
+        if self._mark is not None:
+            self._mark.require_ledger()
+            noted = self._mark.read()  # before the ledger, which may be written to meanwhile
         self._file = DurableFile(
             path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
         )
@@ -89,7 +89,15 @@ class PartyLedger:
         self._turn = threading.Lock()
         #: None when the file has to be read again.
         self._state: LedgerState | None = None
+        self._past = FilePast(self._file.reading)
+        if not read_only:
+            with self._file.writing() as db:
+                add_index(db)
         self._state, self._seq, self._head = self._read()
+        if self._mark is not None:
+            with self._file.reading() as db:
+                self._mark.require_within(db, noted)
+            self._mark.note(self.head)
 
     @property
     def path(self) -> Path:
@@ -133,7 +141,7 @@ class PartyLedger:
         digest = queries_digest(query_hashes)
         with self._turn:
             self._learn(offer)
-            again = self._books().holds(offer.campaign, batch.hex())
+            again = self._books().holds(offer.campaign, batch.hex(), self._past)
             self._append(
                 "answer",
                 {
@@ -177,7 +185,8 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
-            if self._books().opened_as(campaign, batch.hex(), query_hashes, survivors):
+            books = self._books()
+            if books.opened_as(campaign, batch.hex(), query_hashes, survivors, self._past):
                 return  # nothing that was not known leaves
             self._append(
                 "opening",
@@ -220,6 +229,31 @@ class PartyLedger:
                 },
             )
 
+    def reserve(self, synthesis: Synthesis) -> None:
+        """Record that a release of synthetic rows is about to look at the data; it counts from now on.
+
+        Raises:
+            RefusedError: if its model is none that was paid for here, or it was reserved before.
+            DiskError: if it cannot be recorded; then no data may be looked at.
+        """
+        with self._turn:
+            self._append(RESERVED, synthesis.to_dict())
+
+    def spend(self, synthesis: str, *, output: str, model: str | None = None) -> None:
+        """Record that the rows of a release are in their file.
+
+        Args:
+            synthesis: id of the release, hex.
+            output: digest of the file, hex.
+            model: digest of its model's file, hex, if that was kept.
+
+        Raises:
+            RefusedError: if it was never reserved, or was recorded before.
+            DiskError: if it cannot be recorded.
+        """
+        with self._turn:
+            self._append(SPENT, {"id": synthesis, "model": model, "output": output})
+
     # --- what is in it -----------------------------------------------------------------------
 
     def view(
@@ -237,25 +271,53 @@ class PartyLedger:
             UsageError: for another number of hashes than ``offer.queries``.
         """
         with self._turn:
-            return self._books().view(offer, None if batch is None else batch.hex(), query_hashes)
+            held = None if batch is None else batch.hex()
+            return self._books().view(offer, held, query_hashes, self._past)
 
     def find(self, campaign: str) -> CampaignRecord | None:
         """Return what is known of a campaign, None if it was never joined."""
         with self._turn:
-            return self._books().find(campaign)
+            held = self._books().campaign(campaign, self._past)
+            return None if held is None else held.record()
+
+    def offer_of(self, campaign: str) -> Offer | None:
+        """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
+        with self._turn:
+            return self._books().offer_of(campaign)
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
-        """Return all campaigns, in the order in which they were joined."""
+        """Return all campaigns, in the order in which they were joined: the whole file is read."""
         with self._turn:
-            return self._books().campaigns()
+            return self._books().campaigns(self._past)
+
+    def summaries(self) -> tuple[CampaignSummary, ...]:
+        """Return what is known of all campaigns without a look into the file, in the same order."""
+        with self._turn:
+            return self._books().summaries()
 
     def totals(self) -> tuple[Totals, ...]:
         """Return what was answered, by campaign."""
-        return tuple(each.totals for each in self.campaigns())
+        return tuple(each.totals for each in self.summaries())
 
-    def own_figure(self, delta: float) -> Figure:
-        """Return what all answers together come to; see :mod:`party.own_figure`."""
-        return own_figure(self.totals(), delta)
+    def syntheses(self) -> tuple[SynthesisRecord, ...]:
+        """Return all releases of synthetic rows, in the order in which they were reserved."""
+        with self._turn:
+            return self._books().syntheses.records()
+
+    def paid_model(self, model: str) -> SynthesisRecord | None:
+        """Return the release that paid for a model, by the digest of its file, hex; else None."""
+        with self._turn:
+            return self._books().syntheses.of_model(model)
+
+    def own_figure(self, delta: float, *more: Synthesis) -> Figure:
+        """Return what all answers and synthetic rows come to; see :mod:`party.own_figure`.
+
+        Args:
+            delta: failure probability of the whole.
+            more: releases that are not in the ledger yet, to be counted in.
+        """
+        syntheses = (*(each.synthesis for each in self.syntheses()), *more)
+        return own_figure(self.totals(), delta, syntheses)
 
     def verify(self) -> str:
         """Read the file again, check every entry, and return the chain's head.
@@ -295,7 +357,8 @@ class PartyLedger:
             with self._file.writing() as db:
                 if (db.execute("SELECT max(seq) FROM entries").fetchone()[0] or 0) != self._seq:
                     raise StateError(f"{self.path} was written by another process; stop that one")
-                state.follow(kind, json.loads(text), at, hashes)
+                entry = Entry(seq, kind, json.loads(text), at, hashes)
+                state.follow(entry, FilePast.within(db))
                 db.execute(
                     "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
                     (seq, kind, text, previous, digest, at),
@@ -310,11 +373,19 @@ class PartyLedger:
             self._state = state  # refused before anything was changed
             raise
         self._state, self._seq, self._head = state, seq, digest
+        if self._mark is not None:
+            self._mark.note(self.head)
 
     def _books(self) -> LedgerState:
-        if self._state is None or self._shared:
+        if self._state is None or (self._shared and not self._is_last()):
             self._state, self._seq, self._head = self._read()
         return self._state
+
+    def _is_last(self) -> bool:
+        """Return whether no other process has written since this one read the file."""
+        with self._file.reading() as db:
+            row = db.execute("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+        return (row or (0, self._head)) == (self._seq, self._head)
 
     def _read(self) -> tuple[LedgerState, int, bytes]:
         with self._file.reading() as db:

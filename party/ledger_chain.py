@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import TYPE_CHECKING, Final
 
+from party.ledger_past import Alone, FilePast, not_alone, parsed, queries_of
+from party.ledger_shelf import Entry
 from party.ledger_state import LedgerState
 from pate.errors import LedgerError, PateError
-from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from party.offer import Json
-
 #: What tells the file from others: "patl" in ASCII.
 APPLICATION_ID: Final = 0x7061746C
-#: Of its entries' digests.
-TAG: Final = b"pate party ledger entry v1\0"
 _GENESIS: Final = hashlib.sha256(b"pate party ledger v1").digest()
 
+#: By which a query of an earlier batch is found.
+_INDEX: Final = "CREATE INDEX queries_by_query ON queries (query)"
 #: Makes the tables, and the triggers that keep them append-only.
 SCHEMA: Final = (
     (
@@ -31,6 +29,7 @@ SCHEMA: Final = (
         "CREATE TABLE queries (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT "
         "NULL, query BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
     ),
+    _INDEX,
     *(
         f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} "
         "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
@@ -40,15 +39,31 @@ SCHEMA: Final = (
 )
 
 
+def add_index(db: sqlite3.Connection) -> None:
+    """Give the index to a ledger that was begun before there was one.
+
+    Raises:
+        LedgerError: if its tables and triggers are not what they should be.
+    """
+    check_tables(db)
+    if _INDEX not in _statements(db):
+        db.execute(_INDEX)
+
+
 def check_tables(db: sqlite3.Connection) -> None:
     """Check that the file has the tables and triggers that make it append-only, and no others.
+
+    The index may be missing: an older ledger that is only looked at has none.
 
     Raises:
         LedgerError: otherwise.
     """
-    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master") if sql is not None}
-    if found != set(SCHEMA):
+    if _statements(db) | {_INDEX} != set(SCHEMA):
         raise LedgerError("the ledger's tables or triggers were altered")
+
+
+def _statements(db: sqlite3.Connection) -> set[str]:
+    return {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master") if sql is not None}
 
 
 def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
@@ -57,10 +72,13 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
     Raises:
         LedgerError: if any entry is not the one that may stand there.
     """
+    _check_pages(db)
     state, seq, head = LedgerState(), 0, _GENESIS
-    #: Queries by campaign and batch, each stored with its first answer.
-    batches: dict[tuple[str, str], tuple[bytes, ...]] = {}
+    past = FilePast.within(db)
+    alone, shared = Alone(past), not_alone(db)
     stored = 0
+    #: The batch that the entry before was about: the next one is about it, too, as a rule.
+    held: tuple[int | None, tuple[bytes, ...]] = (None, ())
     rows = db.execute(
         "SELECT seq, kind, body, previous, digest, written_at FROM entries ORDER BY seq"
     )
@@ -68,16 +86,17 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
         seq += 1
         if (number, previous) != (seq, head):
             raise LedgerError(f"entry {seq} is missing, or does not follow the one before it")
-        if digest != entry_digest(TAG, seq, kind, text, previous, at):
-            raise LedgerError(f"entry {seq} was altered: its digest does not hold")
         try:
-            body = _parsed(text)
-            batch = (str(body.get("campaign")), str(body.get("batch")))
-            if kind == "answer" and body.get("again") is False:
-                batches[batch] = _queries_of(db, seq)
-                stored += len(batches[batch])
-            hashes = batches.get(batch, ())
-            state.follow(kind, body, at, hashes)
+            body = parsed(seq, kind, text, previous, digest, at)
+            answer = seq
+            if kind != "answer" or body.get("again") is not False:
+                batch = str(body.get("campaign")), str(body.get("batch"))
+                answer = state.first_answer(*batch, past) or 0
+            if answer != held[0]:
+                held = answer, queries_of(db, answer) if answer else ()
+            stored += len(held[1]) if answer == seq else 0
+            # Most queries are asked once: only of the others does the past say anything.
+            state.follow(Entry(seq, kind, body, at, held[1]), past if answer in shared else alone)
         except PateError as error:
             raise LedgerError(f"entry {seq} ({kind}) does not hold: {error}") from error
         head = digest
@@ -86,24 +105,12 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
     return state, seq, head
 
 
-def _parsed(text: str) -> dict[str, Json]:
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LedgerError("it is not JSON") from error
-    # One text per value: else two readers could take the same bytes for different things.
-    if not isinstance(body, dict) or canonical(body) != text:
-        raise LedgerError("it is not in canonical form")
-    return body
+def _check_pages(db: sqlite3.Connection) -> None:
+    """Check that table and index of the queries say the same.
 
-
-def _queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
-    rows = db.execute(
-        "SELECT position, query FROM queries WHERE entry = ? ORDER BY position", (entry,)
-    )
-    found = []
-    for at, (position, query) in enumerate(rows):
-        if position != at:
-            raise LedgerError(f"query {at} is missing")
-        found.append(query)
-    return tuple(found)
+    Raises:
+        LedgerError: if they do not.
+    """
+    found = db.execute("PRAGMA integrity_check('queries')").fetchone()[0]
+    if found != "ok":
+        raise LedgerError(f"the file is damaged ({found})")

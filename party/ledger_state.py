@@ -6,117 +6,27 @@ The same function admits an entry before it is written and checks it when the le
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
+from party.ledger_shelf import Campaign, Entry, Nothing, Past, Shelf
 from party.offer import Offer
-from party.openings import How, Openings
+from party.openings import Earlier, How, check_exact, check_opening
 from party.own_figure import LedgerView, Totals
+from party.synthesis_books import KINDS as SYNTHESIS_KINDS
+from party.synthesis_books import Syntheses
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from party.offer import Json
+    from collections.abc import Iterable, Iterator, Sequence
 
 HASH_BYTES: Final = 32
 #: More queries in one batch, or parties in one sum, are a mistake.
 _MOST_QUERIES: Final = 10**7
 _MOST_PARTIES: Final = 10**5
-
-
-@dataclass(frozen=True)
-class BatchRecord:
-    """A batch that this party answered.
-
-    Attributes:
-        batch: its digest, hex.
-        queries: how many it has.
-        answered_at: when votes left for it, the first time and each one after, UTC.
-        survivors: with whom its sum was opened; None if that did not happen.
-        opened_at: when, UTC.
-    """
-
-    batch: str
-    queries: int
-    answered_at: tuple[str, ...]
-    survivors: tuple[str, ...] | None = None
-    opened_at: str | None = None
-
-
-@dataclass(frozen=True)
-class EndingRecord:
-    """How the server said that a campaign ended.
-
-    Attributes:
-        queries_asked: queries put to the mechanism, each round by itself.
-        labels_released: labels that left the server.
-        epsilon: what the cap is worth.
-        delta: at which it is.
-        at: when we were told, UTC.
-    """
-
-    queries_asked: int
-    labels_released: int
-    epsilon: float
-    delta: float
-    at: str
-
-
-@dataclass(frozen=True)
-class CampaignRecord:
-    """All that a party's ledger has of one campaign.
-
-    Attributes:
-        offer: the terms, as far as they were ever known; its ``queries`` mean nothing here.
-        joined_at: UTC.
-        queries: different queries of which votes left.
-        batches: in the order of their first answers.
-        ending: None while it may go on.
-    """
-
-    offer: Offer
-    joined_at: str
-    queries: int = 0
-    batches: tuple[BatchRecord, ...] = ()
-    ending: EndingRecord | None = None
-
-    @property
-    def asked(self) -> int:
-        """Queries summed over different batches."""
-        return sum(each.queries for each in self.batches)
-
-    @property
-    def opened(self) -> tuple[BatchRecord, ...]:
-        """The batches whose sum was opened."""
-        return tuple(each for each in self.batches if each.survivors is not None)
-
-    @property
-    def totals(self) -> Totals:
-        """What an accountant looks at."""
-        return Totals(self.offer, self.queries, self.asked)
-
-
-@dataclass
-class _Campaign:
-    offer: Offer
-    joined_at: str
-    batches: dict[str, BatchRecord] = field(default_factory=dict)
-    #: What the queries of a batch hash to together.
-    digests: dict[str, str] = field(default_factory=dict)
-    queries: set[bytes] = field(default_factory=set)
-    #: Digest of the data and settings that its votes are made of; empty before the first.
-    source: str = ""
-    ending: EndingRecord | None = None
-
-    def record(self) -> CampaignRecord:
-        return CampaignRecord(
-            self.offer,
-            self.joined_at,
-            len(self.queries),
-            tuple(self.batches.values()),
-            self.ending,
-        )
 
 
 def queries_digest(hashes: Sequence[bytes]) -> str:
@@ -133,27 +43,49 @@ def queries_digest(hashes: Sequence[bytes]) -> str:
 
 
 class LedgerState:
-    """The books as of one entry."""
+    """The books as of one entry.
+
+    Whatever is asked of them is asked with the past that they were written from: hashes of queries,
+    and all of a campaign but a summary, are not held in memory.
+    """
 
     def __init__(self) -> None:
-        self._campaigns: dict[str, _Campaign] = {}
-        self._opened = Openings()
+        self._shelf = Shelf(_read_again)
+        #: Releases of synthetic rows.
+        self.syntheses = Syntheses()
 
-    def campaigns(self) -> tuple[CampaignRecord, ...]:
+    def campaigns(self, past: Past) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
-        return tuple(each.record() for each in self._campaigns.values())
+        held = (self._shelf.peek(campaign, past) for campaign in self._shelf)
+        return tuple(each.record() for each in held if each is not None)
 
-    def find(self, campaign: str) -> CampaignRecord | None:
-        """Return the record of a campaign, None if it was never joined."""
-        held = self._campaigns.get(campaign)
-        return None if held is None else held.record()
+    def summaries(self) -> tuple[CampaignSummary, ...]:
+        """Return what is held in memory of every campaign, in the same order."""
+        return tuple(self._shelf.summaries())
 
-    def holds(self, campaign: str, batch: str) -> bool:
+    def campaign(self, campaign: str, past: Past) -> Campaign | None:
+        """Return a campaign whole, None if it was never joined."""
+        return self._shelf.find(campaign, past)
+
+    def offer_of(self, campaign: str) -> Offer | None:
+        """Return the terms of a campaign, None if it was never joined."""
+        held = self._shelf.summary(campaign)
+        return None if held is None else held.offer
+
+    def first_answer(self, campaign: str, batch: str, past: Past) -> int | None:
+        """Return the number of the entry that is the first answer to a batch; None: there is none."""
+        held = self._shelf.find(campaign, past)
+        answers = {} if held is None else held.answers
+        return next((seq for seq, each in answers.items() if each == batch), None)
+
+    def holds(self, campaign: str, batch: str, past: Past) -> bool:
         """Return whether a batch was answered."""
-        held = self._campaigns.get(campaign)
+        held = self._shelf.find(campaign, past)
         return held is not None and batch in held.batches
 
-    def view(self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None) -> LedgerView:
+    def view(
+        self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, past: Past
+    ) -> LedgerView:
         """Return the books as they will be once ``offer`` is answered.
 
         Raises:
@@ -162,24 +94,25 @@ class LedgerState:
         """
         if hashes is not None and len(hashes) != offer.queries:
             raise UsageError(f"{len(hashes)} hashes for {offer.queries} queries")
-        held = self._campaigns.get(offer.campaign)
+        held = self._shelf.find(offer.campaign, past)
         totals = [
-            Totals(each.offer, len(each.queries), record.asked)
-            for name, each in self._campaigns.items()
-            if name != offer.campaign
-            for record in (each.record(),)
+            each.totals for each in self._shelf.summaries() if each.offer.campaign != offer.campaign
         ]
         known = offer if held is None else offer.after(held.offer)
-        queries = 0 if held is None else len(held.queries)
-        asked = 0 if held is None else held.record().asked
+        queries, asked = (0, 0) if held is None else (held.queries, held.asked)
         if held is None or batch is None or batch not in held.batches:
             asked += offer.queries
             if hashes is None:
                 queries += offer.queries
             else:
-                queries += len(set(hashes) - (held.queries if held else set()))
+                queries += len(set(hashes)) if held is None else held.new(hashes, past)
         totals.append(Totals(known, queries, asked))
-        return LedgerView(tuple(totals), (offer.campaign, offer.queries), held is not None)
+        return LedgerView(
+            tuple(totals),
+            (offer.campaign, offer.queries),
+            held is not None,
+            self.syntheses.paid(),
+        )
 
     def needs(self, offer: Offer) -> bool:
         """Return whether the terms in ``offer`` are news.
@@ -187,56 +120,58 @@ class LedgerState:
         Raises:
             RefusedError: if they contradict what the campaign was before.
         """
-        held = self._campaigns.get(offer.campaign)
-        return held is None or replace(offer.after(held.offer), queries=0) != held.offer
+        held = self.offer_of(offer.campaign)
+        return held is None or replace(offer.after(held), queries=0) != held
 
     # --- entries ---------------------------------------------------------------------------
 
-    def follow(self, kind: str, body: Mapping[str, Json], at: str, hashes: Sequence[bytes]) -> None:
+    def follow(self, entry: Entry, past: Past) -> None:
         """Take one entry in; the state is as before if it raises.
 
         Args:
-            kind: of the entry.
-            body: of the entry.
-            at: when it was written.
-            hashes: of the queries of the batch that it is about, if it is about one.
+            entry: the next one; its hashes are those of the batch that it is about, if it is about
+                one.
+            past: what was written before it; what is written after it may be in there, too.
 
         Raises:
             RefusedError: if a rule does not allow it.
             ProtocolError: for values that cannot be.
             LedgerError: for an entry of no known kind or form.
         """
-        fields = dict(body)
+        kind, fields = entry.kind, dict(entry.body)
         try:
             match kind:
                 case "offer":
-                    self._offer(Offer.from_dict(_popped(fields, "offer", dict)), at)
+                    self._offer(Offer.from_dict(_popped(fields, "offer", dict)), entry, past)
                 case "answer":
-                    self._answer(fields, at, hashes)
+                    self._answer(fields, entry, past)
                 case "opening":
-                    self._opening(fields, at, hashes)
+                    self._opening(fields, entry, past)
                 case "ending":
-                    self._ending(fields, at)
+                    self._ending(fields, entry, past)
+                case _ if kind in SYNTHESIS_KINDS:
+                    self.syntheses.follow(kind, fields, entry.at)
                 case _:
                     raise LedgerError(f"unknown kind of entry: {kind!r}")
         except (KeyError, TypeError) as error:
             raise LedgerError(f"an entry {kind!r} without its fields: {error}") from error
 
-    def _offer(self, offer: Offer, at: str) -> None:
-        held = self._campaigns.get(offer.campaign)
+    def _offer(self, offer: Offer, entry: Entry, past: Past) -> None:
+        held = self._shelf.find(offer.campaign, past)
         if held is None:
-            self._campaigns[offer.campaign] = _Campaign(offer, at)
+            self._shelf.add(Campaign(offer, entry.at, entry.seq, entry.seq))
         else:
-            held.offer = offer.after(held.offer)
+            held.offer, held.last = offer.after(held.offer), entry.seq
 
-    def _joined(self, campaign: str) -> _Campaign:
-        held = self._campaigns.get(campaign)
+    def _joined(self, campaign: str, past: Past) -> Campaign:
+        held = self._shelf.find(campaign, past)
         if held is None:
             raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
         return held
 
-    def _answer(self, fields: dict[str, Any], at: str, hashes: Sequence[bytes]) -> None:
-        held = self._joined(_popped(fields, "campaign", str))
+    def _answer(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
+        hashes = entry.hashes
+        held = self._joined(_popped(fields, "campaign", str), past)
         batch = _digest(_popped(fields, "batch", str))
         digest = _popped(fields, "queries_digest", str)
         source = _digest(_popped(fields, "source", str))
@@ -262,25 +197,27 @@ class LedgerState:
                 f"campaign {held.offer.campaign[:8]} had the votes of our records on other queries "
                 "before: each record votes once"
             )
-        held.source = source
         if not again:
-            held.batches[batch] = BatchRecord(batch, len(hashes), (at,))
+            held.queries += held.new(hashes, past)
+            held.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
             held.digests[batch] = digest
-            held.queries |= set(hashes)
+            held.answers[entry.seq] = batch
+            held.source, held.last = source, entry.seq
             return
         if held.digests[batch] != digest:
             raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
         record = held.batches[batch]
-        held.batches[batch] = replace(record, answered_at=(*record.answered_at, at))
+        held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
+        held.source, held.last = source, entry.seq
 
-    def _opening(self, fields: dict[str, Any], at: str, hashes: Sequence[bytes]) -> None:
+    def _opening(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
         campaign, batch = _popped(fields, "campaign", str), _popped(fields, "batch", str)
-        held = self._joined(campaign)
+        held = self._joined(campaign, past)
         survivors = _parties(_popped(fields, "survivors", list))
         allow_other = _popped(fields, "allow_other", bool)
         if fields:
             raise LedgerError(f"an opening with unknown fields: {', '.join(sorted(fields))}")
-        if batch not in held.batches or held.digests[batch] != queries_digest(hashes):
+        if batch not in held.batches or held.digests[batch] != queries_digest(entry.hashes):
             raise RefusedError(
                 f"batch {batch[:8]} is to be opened, but we never gave votes on these queries"
             )
@@ -302,17 +239,55 @@ class LedgerState:
                 f"batches of campaign {campaign[:8]} were opened with other parties before: the "
                 "difference of two sums over similar queries would show votes"
             )
-        keys = dict(zip(held.offer.roster or (), held.offer.identities or (), strict=False))
-        how = How(tuple((name, keys.get(name, "")) for name in survivors), held.source)
-        self._opened.check(held.offer, batch, how, hashes, allow_other=allow_other)
-        held.batches[batch] = replace(record, survivors=survivors, opened_at=record.opened_at or at)
-        self._opened.add(held.offer, batch, how, hashes)
+        how = How.of(survivors, held.offer, held.source)
+        shared = {*past.sharing(entry.hashes), (campaign, batch)}
+        check_opening(
+            held.offer,
+            batch,
+            how,
+            self._opened(shared, campaign, how, past),
+            allow_other=allow_other,
+        )
+        if not allow_other:
+            check_exact(held.offer, how, self._hows())
+        held.batches[batch] = replace(
+            record, survivors=survivors, opened_at=record.opened_at or entry.at
+        )
+        held.hows.setdefault(batch, how)
+        held.last = entry.seq
+
+    def _opened(
+        self, batches: Iterable[tuple[str, str]], campaign: str, how: How, past: Past
+    ) -> Iterator[Earlier]:
+        """Yield those of these batches whose sums were opened, and could be subtracted.
+
+        Batches that are not in the books (yet) are passed over, and so are those of other campaigns
+        in which all was opened as this one is to be: the same sum shows nothing new.
+        """
+        for other, these in groupby(sorted(batches), key=itemgetter(0)):
+            summary = self._shelf.summary(other)
+            if summary is None or (other != campaign and set(summary.hows) <= {how}):
+                continue
+            held = self._shelf.peek(other, past)
+            for _, batch in these:
+                if held is not None and batch in held.hows:
+                    yield Earlier(held.offer, batch, held.hows[batch])
+
+    def _hows(self) -> Iterator[tuple[Offer, How]]:
+        for summary in self._shelf.summaries():
+            for how in summary.hows:
+                yield summary.offer, how
 
     def opened_as(
-        self, campaign: str, batch: str, hashes: Sequence[bytes], survivors: Sequence[str]
+        self,
+        campaign: str,
+        batch: str,
+        hashes: Sequence[bytes],
+        survivors: Sequence[str],
+        past: Past,
     ) -> bool:
         """Return whether just this opening is recorded."""
-        held = self._campaigns.get(campaign)
+        held = self._shelf.find(campaign, past)
         record = None if held is None else held.batches.get(batch)
         return (
             held is not None
@@ -321,25 +296,42 @@ class LedgerState:
             and held.digests[batch] == queries_digest(hashes)
         )
 
-    def _ending(self, fields: dict[str, Any], at: str) -> None:
-        held = self._joined(_popped(fields, "campaign", str))
+    def _ending(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
+        held = self._joined(_popped(fields, "campaign", str), past)
         ending = EndingRecord(
             queries_asked=_popped(fields, "queries_asked", int),
             labels_released=_popped(fields, "labels_released", int),
             epsilon=_popped(fields, "epsilon", float),
             delta=_popped(fields, "delta", float),
-            at=at,
+            at=entry.at,
         )
         if fields:
             raise LedgerError(f"an ending with unknown fields: {', '.join(sorted(fields))}")
         if min(ending.queries_asked, ending.labels_released) < 0 or not ending.epsilon >= 0:
             raise ProtocolError("a campaign cannot end with less than nothing")
-        held.ending = ending
+        held.ending, held.last = ending, entry.seq
 
     def ended_as(self, campaign: str, ending: EndingRecord) -> bool:
         """Return whether a campaign is known to have ended just so."""
-        held = self._joined(campaign).ending
-        return held is not None and replace(held, at=ending.at) == ending
+        held = self._shelf.summary(campaign)
+        if held is None:
+            raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
+        return held.ending is not None and replace(held.ending, at=ending.at) == ending
+
+
+def _read_again(campaign: str, entries: Iterable[Entry]) -> Campaign:
+    """Make a campaign anew of its entries, which were checked beside all others before.
+
+    Raises:
+        LedgerError: if they are none.
+    """
+    books = LedgerState()
+    for entry in entries:
+        books.follow(entry, Nothing())
+    held = books.campaign(campaign, Nothing())
+    if held is None:
+        raise LedgerError(f"the entries of campaign {campaign[:8]} are not where they were")
+    return held
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:

@@ -6,98 +6,110 @@ whoever is in one of them alone.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pate.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from party.offer import Offer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class How:
     """Whose votes are in a sum that was opened: two sums that differ in it show votes.
 
     Attributes:
-        survivors: names and identity keys; a name alone may be another party elsewhere.
+        survivors: digest of their names and identity keys; a name alone may be another party
+            elsewhere.
         source: of our own votes.
     """
 
-    survivors: tuple[tuple[str, str], ...]
+    survivors: bytes
     source: str
+
+    @classmethod
+    def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
+        """Return how a sum of a campaign is opened.
+
+        Args:
+            survivors: names, sorted.
+            offer: terms of the campaign; they have the keys.
+            source: of our own votes.
+        """
+        keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+        text = json.dumps([[name, keys.get(name, "")] for name in survivors])
+        return cls(hashlib.sha256(text.encode()).digest(), source)
 
 
 @dataclass(frozen=True)
-class _Opening:
+class Earlier:
+    """A sum that was opened before.
+
+    Attributes:
+        offer: of its campaign.
+        batch: its digest, hex.
+        how: whose votes are in it.
+    """
+
     offer: Offer
     batch: str
     how: How
 
 
-class Openings:
-    """The openings so far."""
+def check_opening(
+    offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
+) -> None:
+    """Check that a batch may be opened beside those that have a query with it in common.
 
-    def __init__(self) -> None:
-        #: By query and campaign: the first batch in which it was opened, and how, which is the
-        #: same in every other batch of that campaign.
-        self._held: dict[bytes, dict[str, _Opening]] = {}
+    Args:
+        offer: of its campaign.
+        batch: its digest, hex.
+        how: whose votes are in its sum.
+        earlier: sums with one of its queries or more.
+        allow_other: whether queries that another campaign opened otherwise may be opened.
 
-    def add(self, offer: Offer, batch: str, how: How, hashes: Sequence[bytes]) -> None:
-        """Keep an opening that was checked."""
-        made = _Opening(offer, batch, how)
-        for each in hashes:
-            self._held.setdefault(each, {}).setdefault(offer.campaign, made)
-
-    def check(
-        self, offer: Offer, batch: str, how: How, hashes: Sequence[bytes], *, allow_other: bool
-    ) -> None:
-        """Check that a batch may be opened.
-
-        Args:
-            offer: of its campaign.
-            batch: its digest, hex.
-            how: whose votes are in its sum.
-            hashes: of its queries.
-            allow_other: whether queries that another campaign opened otherwise may be opened.
-
-        Raises:
-            RefusedError: if the difference of its sum and an earlier one would show votes.
-        """
-        for each in set(hashes):
-            for campaign, earlier in self._held.get(each, {}).items():
-                # Votes of teachers less votes of records are nobody's votes.
-                if earlier.offer.records_vote == offer.records_vote:
-                    same = campaign == offer.campaign
-                    _check_query(offer, batch, how, earlier, allow=allow_other and not same)
-        if _exact_records(offer) and not allow_other:
-            self._check_exact(offer, how)
-
-    def _check_exact(self, offer: Offer, how: How) -> None:
-        """Check that exact sums of records' votes are all of the same parties and data.
-
-        Whatever the queries are, each record is in the sum once: the difference of two sums, added
-        up over the queries, is how many records of each class are in one of them alone.
-        """
-        others = {
-            campaign: earlier.how
-            for opened in self._held.values()
-            for campaign, earlier in opened.items()
-            if campaign != offer.campaign and _exact_records(earlier.offer)
-        }
-        for campaign, theirs in others.items():
-            if theirs != how:
-                raise RefusedError(
-                    f"exact sums of records' votes were opened in campaign {campaign[:8]} with "
-                    "other parties or other data of ours: the difference of two sums would show how "
-                    "many records of each class one of them has; noise by the parties "
-                    "(--noise distributed), or repeat_queries = 'allow', would permit it"
-                )
+    Raises:
+        RefusedError: if the difference of its sum and an earlier one would show votes.
+    """
+    for each in earlier:
+        # Votes of teachers less votes of records are nobody's votes.
+        if each.offer.records_vote == offer.records_vote:
+            same = each.offer.campaign == offer.campaign
+            _check_query(offer, batch, how, each, allow=allow_other and not same)
 
 
-def _check_query(offer: Offer, batch: str, how: How, earlier: _Opening, *, allow: bool) -> None:
+def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> None:
+    """Check that exact sums of records' votes are all of the same parties and data.
+
+    Whatever the queries are, each record is in the sum once: the difference of two sums, added
+    up over the queries, is how many records of each class are in one of them alone.
+
+    Args:
+        offer: of the campaign whose sum is to be opened.
+        how: whose votes are in it.
+        others: all that was opened in other campaigns, whatever its queries are.
+
+    Raises:
+        RefusedError: if one of them differs.
+    """
+    if not exact_records(offer):
+        return
+    for theirs, opened in others:
+        if theirs.campaign != offer.campaign and exact_records(theirs) and opened != how:
+            raise RefusedError(
+                f"exact sums of records' votes were opened in campaign {theirs.campaign[:8]} with "
+                "other parties or other data of ours: the difference of two sums would show how "
+                "many records of each class one of them has; noise by the parties "
+                "(--noise distributed), or repeat_queries = 'allow', would permit it"
+            )
+
+
+def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow: bool) -> None:
     same = earlier.offer.campaign == offer.campaign
     if earlier.how != how and not allow:
         others = "other parties" if earlier.how.survivors != how.survivors else "other data of ours"
@@ -115,5 +127,6 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: _Opening, *, allow
         )
 
 
-def _exact_records(offer: Offer) -> bool:
+def exact_records(offer: Offer) -> bool:
+    """Return whether the sums of a campaign are records' votes without noise."""
     return offer.records_vote and offer.noise == "central"

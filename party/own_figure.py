@@ -16,6 +16,12 @@ All others are summed in zCDP (half of mu squared is a rho: mu-GDP implies mu^2/
 Gaussian DP where all of them are, if that gives less. A campaign for a larger unit protects a
 smaller one at least as well, so the sum is stated for the smallest unit among them.
 
+Releases of synthetic rows count with what they reserved, each a rho and a delta: rho goes into the
+sum before that is converted, once; deltas add up. It is the same neighbour: a record (or patient)
+more or less moves one row of the table, and the votes of one teacher. Where a release has a pure
+epsilon, its adding up is a second bound, and the smaller one is stated. A release without
+differential privacy leaves no figure, for good.
+
 That the sum stays below a bound fixed beforehand is a guarantee (a filter); the figure as of some
 day only describes what was answered until then.
 """
@@ -28,6 +34,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.offer import UNITS, Offer
+from party.synthesis_books import unit_of
 from pate.accounting.composition import Gate, Gdp, Zcdp
 from pate.accounting.conversion import check_delta, float_up
 from pate.errors import AccountingError, UsageError
@@ -35,12 +42,14 @@ from pate.mechanisms import worst_cost
 from pate.statement import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from party.synthesis_books import Synthesis
     from pate.accounting.composition import Composition
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()
+_NOTHING: Final = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -67,11 +76,13 @@ class LedgerView:
         campaigns: totals of all campaigns, that of the request with its queries counted in.
         of_request: id of its campaign, and how many queries it asks votes on.
         joined: whether the campaign was joined before.
+        syntheses: all releases of synthetic rows.
     """
 
     campaigns: tuple[Totals, ...]
     of_request: tuple[str, int]
     joined: bool = False
+    syntheses: tuple[Synthesis, ...] = ()
 
     def of(self, campaign: str) -> Totals:
         """Return the totals of a campaign.
@@ -87,60 +98,81 @@ class LedgerView:
 
 @dataclass(frozen=True)
 class Figure:
-    """An (epsilon, delta) over campaigns.
+    """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
     Attributes:
-        epsilon: infinite if ``delta`` is too small for the campaigns' own deltas.
+        epsilon: infinite if ``delta`` is too small for the campaigns' own deltas, or if anything
+            was released that is not private.
         delta: of the whole.
         unit: what it protects.
         observer: ``server`` if it holds even against the server, else ``public``.
+        private: False if synthetic rows were released without differential privacy.
     """
 
     epsilon: float
     delta: float
     unit: str
     observer: str
+    private: bool = True
+
+    @property
+    def why_none(self) -> str:
+        """Why there is no figure, in words; empty if there is one."""
+        if not self.private:
+            return "synthetic rows were released without differential privacy"
+        return "the campaigns' own deltas are more than that" if math.isinf(self.epsilon) else ""
 
     @property
     def in_words(self) -> str:
         """One line for people."""
-        if math.isinf(self.epsilon):
-            return (
-                f"no figure at delta {self.delta:g}: the campaigns' own deltas are more than that"
-            )
+        if not self.private:
+            return f"no figure, and there will be none: {self.why_none}"
+        if self.why_none:
+            return f"no figure at delta {self.delta:g}: {self.why_none}"
         return in_words(self.epsilon, self.delta, self.unit, self.observer)
 
 
-def own_figure(totals: Iterable[Totals], delta: float) -> Figure:
-    """Return what all answers together come to.
+def own_figure(
+    totals: Iterable[Totals], delta: float, syntheses: Iterable[Synthesis] = ()
+) -> Figure:
+    """Return what all answers and releases of synthetic rows together come to.
 
     Args:
         totals: one per campaign.
         delta: failure probability of the whole.
+        syntheses: releases of synthetic rows, with what they reserved.
 
     Raises:
         AccountingError: for a delta outside (0, 1), or costs too large for a number.
     """
     check_delta(delta)
     counted = [each for each in totals if each.asked]
+    rows = [each for each in syntheses if not each.free]
     promised = [each.offer for each in counted if not _countable(each.offer)]
     exact = [each for each in counted if _countable(each.offer)]
-    left = Fraction(delta) - sum((Fraction(each.delta) for each in promised), Fraction(0))
+    left = Fraction(delta)
+    left -= sum((Fraction(each.delta) for each in promised), Fraction(0))
+    left -= sum((each.delta for each in rows), Fraction(0))
     epsilon = sum((Fraction(each.epsilon) for each in promised), Fraction(0))
-    whole = float_up(epsilon)
-    if left < 0 or (exact and left <= 0):
-        whole = math.inf
-    elif exact:
-        whole = float_up(epsilon + Fraction(_composed(exact, _float_down(left))))
+    private = all(each.private for each in rows)
+    whole = math.inf
+    if private and left >= 0:
+        whole = min(
+            (float_up(epsilon + worth) for worth in _worths(exact, rows, left)), default=whole
+        )
+    units = [each.offer.unit for each in counted]
+    units.extend(filter(None, [unit_of(rows)]))
     return Figure(
         epsilon=whole,
         delta=float(delta),
-        unit=min((each.offer.unit for each in counted), key=UNITS.index, default=UNITS[0]),
+        unit=min(units, key=UNITS.index, default=UNITS[0]),
+        # Noise in synthetic rows is our own, and nobody sees anything before it.
         observer=(
             "server"
-            if counted and all(each.offer.noise == "distributed" for each in counted)
+            if units and all(each.offer.noise == "distributed" for each in counted)
             else "public"
         ),
+        private=private,
     )
 
 
@@ -178,15 +210,27 @@ def _countable(offer: Offer) -> bool:
     )
 
 
-def _composed(campaigns: Sequence[Totals], delta: float) -> float:
-    found = [_worth(_ZCDP, campaigns, delta)]
-    if all(each.offer.composition == Gdp.name for each in campaigns):
-        found.append(_worth(_GDP, campaigns, delta))
-    return min(found)
+def _worths(
+    campaigns: Sequence[Totals], rows: Sequence[Synthesis], left: Fraction
+) -> Iterator[Fraction]:
+    """Yield bounds on epsilon at ``left``, each of which holds."""
+    pure = [each.epsilon for each in rows if each.epsilon is not None]
+    added = sum(pure, Fraction(0)) if len(pure) == len(rows) else None
+    if not campaigns and added is not None:
+        yield added
+    if left <= 0 or not (campaigns or rows):
+        return
+    delta = _float_down(left)
+    rho = sum((each.rho for each in rows), Fraction(0))
+    yield Fraction(_worth(_ZCDP, campaigns, delta, rho))
+    if added is not None and all(each.offer.composition == Gdp.name for each in campaigns):
+        yield added + Fraction(_worth(_GDP, campaigns, delta))
 
 
-def _worth(composition: Composition, campaigns: Sequence[Totals], delta: float) -> float:
-    total = sum((cost_of(each, composition) for each in campaigns), Fraction(0))
+def _worth(
+    composition: Composition, campaigns: Sequence[Totals], delta: float, more: Fraction = _NOTHING
+) -> float:
+    total = sum((cost_of(each, composition) for each in campaigns), more)
     return composition.epsilon(total, delta)
 
 

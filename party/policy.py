@@ -277,11 +277,9 @@ class Policy:
         # Before the terms are known the announced budget is all there is to look at.
         if not offer.settled and offer.epsilon > most:
             raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
-        figure = own_figure(view.campaigns, self.delta)
+        figure = own_figure(view.campaigns, self.delta, view.syntheses)
         if figure.epsilon > most:
-            found = "the campaigns' own deltas are more than that"
-            if math.isfinite(figure.epsilon):
-                found = f"our answers would come to {rounded_up(figure.epsilon)}"
+            found = figure.why_none or f"our answers would come to {rounded_up(figure.epsilon)}"
             raise _no("largest_epsilon", f"{most:g} at delta {self.delta:g}", found)
 
     def _check_campaign(

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _POLL_S: Final = 0.2
 #: Between two looks at the server's health while nothing is asked.
 _HEALTH_S: Final = 10.0
+#: After so long without the server whoever waits is told what that may mean.
+_ABSENCE_S: Final = 180.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 #: A SuperNode that lived this long was connected: its end starts the pauses anew.
@@ -63,6 +65,8 @@ class Connection:
         node_key: Path | None = None,
         refusal_patience: float = REFUSAL_PATIENCE_S,
         max_wait: float | None = None,
+        absence: float = _ABSENCE_S,
+        on_absence: Callable[[], None] = lambda: None,
         on_event: Callable[[str], None] = lambda _: None,
         on_state: Callable[[State], None] = lambda _: None,
     ) -> None:
@@ -79,6 +83,9 @@ class Connection:
                 used over TLS alone.
             refusal_patience: seconds after which a server that refuses this party is believed.
             max_wait: seconds after which a server that does not answer is given up; None: never.
+            absence: seconds without an answer of the server after which ``on_absence`` is called;
+                once each time that it goes away.
+            on_absence: called then, from the thread of :meth:`run`.
             on_event: called with one line for the operator when something changes, from the
                 thread of :meth:`run`.
             on_state: called with what the connection is now, from that thread too: connected from
@@ -97,6 +104,9 @@ class Connection:
         self._app = app
         self._home = home / "supernode"
         self._max_wait = max_wait
+        self._absence = absence
+        self._on_absence = on_absence
+        self._is_told = False
         self._on_event = on_event
         self._on_state = on_state
         self._node: SuperNode | None = None
@@ -213,8 +223,11 @@ class Connection:
                     f"{error}; given up after {waited:.0f} s. Check the address, and that the "
                     "server runs and can be reached from here"
                 ) from error
+            if waited >= self._absence and not self._is_told:
+                self._is_told = True
+                self._on_absence()
             return str(error)
-        self._unreachable_since = None
+        self._unreachable_since, self._is_told = None, False
         return None
 
     def _serve(self, node: SuperNode, stop: Callable[[], bool]) -> None:

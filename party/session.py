@@ -96,6 +96,8 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         screen.say(line, "warning")
     # Not how many records: lines like this are collected and kept by many a machine.
     screen.say(f"{name}: records of the classes {', '.join(dataset.classes)}")
+    # Before hours of training: it may be damaged, or gone.
+    ledger = PartyLedger(settings.home / LEDGER_FILE)
     ensemble = records = None
     if settings.votes in ("any", "neighbour"):
         records = NeighbourVotes(dataset, shard_key(settings.home), say=screen.say)
@@ -120,7 +122,6 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
     else:
         screen.say(f"our records vote themselves; connecting to {server}")
-    ledger = PartyLedger(settings.home / LEDGER_FILE)
     board.bound_by(
         ledger,
         delta=policy.delta,
@@ -150,6 +151,7 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         home=settings.home / "flower",
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
+        on_absence=lambda: None if over.decided else screen.say(of_absence(ledger)),
         on_event=lambda line: None if over.decided else screen.say(line),
         on_state=board.is_now,
         max_wait=settings.max_wait,
@@ -171,6 +173,29 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         f"labels released, at most {_guarantee(ending)}"
     )
     return ending
+
+
+def of_absence(ledger: PartyLedger) -> str:
+    """Return a line for whoever waits for a server that has been away for a while.
+
+    A party that was killed as it heard of a campaign's end, or was away then, is told of it by
+    nobody: the server has gone, and may never come back.
+    """
+    held = ledger.summaries()
+    if not held:
+        return "no campaign was joined yet: this party waits for the server; Ctrl-C is safe"
+    last = max(held, key=lambda each: each.last)
+    name = last.offer.campaign[:8]
+    if last.ending is not None:
+        return (
+            f"campaign {name} has ended, as our ledger has it: unless the server is to begin another "
+            "one, there is nothing to wait for; Ctrl-C is safe"
+        )
+    return (
+        f"campaign {name} may have ended while this party was away: ask its coordinator. Ctrl-C is "
+        "safe: what has left is in our ledger (`pate-party ledger`), and the same command goes on "
+        "if the campaign does"
+    )
 
 
 def _guarantee(ending: Ending) -> str:

@@ -102,12 +102,12 @@ class Site:
         Raises:
             RefusedError: otherwise.
         """
-        held = self.ledger.find(campaign.hex())
+        held = self.ledger.offer_of(campaign.hex())
         if held is None:
             raise RefusedError("a step of a campaign that this party has not joined")
-        if not hmac.compare_digest(held.offer.key, key):
+        if not hmac.compare_digest(held.key, key):
             raise RefusedError("a step of a campaign, signed by another key than the campaign's")
-        return held.offer
+        return held
 
     def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
         """Record how the server says that a campaign has ended."""

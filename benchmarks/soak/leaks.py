@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Of each process: growth a campaign that is called a leak if the confidence interval is above it.
-BOUNDS: Final = {"rss_kib": 40.0, "handles": 0.02, "threads": 0.02, "children": 0.01}
+BOUNDS: Final = {"rss_kib": 20.0, "handles": 0.02, "threads": 0.02, "children": 0.01}
 #: Two-sided.
 CONFIDENCE: Final = 0.99
 #: Part of a series at its beginning in which caches fill; not looked at.

@@ -19,7 +19,7 @@ from benchmarks.soak.leaks import BOUNDS, CONFIDENCE, Held, Slope
 from benchmarks.soak.play import KINDS, NAMES, TEACHERS, Play
 from pate.commands.deal import digits, write_inputs, write_labelled
 from pate.data.values import Images
-from pate.errors import PateError
+from pate.errors import PateError, UnreachableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,8 @@ _QUERIES: Final = 80
 _RECORDS: Final = 120
 #: The party that lives all the time.
 _HOST: Final = NAMES[0]
+#: How long a party that was killed and started again waits for a server that may be gone.
+_ALONE_S: Final = 60
 #: For one campaign, on a machine that is busy.
 _WITHIN_S: Final = 600.0
 _FAULTS: Final = (
@@ -171,8 +173,11 @@ class Soak:
             others[victim] = self._harm_party(play, chance, result, others[victim], victim)
         if served is None and (wrong := server.done(_WITHIN_S)):
             raise AssertionError(f"the server ended with {wrong}")
-        for each in (*others.values(), *([student] if student else [])):
-            each.ends(0)
+        for name, each in others.items():
+            if each.ends(0, *([UnreachableError.exit_code] if name == victim else [])):
+                self._check_alone(play, result)
+        if student is not None:
+            student.ends(0)
         if wrong := party.done(_WITHIN_S):
             raise AssertionError(f"{_HOST} ended with {wrong}")
 
@@ -212,7 +217,16 @@ class Soak:
         if victim.ends(0, -signal.SIGKILL) == 0:
             return victim  # it was through before the fault came
         result.kills += 1
-        return play.party(name, "--max-wait", "600")
+        # It may have been killed as it heard the end: then nobody is there any more to say it again.
+        return play.party(name, "--max-wait", str(_ALONE_S))
+
+    @staticmethod
+    def _check_alone(play: Play, result: Result) -> None:
+        """Check that a party which found nobody was killed, and that all was over by then."""
+        stand = play.stand()
+        assert result.kills > 0, "a party that nobody killed gave up"
+        assert stand is not None
+        assert stand.phase == "finished", "a party gave up, and the campaign was not over"
 
     def _check(self, play: Play, result: Result) -> None:
         stand = play.stand()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from party.check.asked import enrolment_of
 from party.keys import identity_key
 from party.ledger import LEDGER_FILE, PartyLedger
+from party.ledger_mark import Mark
 from party.policy import POLICY_FILE
 from party.policy_file import policy_of, read_policy
 from pate.errors import RefusedError
@@ -41,6 +42,7 @@ def last_campaign(asked: Asked) -> CampaignRecord | None:
 
 def check_books(asked: Asked) -> Finding:
     """Read this party's ledger from its first entry to its last."""
+    Mark(asked.home / LEDGER_FILE).require_ledger()
     books = books_of(asked)
     if books is None:
         return Finding.ok("none yet: nothing has left this machine")
@@ -132,7 +134,7 @@ def _spent(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
         return []
     found, totals = [], books.totals()
     figure, most = books.own_figure(policy.delta), policy.largest_epsilon
-    if most is not None and totals and figure.epsilon >= most:
+    if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
         stands = f"our own accountant stands at {rounded_up(figure.epsilon)}"
         mend = "raise largest_epsilon if you mean to give more from these data"
         found.append((f"{stands}, largest_epsilon is {most:g}", mend))

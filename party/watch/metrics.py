@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from party.own_figure import own_figure
 from party.watch.board import STATES
 from pate.runtime.metrics import CONTENT_TYPE, counter, days_left, exposition, gauge, state_set
 
@@ -59,8 +58,8 @@ def _of_run(standing: Standing, now: datetime) -> list[Metric]:
 def _of_ledger(standing: Standing) -> list[Metric]:
     if standing.ledger is None or standing.delta is None:
         return []
-    held = standing.ledger.campaigns()
-    figure = own_figure((each.totals for each in held), standing.delta)
+    held = standing.ledger.summaries()
+    figure = standing.ledger.own_figure(standing.delta)
     return [
         counter("pate_party_campaigns_total", "Campaigns joined", len(held)),
         gauge(
@@ -76,11 +75,12 @@ def _of_ledger(standing: Standing) -> list[Metric]:
         counter(
             "pate_party_batches_total",
             "Batches of queries voted on",
-            sum(len(each.batches) for each in held),
+            sum(each.batches for each in held),
         ),
         gauge(
             "pate_party_epsilon",
-            "What all answers come to by the party's own accountant, whatever its records are",
+            "What all answers and synthetic rows come to by the party's own accountant, whatever its "
+            "records are",
             figure.epsilon,
         ),
         gauge(

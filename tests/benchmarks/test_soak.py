@@ -34,7 +34,7 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("growth", "verdict"), [(0.0, "flat"), (20.0, "grows, within the bound"), (100.0, "LEAKS")]
+    ("growth", "verdict"), [(0.0, "flat"), (10.0, "grows, within the bound"), (100.0, "LEAKS")]
 )
 def test_growth_is_called_what_it_is(growth: float, verdict: str) -> None:
     rng = np.random.default_rng(0)

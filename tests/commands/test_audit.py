@@ -189,7 +189,7 @@ def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
         def close(self) -> None:
             kept.append(self.state())
             super().close()
-            verify(self.path)
+            verify(self.place)
 
     campaigns = Campaigns(tmp_path, mechanism, queries=40, delta=1e-3, opener=Keeping.open)
     counts = campaigns.sample(pair, 1, 3)

@@ -422,6 +422,7 @@ def test_a_log_without_its_ledger_is_refused_and_a_half_made_ledger_made_anew(pa
     path.with_name("ledger.db.new").write_bytes(b"half")
     PartyLedger(path).join(joining())
     path.rename(path.with_name("elsewhere.db"))
+    path.with_name("ledger.head").unlink()
     path.with_name("ledger.db-wal").write_bytes(b"pages")
     with pytest.raises(LedgerError, match="a file that is gone"):
         PartyLedger(path)

@@ -1,0 +1,183 @@
+"""What a party's ledger said before, asked of its file: entries read back, and who held a query.
+
+``queries`` has an index by query, which nothing commits to: it is checked against the table whenever
+a ledger is opened. So no hash of a query has to be held in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+from party.ledger_shelf import Entry, Past
+from pate.errors import LedgerError
+from pate.runtime.hash_chain import canonical, entry_digest
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Container, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from party.offer import Json
+
+#: Of the digests of entries.
+TAG: Final = b"pate party ledger entry v1\0"
+#: Queries of one look into the file; any SQLite takes so many values.
+_AT_A_TIME: Final = 500
+_COLUMNS: Final = "SELECT seq, kind, body, previous, digest, written_at FROM entries"
+
+
+class FilePast:
+    """The past in a ledger's file.
+
+    Args:
+        reading: gives a connection to it, for as long as one look takes.
+    """
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+        self._reading = reading
+
+    @classmethod
+    def within(cls, db: sqlite3.Connection) -> FilePast:
+        """Return the past as one transaction sees it."""
+        return cls(lambda: nullcontext(db))
+
+    def entries(self, campaign: str, first: int, last: int) -> Iterator[Entry]:
+        """Yield the entries about a campaign; see :class:`~party.ledger_shelf.Past`."""
+        with self._reading() as db:
+            rows = db.execute(f"{_COLUMNS} WHERE seq BETWEEN ? AND ? ORDER BY seq", (first, last))
+            answers: dict[str, int] = {}
+            for seq, kind, text, previous, digest, at in rows:
+                body = parsed(seq, kind, text, previous, digest, at)
+                if about(body) != campaign:
+                    continue
+                batch = str(body.get("batch"))
+                if kind == "answer":
+                    answers.setdefault(batch, seq)
+                hashes = queries_of(db, answers[batch]) if batch in answers else ()
+                yield Entry(seq, kind, body, at, hashes)
+
+    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer that holds one of these queries, or more."""
+        with self._reading() as db:
+            found = {
+                entry
+                for some in _pieces(hashes)
+                for (entry,) in db.execute(
+                    f"SELECT DISTINCT entry FROM queries WHERE query IN ({_marks(some)})",  # noqa: S608
+                    some,
+                )
+            }
+            return frozenset(_batch_of(db, entry) for entry in found)
+
+    def known(
+        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
+    ) -> frozenset[bytes]:
+        """Return those of these queries that are in any of ``answers``, from ``first`` to ``last``."""
+        with self._reading() as db:
+            return frozenset(
+                query
+                for some in _pieces(hashes)
+                for query, entry in db.execute(
+                    f"SELECT query, entry FROM queries WHERE query IN ({_marks(some)}) "  # noqa: S608
+                    "AND entry BETWEEN ? AND ?",
+                    (*some, first, last),
+                )
+                if entry in answers
+            )
+
+
+class Alone:
+    """The past of a batch none of whose queries is in any other: nothing needs to be looked up."""
+
+    def __init__(self, past: Past) -> None:
+        self._past = past
+
+    def entries(self, campaign: str, first: int, last: int) -> Iterator[Entry]:
+        """Yield the entries about a campaign."""
+        yield from self._past.entries(campaign, first, last)
+
+    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
+        """Return nothing."""
+        del hashes
+        return frozenset()
+
+    def known(
+        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
+    ) -> frozenset[bytes]:
+        """Return nothing."""
+        del hashes, first, last, answers
+        return frozenset()
+
+
+def parsed(
+    seq: int, kind: str, text: str, previous: bytes, digest: bytes, at: str
+) -> dict[str, Json]:
+    """Return the body of an entry.
+
+    Raises:
+        LedgerError: if its digest does not hold, or it is not the one text of its value.
+    """
+    if digest != entry_digest(TAG, seq, kind, text, previous, at):
+        raise LedgerError(f"entry {seq} was altered: its digest does not hold")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LedgerError("it is not JSON") from error
+    # One text per value: else two readers could take the same bytes for different things.
+    if not isinstance(body, dict) or canonical(body) != text:
+        raise LedgerError("it is not in canonical form")
+    return body
+
+
+def about(body: dict[str, Json]) -> str | None:
+    """Return the campaign that an entry is about, None if it is about none."""
+    offer = body.get("offer")
+    campaign = offer.get("campaign") if isinstance(offer, dict) else body.get("campaign")
+    return campaign if isinstance(campaign, str) else None
+
+
+def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
+    """Return the queries of a first answer, in order.
+
+    Raises:
+        LedgerError: if one is missing.
+    """
+    rows = db.execute(
+        "SELECT position, query FROM queries WHERE entry = ? ORDER BY position", (entry,)
+    )
+    found = []
+    for at, (position, query) in enumerate(rows):
+        if position != at:
+            raise LedgerError(f"query {at} is missing")
+        found.append(query)
+    return tuple(found)
+
+
+def not_alone(db: sqlite3.Connection) -> frozenset[int]:
+    """Return the numbers of the answers that hold a query which is in the ledger more than once."""
+    return frozenset(
+        entry
+        for (entry,) in db.execute(
+            "SELECT DISTINCT entry FROM queries WHERE query IN "
+            "(SELECT query FROM queries GROUP BY query HAVING count(*) > 1)"
+        )
+    )
+
+
+def _batch_of(db: sqlite3.Connection, entry: int) -> tuple[str, str]:
+    row = db.execute("SELECT body FROM entries WHERE seq = ?", (entry,)).fetchone()
+    if row is None:
+        raise LedgerError(f"entry {entry} is missing, though its queries are here")
+    body = json.loads(row[0])
+    return str(body["campaign"]), str(body["batch"])
+
+
+def _pieces(hashes: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+    for first in range(0, len(hashes), _AT_A_TIME):
+        yield tuple(hashes[first : first + _AT_A_TIME])
+
+
+def _marks(values: Sequence[bytes]) -> str:
+    return ", ".join("?" * len(values))
