@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from party import cli_backup, cli_enrol, cli_ledger
+from party import cli_backup, cli_enrol, cli_ledger, cli_synthesize
 from party.check import cli as cli_check
 from party.cli_enrol import HomeOption
 from pate.enrolment import check_name
@@ -30,6 +30,7 @@ app = typer.Typer(
 cli_enrol.register(app)
 cli_ledger.register(app)
 cli_backup.register(app)
+cli_synthesize.register(app)
 
 
 @app.command()

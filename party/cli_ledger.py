@@ -49,10 +49,12 @@ def register(app: typer.Typer) -> None:
 def ledger(
     home: HomeOption = None, policy: PolicyOption = None, as_json: JsonOption = False
 ) -> None:
-    """Say what left this machine: per campaign, whose it was, what was asked, and what it came to.
+    """Say what left this machine: votes per campaign, synthetic rows, and what all of it came to.
 
     The whole chain is checked first. It works while a party runs.
     """
+    from party.synthesis_lines import as_json as rows_as_json
+
     place = _home(home)
     books = _books(place)
     delta = _delta(place, policy)
@@ -62,6 +64,7 @@ def ledger(
             {
                 "head": books.head,
                 "campaigns": [_as_json(each, delta) for each in books.campaigns()],
+                "synthetic_rows": [rows_as_json(each) for each in books.syntheses()],
                 "own_figure": _figure_json(figure),
             }
         )
@@ -147,16 +150,24 @@ def _print(lines: list[str]) -> None:
 
 
 def _in_words(books: PartyLedger, delta: float, figure: Figure) -> Iterator[str]:
-    campaigns = books.campaigns()
+    from party.synthesis_lines import in_words as rows_in_words
+
+    campaigns, rows = books.campaigns(), books.syntheses()
     yield f"{books.path}: the chain holds, head {books.head}"
-    if not campaigns:
+    if not campaigns and not rows:
         yield "nothing has left: no campaign was joined"
         return
     for each in campaigns:
         yield ""
         yield from _campaign_in_words(each, delta)
+    for release in rows:
+        yield ""
+        yield from rows_in_words(release, delta)
     yield ""
-    yield f"all {len(campaigns)} together, by our own accountant: {figure.in_words}"
+    what = f"all {len(campaigns)}"
+    if rows:
+        what = f"{_number(len(campaigns), 'campaign')} and {_number(len(rows), 'release')} of synthetic rows"
+    yield f"{what} together, by our own accountant: {figure.in_words}"
 
 
 def _campaign_in_words(record: CampaignRecord, delta: float) -> Iterator[str]:

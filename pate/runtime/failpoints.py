@@ -61,6 +61,9 @@ NAMES: Final = frozenset({
     "survivors-signed",     # the list is signed, and the signature has not left
     "opening-recorded",     # the opening is in its ledger, and has not left
     "ending-recorded",      # the end is in its ledger, the server does not know
+    # party: synthetic rows
+    "party-synthesis-reserved", # their cost is in its ledger, no record was looked at
+    "party-synthesis-written",  # the file is in its place, the ledger does not know
 })  # fmt: skip
 
 _seen = 0

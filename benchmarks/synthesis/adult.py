@@ -1,0 +1,243 @@
+"""Adult without a public set: one of four parties releases 1,000 synthetic queries at epsilon 1.
+
+Four parties deal adult.data among them and train 250 teachers. A campaign of GNMax, sigma 40, asks
+them 1,000 queries: real rows of adult.test, rows that the first party synthesised (``l1``, epsilon
+1), or uniform ones, which cost nothing. A student learns from the labels and is measured on the
+8,281 rows of adult.test that are no queries: our own, and a plain random forest beside it. The
+party's ledger then states both costs as one.
+
+    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.adult [--seeds 5] [--work WORK] [--out FILE]
+
+Votes, masks, ledgers and noise are the real ones, as in ``benchmarks.papers``; so is what
+``pate-party synthesize`` does. Noise is fresh in every run: a seed chooses the real rows and the
+student's own randomness. Teachers are trained once and kept in WORK.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+from dataclasses import asdict
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from benchmarks.field import data_folder
+from benchmarks.papers import adult_data, reference
+from benchmarks.papers.campaign import hold, lesson
+from benchmarks.papers.options import Options
+from benchmarks.papers.split import deal
+from party.keys import shard_key
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis.command import Settings, make
+from party.synthesis.plan import Asked
+from party.training import train_ensemble
+from pate.data.read import read_inputs
+from pate.data.values import Dataset, Table, is_numeric
+from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.home import private_directory
+from pate.runtime.screen import Screen
+from student.trainers.base import Effort
+from student.trainers.choose import train as teach
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from benchmarks.papers.campaign import Source
+    from pate.data.values import Inputs
+    from pate.labels import LabelSet
+
+SCHEMA: Final = Path(__file__).with_name("adult_schema.json")
+PARTIES: Final = 4
+TEACHERS: Final = (63, 63, 62, 62)
+QUERIES: Final = 1_000
+#: Rows of adult.test that real queries are taken from; the student is measured on the others.
+PUBLIC: Final = 8_000
+OPTIONS: Final = Options(
+    aggregator="gnmax",
+    epsilon=5.0,
+    delta=1e-5,
+    max_queries=QUERIES,
+    numbers={"sigma2": "40"},
+    teachers=TEACHERS,
+)
+#: Our own student of tables, and a plain random forest.
+MEASURES: Final = ("accuracy", "forest_accuracy")
+#: Real rows; the methods that are compared with them.
+SETS: Final = ("real", "l1", "uniform")
+
+
+def run(seeds: int, work: Path, screen: Screen) -> dict[str, object]:
+    """Run every set once per seed and return the figures."""
+    folder = data_folder() / "adult"
+    parts = deal(adult_data.read(folder / "adult.data.gz"), PARTIES, 0)
+    rest = adult_data.read(folder / "adult.test.gz")
+    test = rest.take(np.arange(PUBLIC, len(rest)))
+    sources = [
+        _teachers(part, teachers, work / "teachers" / f"party_{at}", screen)
+        for at, (part, teachers) in enumerate(zip(parts, TEACHERS, strict=True))
+    ]
+    write_csv(parts[0], work / "party_0.csv")
+    runs: list[dict[str, object]] = []
+    for seed in range(seeds):
+        for kind in SETS:
+            place = work / f"seed-{seed}" / kind
+            shutil.rmtree(place, ignore_errors=True)
+            runs.append(_run(kind, seed, place, work, rest, test, sources, screen))
+    found: dict[str, object] = {"settings": asdict(OPTIONS), "seeds": seeds, "runs": runs}
+    for kind in SETS:
+        mine = [each for each in runs if each["set"] == kind]
+        found[kind] = {
+            name: _spread([float(str(each[name])) for each in mine]) for name in MEASURES
+        }
+    return found
+
+
+def _spread(values: list[float]) -> dict[str, float | None]:
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return {"mean": statistics.fmean(values), "sd": deviation}
+
+
+def _forest(labels: LabelSet, queries: Inputs, test: Dataset, seed: int) -> float:
+    """Return the accuracy of a random forest as it comes, trained on the labels."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.preprocessing import OneHotEncoder
+
+    known = test.with_classes(labels.classes)
+    assert isinstance(queries, Table)
+    assert isinstance(known.inputs, Table)
+    asked = queries.take([row.query for row in labels.rows])
+    kinds = [at for at, column in enumerate(asked.columns) if not is_numeric(column)]
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    encoder.fit(np.stack([asked.columns[at] for at in kinds], axis=1))
+
+    def encoded(table: Table) -> NDArray[np.float64]:
+        numbers = [column for column in table.columns if is_numeric(column)]
+        words = encoder.transform(np.stack([table.columns[at] for at in kinds], axis=1))
+        return np.concatenate([np.stack(numbers, axis=1), words], axis=1)
+
+    forest = RandomForestClassifier(random_state=seed)
+    forest.fit(encoded(asked), [row.label for row in labels.rows])
+    return float((forest.predict(encoded(known.inputs)) == known.labels).mean())
+
+
+def _run(
+    kind: str,
+    seed: int,
+    place: Path,
+    work: Path,
+    rest: Dataset,
+    test: Dataset,
+    sources: list[Source],
+    screen: Screen,
+) -> dict[str, object]:
+    queries = _queries(kind, seed, place, work, rest, screen)
+    outcome = hold(sources, queries, OPTIONS, place=place, screen=screen)
+    student = teach(
+        lesson(outcome.labels, queries),
+        model="auto",
+        seed=1_000 * seed,
+        effort=Effort(None),
+        progress=lambda _step, _total, _loss: None,
+    )
+    measured = reference.judge(student, test)
+    forest = _forest(outcome.labels, queries, test, seed)
+    figures = {
+        f"party_{at}": PartyLedger(place / f"party_{at}" / LEDGER_FILE, read_only=True).own_figure(
+            OPTIONS.delta
+        )
+        for at in range(PARTIES)
+    }
+    screen.say(
+        f"seed {seed}, {kind}: student {measured['accuracy']:.4f}, forest {forest:.4f}; "
+        + "; ".join(f"{name} epsilon {figure.epsilon:.3f}" for name, figure in figures.items())
+    )
+    return {
+        "set": kind,
+        "seed": seed,
+        "queries": len(queries),
+        "labels": len(outcome.labels.rows),
+        "accuracy": measured["accuracy"],
+        "forest_accuracy": forest,
+        "own_figures": {name: asdict(figure) for name, figure in figures.items()},
+    }
+
+
+def _queries(
+    kind: str, seed: int, place: Path, work: Path, rest: Dataset, screen: Screen
+) -> Inputs:
+    if kind == "real":
+        chosen = np.random.default_rng(seed).choice(PUBLIC, QUERIES, replace=False)
+        return rest.take(np.sort(chosen)).inputs
+    home = private_directory(place / "party_0")
+    out = place / "public.parquet"
+    made = make(
+        Settings(
+            asked=Asked(rows=QUERIES, epsilon=Fraction(1), method=kind),
+            schema=SCHEMA,
+            home=home,
+            data=work / "party_0.csv",
+            out=out,
+        ),
+        screen,
+    )
+    assert made["rows"] == QUERIES
+    return read_inputs(out)
+
+
+def _teachers(part: Dataset, teachers: int, home: Path, screen: Screen) -> Source:
+    private_directory(home)
+    with screen.bar(f"{home.name}: {teachers} teachers") as progress:
+        return train_ensemble(
+            part,
+            teachers=teachers,
+            model="auto",
+            device="auto",
+            home=home,
+            key=shard_key(home),
+            progress=progress,
+        )
+
+
+def write_csv(records: Dataset, path: Path, label: str = "income") -> None:
+    """Write labelled rows as a party has them."""
+    assert isinstance(records.inputs, Table)
+    names = [records.classes[at] for at in records.labels.tolist()]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*records.inputs.names, label])
+        cells = [column.tolist() for column in records.inputs.columns]
+        # An empty cell is a missing one; NaN is how numbers say so here.
+        writer.writerows(
+            ["" if cell != cell else cell for cell in row]
+            for row in zip(*cells, names, strict=True)
+        )
+
+
+def main() -> None:
+    import os
+
+    os.environ.update(QUIET_FLOWER)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--work", type=Path, default=None, help="kept; default: a scratch folder")
+    parser.add_argument("--out", type=Path, default=None, help="where to write the figures as JSON")
+    asked = parser.parse_args()
+    screen = Screen("synthesis")
+    with tempfile.TemporaryDirectory(prefix="pate-synthesis-") as scratch:
+        found = run(asked.seeds, asked.work or Path(scratch), screen)
+    text = json.dumps(found, indent=2) + "\n"
+    if asked.out is not None:
+        asked.out.write_text(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

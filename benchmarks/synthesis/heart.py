@@ -1,0 +1,203 @@
+"""Heart Disease: four hospitals are asked for synthetic queries, and each answers by its own rules.
+
+The consortium's schema says that every party has at least 100 rows. Each hospital has its own
+policy, its own ledger and 60 % of its patients; every request that it refuses is printed as it
+refuses it, and what it then grants. The rows of those who release are merged into one public set, a
+campaign asks all four, and a student is measured on a fifth of every hospital's patients. Beside it
+stand the same campaigns over real patients without their diagnosis, and over uniform rows.
+
+    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.heart [--work WORK] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.papers import heart_data, reference
+from benchmarks.papers.campaign import lesson, run_campaign
+from benchmarks.papers.options import Options
+from benchmarks.synthesis.adult import write_csv
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.policy import POLICY_FILE
+from party.synthesis.command import Settings, make
+from party.synthesis.parquet import merge, to_bytes
+from party.synthesis.plan import Asked
+from party.synthesis.schema import read, to_json
+from pate.commands.report import majority_accuracy
+from pate.data.read import read_dataset, read_inputs
+from pate.errors import PateError
+from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.home import private_directory
+from pate.runtime.screen import Screen
+from student.trainers.base import Effort
+from student.trainers.choose import train as teach
+
+if TYPE_CHECKING:
+    from pate.data.values import Dataset, Inputs
+
+SCHEMA: Final = Path(__file__).with_name("heart_schema.json")
+MIN_ROWS: Final = 100
+ROWS: Final = 150
+LABEL: Final = "diagnosis"
+#: As the heart row of ``benchmarks.papers``.
+OPTIONS: Final = Options(
+    aggregator="gnmax",
+    epsilon=5.0,
+    delta=1e-3,
+    numbers={"sigma2": "12"},
+    teachers=(12, 12, 5, 8),
+)
+_SEEDLESS: Final = Asked(rows=ROWS, epsilon=Fraction(1))
+_SEEDED: Final = replace(_SEEDLESS, method="cfs", release="seeded")
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """One of the four.
+
+    Attributes:
+        name: of the site.
+        policy: its policy.toml.
+        asked: what it is asked for, in turn, until it grants something.
+    """
+
+    name: str
+    policy: str
+    asked: tuple[Asked, ...]
+
+
+HOSPITALS: Final = (
+    # Enough budget: served.
+    Hospital("cleveland", "largest_epsilon = 6.0\n", (_SEEDLESS,)),
+    # Little budget: refused, with what fits; served with that.
+    Hospital(
+        "hungarian",
+        "largest_epsilon = 0.5\n",
+        (_SEEDLESS, replace(_SEEDLESS, epsilon=Fraction(1, 2))),
+    ),
+    # Fewer rows than the schema promises: refused, whatever it would pay.
+    Hospital("switzerland", "largest_epsilon = 6.0\n", (_SEEDLESS,)),
+    # Asked for rows made from single patients first: refused, with the price of the others.
+    Hospital("va", "largest_epsilon = 6.0\n", (_SEEDED, _SEEDLESS)),
+)
+
+
+def run(work: Path, screen: Screen) -> dict[str, object]:
+    """Ask every hospital, run both campaigns, and return what was said and measured."""
+    split = heart_data.load()
+    schema = work / "schema.json"
+    schema.write_bytes(to_json(replace(read(SCHEMA), min_rows=MIN_ROWS)))
+    parts = heart_data.sites()
+    lines: list[str] = []
+    released: list[Path] = []
+    for at, hospital in enumerate(HOSPITALS):
+        data = work / f"{hospital.name}.csv"
+        write_csv(parts[hospital.name], data, LABEL)
+        home = private_directory(work / "synthetic" / f"party_{at}")
+        (home / POLICY_FILE).write_text(hospital.policy)
+        out = work / f"{hospital.name}.parquet"
+        lines.extend(
+            _answer(hospital, asked, schema, home, data, out, screen) for asked in hospital.asked
+        )
+        released += [out] if out.exists() else []
+    public = work / "public.parquet"
+    public.write_bytes(to_bytes(*merge(released)))
+    test = _reread(split.test, work / "test.csv")
+    parties = [read_dataset(work / f"{each.name}.csv", label=LABEL) for each in HOSPITALS]
+    real = _reread(split.public, work / "real.csv").inputs
+    found: dict[str, object] = {
+        "answers": lines,
+        "queries": {"synthetic": len(read_inputs(public)), "real": len(real)},
+        "majority": majority_accuracy(test),
+    }
+    for kind, queries in (
+        ("synthetic", read_inputs(public)),
+        ("real", real),
+        ("uniform", _uniform(schema, len(read_inputs(public)), work, screen)),
+    ):
+        place = private_directory(work / kind)
+        found[kind] = _campaign(parties, queries, test, place, screen)
+    figures = {}
+    for at, hospital in enumerate(HOSPITALS):
+        books = PartyLedger(work / "synthetic" / f"party_{at}" / LEDGER_FILE, read_only=True)
+        figures[hospital.name] = books.own_figure(OPTIONS.delta).in_words
+    return found | {"own_figures": figures}
+
+
+def _answer(
+    hospital: Hospital,
+    asked: Asked,
+    schema: Path,
+    home: Path,
+    data: Path,
+    out: Path,
+    screen: Screen,
+) -> str:
+    try:
+        told = make(Settings(asked=asked, schema=schema, home=home, data=data, out=out), screen)
+    except PateError as error:
+        line = f"{hospital.name}: exit code {error.exit_code}: {error}"
+    else:
+        line = f"{hospital.name}: served, {told['rows']} rows at epsilon {told['epsilon']:g}"
+    screen.say(line)
+    return line
+
+
+def _uniform(schema: Path, rows: int, work: Path, screen: Screen) -> Inputs:
+    """Return the control: as many rows as were released, of no data at all."""
+    out = work / "uniform.parquet"
+    asked = replace(_SEEDLESS, method="uniform", rows=rows)
+    home = private_directory(work / "nobody")
+    data = work / f"{HOSPITALS[0].name}.csv"
+    make(Settings(asked=asked, schema=schema, home=home, data=data, out=out), screen)
+    return read_inputs(out)
+
+
+def _campaign(
+    parties: list[Dataset], queries: Inputs, test: Dataset, place: Path, screen: Screen
+) -> dict[str, object]:
+    outcome = run_campaign(parties, queries, OPTIONS, place=place, screen=screen)
+    student = teach(
+        lesson(outcome.labels, queries),
+        model="auto",
+        seed=0,
+        effort=Effort(None),
+        progress=lambda _step, _total, _loss: None,
+    )
+    accuracy = reference.judge(student, test)["accuracy"]
+    screen.say(f"{place.name}: {len(outcome.labels.rows)} labels, student {accuracy:.4f}")
+    return {"labels": len(outcome.labels.rows), "accuracy": accuracy}
+
+
+def _reread(records: Dataset, path: Path) -> Dataset:
+    """Return records as a reader of their CSV has them: kinds that are numbers are numbers."""
+    write_csv(records, path, LABEL)
+    return read_dataset(path, label=LABEL)
+
+
+def main() -> None:
+    """Run it from the command line."""
+    import os
+
+    os.environ.update(QUIET_FLOWER)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, default=None, help="kept; default: a scratch folder")
+    parser.add_argument("--out", type=Path, default=None, help="where to write the figures as JSON")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pate-synthesis-") as scratch:
+        found = run(asked.work or Path(scratch), Screen("synthesis"))
+    text = json.dumps(found, indent=2) + "\n"
+    if asked.out is not None:
+        asked.out.write_text(text)
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

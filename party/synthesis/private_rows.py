@@ -1,0 +1,115 @@
+"""A party's own table, as a generator takes it: checked against the public schema, row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.synthesis.coding import encode
+from pate.data.read import read_inputs
+from pate.data.values import Table, content_hash, is_numeric
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from party.synthesis.domain import Domain
+    from pate.data.values import Column
+
+_TABLES: Final = (".csv", ".csv.gz", ".parquet")
+_DIGEST: Final = b"pate party synthesis data v1\0"
+_IMAGES: Final = (
+    "{} holds no table (.csv, .csv.gz or .parquet), and only rows of a table can be synthesised: "
+    "no private generator of images is good enough at a hospital's size; let images be labelled by "
+    "--aggregator neighbour, or take a public set of images that look alike"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """Rows that a release is made of.
+
+    Attributes:
+        codes: (n, attributes) codes, one row per unit of privacy.
+        content: digest of the table, 32 bytes; secret, since tables can be guessed.
+    """
+
+    codes: NDArray[np.intp]
+    content: bytes
+
+    def digest(self, key: bytes) -> str:
+        """Return a digest that tells this home alone which table it was, hex."""
+        return hmac.digest(key, _DIGEST + self.content, hashlib.sha256).hex()
+
+
+def read_rows(
+    path: Path, domain: Domain, *, group: str | None = None, drop: Sequence[str] = ()
+) -> PrivateRows:
+    """Read a table and check it.
+
+    Args:
+        path: a file, or a folder that holds one.
+        domain: the public schema.
+        group: the column that names the patient of each row; it may not be in the schema.
+        drop: columns to leave out; those that it has not are no error.
+
+    Raises:
+        DataError: if it holds no table, or one that the schema does not describe; a patient has
+            two rows; or there are fewer rows than every party is said to have.
+    """
+    if path.exists() and not _holds_table(path):
+        raise DataError(_IMAGES.format(path))
+    table = read_inputs(path, drop=drop)
+    if not isinstance(table, Table):
+        raise DataError(_IMAGES.format(path))
+    if group is not None:
+        table = _one_row_each(table, group, path)
+    codes = encode(table, domain, str(path))
+    if len(codes) < domain.min_rows:
+        # Not how many there are: lines like this are collected and kept by many a machine.
+        raise DataError(
+            f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
+            "party promises to have; take no part in this, or ask for a schema with a lower one"
+        )
+    return PrivateRows(codes, content_hash(table))
+
+
+def _holds_table(path: Path) -> bool:
+    files = [path] if path.is_file() else path.iterdir()
+    return any(file.name.casefold().endswith(_TABLES) for file in files)
+
+
+def _one_row_each(table: Table, group: str, path: Path) -> Table:
+    """Return the table without the column ``group``, of which every value occurs once."""
+    if group not in table.names:
+        raise DataError(f"{path} has no group column {group!r}; it has: {', '.join(table.names)}")
+    kept = [name for name in table.names if name != group]
+    if not kept:
+        raise DataError(f"{path} has no columns besides {group}")
+    columns = dict(zip(table.names, table.columns, strict=True))
+    _check_patients(columns[group], group, path)
+    return Table(tuple(kept), tuple(columns[name] for name in kept))
+
+
+def _check_patients(column: Column, group: str, path: Path) -> None:
+    empty = np.isnan(column) if is_numeric(column) else column == ""
+    if empty.any():
+        raise DataError(
+            f"{path}: row {int(np.flatnonzero(empty)[0]) + 1}, column {group}: no patient is named; "
+            "fill it in or take the record out"
+        )
+    _, first, count = np.unique(column, return_index=True, return_counts=True)
+    if (count > 1).any():
+        again = int(first[count > 1].min())
+        raise DataError(
+            f"{path}: the patient of row {again + 1} (column {group}) has several rows, and a "
+            "release for patients takes one row each: keep one per patient, such as the last visit, "
+            "chosen by a rule that looks at that patient alone"
+        )

@@ -1,0 +1,57 @@
+"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from party.own_figure import own_figure
+from pate.statement import rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from party.offer import Json
+    from party.synthesis_books import Synthesis, SynthesisRecord
+
+
+def in_words(record: SynthesisRecord, delta: float) -> Iterator[str]:
+    """Yield lines about one release; ``delta`` is that of the own figure."""
+    made = record.synthesis
+    yield f"synthetic rows {made.id}, reserved {record.reserved_at}"
+    yield f"  made: at most {made.rows} rows by {made.method}, {made.release}, of the schema {made.schema}"
+    if record.spent_at is None:
+        yield "  written: as far as is known, no; they count all the same"
+    else:
+        yield f"  written {record.spent_at}, SHA-256 {record.output}"
+    if record.model is not None:
+        yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
+    yield f"  cost: {_cost(made)}"
+    if not made.free:
+        yield f"  our own figure: {own_figure([], delta, [made]).in_words}"
+
+
+def as_json(record: SynthesisRecord) -> dict[str, Json]:
+    """Return one release; the costs are exact, as text."""
+    return {
+        **record.synthesis.to_dict(),
+        "reserved_at": record.reserved_at,
+        "spent_at": record.spent_at,
+        "output": record.output,
+        "model_kept": record.model,
+        "state": "reserved" if record.spent_at is None else "spent",
+    }
+
+
+def _cost(made: Synthesis) -> str:
+    if not made.private:
+        return "not private at all: no epsilon bounds what these rows show"
+    if made.parent is not None:
+        return f"nothing more: their model was paid for with synthetic rows {made.parent}"
+    if made.free:
+        return "nothing: no record was looked at"
+    parts = [f"rho {float(made.rho):.4g}"]
+    if made.epsilon is not None:
+        parts.insert(0, f"pure epsilon {rounded_up(float(made.epsilon))}")
+    if made.delta:
+        parts.append(f"delta {float(made.delta):.3g}")
+    return f"{', '.join(parts)}, per {made.unit}"

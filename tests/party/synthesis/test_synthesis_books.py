@@ -1,0 +1,281 @@
+"""Synthetic rows in a party's ledger: reserved, spent, and composed with its votes."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.own_figure import LedgerView, Totals, own_figure
+from party.policy import Policy
+from party.synthesis_books import Synthesis
+from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
+from pate.mechanisms import GNMax
+from tests.party.offers import answer, noisy, queries, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from party.offer import Offer
+
+#: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon
+#: on first counts, on the order and on the tables.
+RHO = Fraction(1, 100) / 26 + Fraction(4, 100) / 96 + Fraction(49, 100) / 26
+MODEL, OUTPUT = "ab" * 32, "cd" * 32
+
+
+def synthesis(**changes: Any) -> Synthesis:
+    made: dict[str, Any] = {
+        "id": "a1" * 16,
+        "unit": "record",
+        "method": "l1",
+        "release": "seedless",
+        "rows": 1000,
+        "schema": "b2" * 32,
+        "data": "c3" * 32,
+        "epsilon": Fraction(1),
+        "rho": RHO,
+        "settings": {"k": "50", "gamma": "4"},
+    }
+    return Synthesis(**made | changes)
+
+
+def of_model(**changes: Any) -> Synthesis:
+    free: dict[str, Any] = {
+        "id": "d4" * 16, "parent": "a1" * 16, "model": MODEL,
+        "epsilon": Fraction(0), "rho": Fraction(0),
+    }  # fmt: skip
+    return synthesis(**free | changes)
+
+
+def thousand(sigma: int = 40, **changes: Any) -> Offer:
+    """A campaign whose terms pay for 1,000 labels of GNMax."""
+    return settled(
+        public_queries=1000, cap=Fraction(10), mechanisms=(GNMax(Fraction(sigma), 1),), **changes
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / LEDGER_FILE
+
+
+@pytest.fixture
+def ledger(path: Path) -> PartyLedger:
+    return PartyLedger(path)
+
+
+# --- what it comes to ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("composition", ["gdp", "zcdp"])
+@pytest.mark.parametrize("rows_first", [True, False])
+def test_votes_and_rows_are_summed_before_they_are_converted(
+    ledger: PartyLedger, path: Path, composition: str, rows_first: bool
+) -> None:
+    """1,000 labels at sigma 40 are worth 5.378 in zCDP, rows at epsilon 1 beside them 5.475."""
+    offer = thousand(composition=composition)
+    if rows_first:
+        ledger.reserve(synthesis())
+    answer(ledger, offer, queries(0, 1000))
+    if not rows_first:
+        ledger.reserve(synthesis())
+    for books in (ledger, PartyLedger(path)):
+        figure = books.own_figure(1e-5)
+        assert figure.epsilon == pytest.approx(5.475, abs=0.01)
+        assert (figure.unit, figure.observer) == ("record", "public")
+    assert own_figure(ledger.totals(), 1e-5).epsilon == pytest.approx(
+        5.378 if composition == "zcdp" else 4.984, abs=0.001
+    )
+
+
+def test_other_settings_of_the_specification() -> None:
+    def figure(sigma: int, rho: Fraction, epsilon: int) -> float:
+        totals = Totals(thousand(sigma, composition="zcdp"), 1000, 1000)
+        return own_figure([totals], 1e-5, [synthesis(rho=rho, epsilon=Fraction(epsilon))]).epsilon
+
+    assert figure(100, RHO, 1) == pytest.approx(2.114, abs=0.001)
+    assert figure(40, 9 * RHO, 3) == pytest.approx(6.216, abs=0.001)
+
+
+def test_a_cheap_release_beside_gaussian_campaigns_is_added_if_that_is_less() -> None:
+    totals = [Totals(thousand(composition="gdp"), 1000, 1000)]
+    alone = own_figure(totals, 1e-5).epsilon
+    cheap = synthesis(epsilon=Fraction(1, 100), rho=Fraction(1, 10**6))
+    assert own_figure(totals, 1e-5, [cheap]).epsilon == pytest.approx(alone + 0.01, abs=1e-9)
+    # Without a pure epsilon only the sum of rho is left.
+    assert own_figure(totals, 1e-5, [replace(cheap, epsilon=None)]).epsilon > alone + 0.3
+
+
+def test_rows_alone() -> None:
+    figure = own_figure([], 1e-5, [synthesis()])
+    assert 0.5 < figure.epsilon < 1  # as zCDP at this delta it is less than pure
+    assert (figure.unit, figure.observer) == ("record", "server")
+    assert own_figure([], 1e-12, [synthesis()]).epsilon == 1
+    patients = own_figure([], 1e-5, [synthesis(unit="patient")])
+    assert patients.unit == "patient"
+    assert patients.epsilon == figure.epsilon
+    both = [synthesis(unit="patient"), synthesis(id="e5" * 16)]
+    assert own_figure([], 1e-5, both).unit == "record"
+
+
+def test_deltas_add_up() -> None:
+    seeded = synthesis(
+        release="seeded", method="cfs", epsilon=None, rho=Fraction(2), delta=Fraction(1, 10**6)
+    )
+    at = [own_figure([], delta, [seeded]).epsilon for delta in (1e-4, 1e-5, 1.1e-6)]
+    assert at == sorted(at)
+    twice = [seeded, replace(seeded, id="e5" * 16)]
+    assert math.isinf(own_figure([], 1.5e-6, twice).epsilon)
+    assert "no figure at delta 1.5e-06" in own_figure([], 1.5e-6, twice).in_words
+    assert math.isfinite(own_figure([], 2.5e-6, twice).epsilon)
+
+
+def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger) -> None:
+    answer(ledger, thousand(), queries(0, 10))
+    ledger.reserve(
+        synthesis(private=False, release="seeded", method="cfs", epsilon=None, rho=Fraction(0))
+    )
+    for delta in (1e-5, 0.5):
+        figure = ledger.own_figure(delta)
+        assert math.isinf(figure.epsilon)
+        assert figure.in_words == (
+            "no figure, and there will be none: synthetic rows were released without "
+            "differential privacy"
+        )
+
+
+def test_free_rows_change_nothing(ledger: PartyLedger) -> None:
+    """Rows out of a paid model, or of no data at all, are no release of the private table."""
+    answer(ledger, noisy(unit="patient"), queries(0, 2))
+    before = ledger.own_figure(1e-5)
+    ledger.reserve(synthesis(method="uniform", epsilon=Fraction(0), rho=Fraction(0)))
+    assert ledger.own_figure(1e-5) == before
+    assert before.unit == "patient"
+
+
+def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
+    """A campaign that fits the largest epsilon alone does not fit beside the rows."""
+    offer = replace(thousand(composition="zcdp", epsilon=5.4), queries=1000)
+    policy = Policy(campaigns="any", least_survivors=0, largest_epsilon=5.4)
+
+    def admits() -> None:
+        view = ledger.view(offer, bytes(32), queries(0, 1000))
+        policy._check_epsilon(offer, view)
+
+    admits()
+    ledger.reserve(synthesis())
+    with pytest.raises(RefusedError, match=r"would come to 5\.475"):
+        admits()
+    view = LedgerView((Totals(offer),), (offer.campaign, 0), syntheses=(
+        synthesis(private=False, epsilon=None, rho=Fraction(0)),
+    ))  # fmt: skip
+    with pytest.raises(RefusedError, match="without differential privacy"):
+        policy._check_epsilon(offer, view)
+
+
+# --- what may stand there ------------------------------------------------------------------------
+
+
+def test_it_remembers_over_a_restart(ledger: PartyLedger, path: Path) -> None:
+    ledger.reserve(synthesis())
+    ledger.spend("a1" * 16, model=MODEL, output=OUTPUT)
+    ledger.reserve(of_model(rows=10**5))
+    again = PartyLedger(path)
+    assert again.syntheses() == ledger.syntheses()
+    first, second = again.syntheses()
+    assert first.synthesis == synthesis()
+    assert (first.model, first.output) == (MODEL, OUTPUT)
+    assert first.spent_at is not None
+    assert second.spent_at is None
+    paid = again.paid_model(MODEL)
+    assert paid is not None
+    assert paid.synthesis.id == "a1" * 16
+    assert again.paid_model(OUTPUT) is None
+    assert again.head == ledger.head == again.verify()
+
+
+def test_a_model_has_to_be_paid_for_here(ledger: PartyLedger) -> None:
+    with pytest.raises(RefusedError, match="was not paid for"):
+        ledger.reserve(of_model())
+    ledger.reserve(synthesis())
+    with pytest.raises(RefusedError, match="was not paid for"):  # its model is not known yet
+        ledger.reserve(of_model())
+    ledger.spend("a1" * 16, model=MODEL, output=OUTPUT)
+    with pytest.raises(RefusedError, match="was not paid for"):
+        ledger.reserve(of_model(model=OUTPUT))
+    for other in ({"unit": "patient"}, {"schema": "ff" * 32}, {"method": "cfs"}):
+        with pytest.raises(RefusedError, match=f"with another {next(iter(other))}"):
+            ledger.reserve(of_model(**other))
+    ledger.reserve(of_model())
+    assert len(ledger.syntheses()) == 2
+
+
+def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
+    with pytest.raises(RefusedError, match="nobody had paid for"):
+        ledger.spend("a1" * 16, output=OUTPUT)
+    ledger.reserve(synthesis())
+    with pytest.raises(RefusedError, match="in the ledger already"):
+        ledger.reserve(synthesis(rho=Fraction(0), epsilon=Fraction(0)))
+    ledger.spend("a1" * 16, output=OUTPUT)
+    with pytest.raises(RefusedError, match="written before"):
+        ledger.spend("a1" * 16, output=OUTPUT)
+    assert ledger.own_figure(1e-5) == own_figure([], 1e-5, [synthesis()])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"id": "A1" * 16},
+        {"unit": "party"},
+        {"release": "seed"},
+        {"rows": 0},
+        {"rows": True},
+        {"rho": -RHO},
+        {"rho": 0.1},
+        {"rho": Fraction(2)},  # more than a pure epsilon of 1 allows
+        {"delta": Fraction(1)},
+        {"delta": Fraction(1, 10**6)},  # pure, and yet with a delta
+        {"private": False},
+        {"parent": "e5" * 16},
+        {"parent": "e5" * 16, "model": MODEL},
+        {"settings": {"k": "line\nline"}},
+        {"settings": {f"k{at}": "1" for at in range(33)}},
+    ],
+)
+def test_what_cannot_be(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        synthesis(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"private": 1}, {"settings": []}, {"epsilon": 1}],
+)
+def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
+    with pytest.raises((LedgerError, ProtocolError)):
+        Synthesis.from_dict(synthesis().to_dict() | wrong)
+    assert Synthesis.from_dict(synthesis().to_dict()) == synthesis()
+
+
+def test_a_cheaper_entry_is_noticed(ledger: PartyLedger, path: Path) -> None:
+    ledger.reserve(synthesis())
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TRIGGER entries_no_update")
+        (text,) = db.execute("SELECT body FROM entries").fetchone()
+        body = json.loads(text) | {"rho": "0", "epsilon": "0"}
+        cheaper = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        db.execute("UPDATE entries SET body = ?", (cheaper,))
+        db.execute(
+            "CREATE TRIGGER entries_no_update BEFORE update ON entries "
+            "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
+        )
+    db.close()
+    with pytest.raises(PateError, match="its digest does not hold"):
+        PartyLedger(path)

@@ -1,0 +1,258 @@
+"""Files of synthetic rows, their report, and the values that a release is planned with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis import report
+from party.synthesis.entries import entry_of
+from party.synthesis.parquet import KEY, About, Source, merge, read, to_bytes
+from party.synthesis.plan import Asked, plan_of
+from party.synthesis.randomness import SimulatedRandomness, SystemRandomness
+from party.synthesis.release import Places, release
+from pate.data.values import Table
+from pate.errors import DataError, UsageError
+from pate.noise import SystemNoise
+from pate.simulated_noise import SimulatedNoise
+from tests.party.synthesis.domains import everything, small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from party.synthesis.randomness import Randomness
+    from pate.noise import Noise
+
+SOURCE = Source(
+    method="l1", release="seedless", private=True, epsilon=1.0, delta=0.0, unit="record",
+    neighbours="add or remove one record", version="0.1.0", rows=3,
+)  # fmt: skip
+TABLE = Table(
+    ("age", "ward"), (np.array([30.0, np.nan, 41.5]), np.array(["a", "", "c"], dtype=np.str_))
+)
+ABOUT = About("ab" * 32, (SOURCE,))
+
+
+def written(folder: Path, name: str, table: Table, about: About) -> Path:
+    path = folder / name
+    path.write_bytes(to_bytes(table, about))
+    return path
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    table, about = read(written(tmp_path, "a.parquet", TABLE, ABOUT))
+    assert about == ABOUT
+    assert table.schema() == TABLE.schema()
+    assert table.row_hashes() == TABLE.row_hashes()  # missing cells, too
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": None},  # private, and without a figure
+        {"private": False},  # not private, and with one
+        {"epsilon": float("inf")},
+        {"epsilon": -1.0},
+        {"delta": float("nan")},
+        {"rows": 0},
+        {"rows": 3.0},
+        {"unit": "party"},
+        {"release": "other"},
+        {"method": "two\nlines"},
+        {"more": 1},
+    ],
+)
+def test_metadata_of_others_are_hostile(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    body = {"format": "pate-synthetic-rows/1", "schema": "ab" * 32}
+    text = json.dumps(body | {"sources": [asdict(SOURCE) | wrong]}).encode()
+    with pytest.raises(DataError):
+        About.from_json(text)
+    held = pq.read_table(written(tmp_path, "a.parquet", TABLE, ABOUT))
+    pq.write_table(held.replace_schema_metadata({KEY: text}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet"):
+        read(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"[]", b"{}", b"\xff", b"[" * 10**5, b'{"format":"pate-synthetic-rows/1"}',
+        json.dumps({"format": "pate-synthetic-rows/2", "schema": "ab" * 32, "sources": []}).encode(),
+        json.dumps({"format": "pate-synthetic-rows/1", "schema": "AB" * 32, "sources": []}).encode(),
+        json.dumps({"format": "pate-synthetic-rows/1", "schema": "ab" * 32, "sources": []}).encode(),
+        b" " * (2**20 + 1),
+    ],
+)  # fmt: skip
+def test_metadata_that_are_none(text: bytes) -> None:
+    with pytest.raises(DataError):
+        About.from_json(text)
+
+
+def test_a_file_that_was_cut_or_has_other_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.parquet", TABLE, ABOUT)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="truncated"):
+        read(path)
+    more = About(ABOUT.schema, (replace(SOURCE, rows=4),))
+    with pytest.raises(DataError, match="not the rows that it says"):
+        read(written(tmp_path, "b.parquet", TABLE, more))
+    with pytest.raises(DataError, match="there is no file"):
+        read(tmp_path / "none.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match="does not say that its rows are synthetic"):
+        read(tmp_path / "c.parquet")
+
+
+def test_merged_rows_are_there_once_and_counted_at_the_first(tmp_path: Path) -> None:
+    first = written(tmp_path, "a.parquet", TABLE, ABOUT)
+    swapped = Table(("ward", "age"), (TABLE.columns[1], TABLE.columns[0]))
+    other = swapped.take([0, 2, 2]), About(ABOUT.schema, (replace(SOURCE, method="cfs"),))
+    new = Table(("age", "ward"), (np.array([7.0]), np.array(["a"], dtype=np.str_)))
+    third = new, About(ABOUT.schema, (replace(SOURCE, rows=1, unit="patient"),))
+    table, about = merge(
+        [first, written(tmp_path, "b.parquet", *other), written(tmp_path, "c.parquet", *third)]
+    )
+    assert table.row_hashes() == [*TABLE.row_hashes(), *new.row_hashes()]
+    assert [(each.method, each.unit, each.rows) for each in about.sources] == [
+        ("l1", "record", 3),
+        ("l1", "patient", 1),
+    ]
+    # What was merged can be merged again.
+    again = written(tmp_path, "d.parquet", table, about)
+    assert merge([again, first])[1] == about
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def test_the_report_is_of_the_rows_that_left_and_the_schema_alone(tmp_path: Path) -> None:
+    domain = small((3, 2))
+    rows = np.array([[0, 0], [0, 1], [2, 1]], dtype=np.intp)
+    report.write(tmp_path / "report", domain, rows, "3 rows by l1")
+    body = json.loads((tmp_path / "report" / report.JSON_FILE).read_text())
+    first, second = body["attributes"]
+    assert (first["counts"], first["covered"], first["absent"]) == ([2, 0, 1], 2, ["b"])
+    assert (second["counts"], second["covered"], second["absent"]) == ([1, 2], 2, [])
+    assert body["rows"] == 3
+    picture = tmp_path / "report" / report.PICTURE_FILE
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.stat().st_mode & 0o777 == 0o600
+
+
+# --- what is planned, and the order of a release -------------------------------------------------
+
+
+def test_the_cost_is_the_dearer_of_model_and_seeds() -> None:
+    domain = replace(small(), min_rows=20_000)
+    asked = Asked(rows=4, method="cfs", release="seeded", epsilon=Fraction(1, 2), attempts=5)
+    plan = plan_of(asked, domain)
+    assert plan.total is not None
+    assert plan.rho == plan.total.rho > plan.price.rho
+    assert plan.total.rho_delta < plan.delta < asked.delta
+    dear = plan_of(replace(asked, epsilon=Fraction(50)), domain)
+    assert dear.rho >= dear.price.rho > plan.rho
+    assert plan.figure is not None
+    assert plan.figure[1] == 1e-6
+    assert plan.figure[0] == pytest.approx(float(plan.total.epsilon))
+
+
+def test_that_too_few_rows_became_seeds_is_in_delta() -> None:
+    domain = replace(small(), min_rows=20_000)
+    asked = Asked(
+        rows=4, method="cfs", release="seeded", attempts=5, k=3000, epsilon0=Fraction(1, 100)
+    )
+    plan = plan_of(asked, domain)
+    assert plan.total is not None
+    assert plan.delta == plan.total.rho_delta + asked.delta / 100 > plan.price.delta
+    assert plan.delta <= asked.delta
+
+
+def test_plain_figures() -> None:
+    domain = small()
+    assert plan_of(Asked(rows=4, epsilon=Fraction(2)), domain).figure == (2.0, 0.0)
+    assert plan_of(Asked(rows=4, method="uniform"), domain).figure == (0.0, 0.0)
+    found = plan_of(Asked(rows=4, method="cfs"), domain).figure
+    assert found is not None
+    assert 0.2 < found[0] <= 1
+    assert found[1] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("noise", "randomness"),
+    [(SimulatedNoise(1), SystemRandomness()), (SystemNoise(), SimulatedRandomness(1))],
+)
+def test_nothing_leaves_with_seeded_noise(
+    tmp_path: Path, noise: Noise, randomness: Randomness
+) -> None:
+    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    plan = plan_of(Asked(rows=4), domain)
+    with pytest.raises(UsageError, match="protects nobody"):
+        release(
+            plan,
+            entry_of(plan, domain, "record", "00" * 32),
+            everything(domain),
+            domain,
+            books=books,
+            places=Places(out=tmp_path / "out.parquet"),
+            noise=noise,
+            randomness=randomness,
+        )
+    assert not books.syntheses()
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_the_same_data_give_other_rows_each_time(tmp_path: Path) -> None:
+    """Noise is never derived from what is public; nor do two releases share any."""
+    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    models = set()
+    for at in range(2):
+        plan = plan_of(Asked(rows=4), domain)
+        made = release(
+            plan,
+            entry_of(plan, domain, "record", "00" * 32),
+            everything(domain),
+            domain,
+            books=books,
+            places=Places(out=tmp_path / f"{at}.parquet", model_out=tmp_path / f"{at}.npz"),
+            noise=SystemNoise(),
+            randomness=SystemRandomness(),
+        )
+        models.add(made.model)
+    assert len(models) == 2
+
+
+class _Dies(SystemNoise):
+    def laplace(self, scale: Fraction, count: int) -> Any:
+        raise MemoryError
+
+
+def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
+    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    plan = plan_of(Asked(rows=4), domain)
+    entry = entry_of(plan, domain, "record", "00" * 32)
+    with pytest.raises(MemoryError):
+        release(
+            plan,
+            entry,
+            everything(domain),
+            domain,
+            books=books,
+            places=Places(out=tmp_path / "out.parquet"),
+            noise=_Dies(),
+            randomness=SystemRandomness(),
+        )
+    (record,) = books.syntheses()
+    assert record.synthesis == entry
+    assert record.spent_at is None
+    assert books.own_figure(1e-5).epsilon > 0
