@@ -68,8 +68,12 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
-    parts = re.split(r"([0-9]+)", name.casefold())
-    return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts if p], name
+    parts = re.findall(r"([0-9]+)|([^0-9]+)", name.casefold())
+    # A longer number is a larger one; int() would refuse to read one of thousands of digits.
+    return [
+        (1, 0, text) if text else (0, len(digits.lstrip("0")), digits.lstrip("0"))
+        for digits, text in parts
+    ], name
 
 
 def encode_labels(

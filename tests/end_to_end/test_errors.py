@@ -14,6 +14,7 @@ from PIL import Image
 import aggregator_server.cli
 import party.cli
 from aggregator_server.report import describe, verify
+from party.ledger import PartyLedger
 from pate.runtime.lifeline import free_port
 from tests.end_to_end.processes import Campaign, Sites
 
@@ -135,8 +136,10 @@ def test_data_that_cannot_be_used(
     )  # fmt: skip
     for word in words:
         assert word in line
-    # A key is made once and for all; of the data there is nothing.
-    assert {path.name for path in files(home)} <= {"lock", "shard.key"}
+    # A key and books are made once and for all; of the data there is nothing.
+    assert {path.name for path in files(home)} <= {"lock", "shard.key", "ledger.db", "ledger.head"}
+    if (home / "ledger.db").exists():
+        assert not PartyLedger(home / "ledger.db", read_only=True).campaigns()
 
 
 def files(place: Path) -> list[Path]:

@@ -21,6 +21,8 @@ HERE = Path("data.csv")
         (["stage 10", "Stage 2", "stage 2"], ("Stage 2", "stage 2", "stage 10")),
         (["2", "benign", "10"], ("2", "10", "benign")),
         (["nan", "1"], ("1", "nan")),
+        (["T²", "T10", "T9", "T009"], ("T009", "T9", "T10", "T²")),
+        (["a" + "9" * 5000, "a1" + "0" * 5000], ("a" + "9" * 5000, "a1" + "0" * 5000)),
     ],
 )
 def test_class_order(names: list[str], order: tuple[str, ...]) -> None:
