@@ -116,7 +116,8 @@ def restore(
                 raise UsageError(_what_is_missing(place, manifest, found))
         path.with_name(path.name + ".lock").unlink(missing_ok=True)
         if isinstance(target, InDatabase):
-            _put_into(replace(target, anchor=draft / target.anchor.name, head=None), path, found)
+            inside = replace(target, anchor=draft / target.anchor.name, head=None)
+            found = _put_into(inside, path, found, Head.parse(manifest.head))
     return {
         "campaign": found.campaign,
         "head": str(found.head),
@@ -138,19 +139,49 @@ def _copy_ledger(source: Place, target: Path) -> None:
         store.close()
 
 
-def _put_into(target: InDatabase, file: Path, found: audit.Verification) -> None:
-    """Put a copy that was checked into a database, and its anchor into the file's place."""
-    copy = stores.examine(file)
-    try:
-        with copy.reading() as rows:
-            made = stores.create(target, lambda connection: carry_over(rows, connection))
-    finally:
-        copy.close()
+def _put_into(
+    target: InDatabase, file: Path, found: audit.Verification, last: Head
+) -> audit.Verification:
+    """Put a copy that was checked into a database, and its anchor into the file's place.
+
+    A schema that holds just that is taken as it is: an earlier attempt may have ended between the
+    database's commit and the campaign's folder.
+
+    Args:
+        target: where to.
+        file: the copy; it is removed.
+        found: what is in it.
+        last: entry of the backup; the one after it, if there is one, closes the campaign.
+
+    Returns:
+        What is in the database.
+    """
+    if stores.exists(target):
+        made = stores.open_for_writing(target)
+        with stores.or_closed(made):
+            held = audit.verify(target, last)
+            # The time at which an earlier attempt closed it is in its digest.
+            closed = found.head != last and held.phase == "finished"
+            if held.head != found.head and not (closed and held.head.seq == found.head.seq):
+                raise StateError(
+                    f"{target} is there already, and is not this backup: it ends at entry {held.head}; "
+                    "choose another --campaign"
+                )
+            found = held
+    else:
+        copy = stores.examine(file)
+        try:
+            with copy.reading() as rows:
+                made = stores.create(target, lambda connection: carry_over(rows, connection))
+        finally:
+            copy.close()
     with stores.or_closed(made):
         made.remember(found.head)
     made.close()
+    target.anchor.with_name(target.anchor.name + ".lock").unlink(missing_ok=True)
     audit.verify(target, found.head)
     file.unlink()
+    return found
 
 
 def _what_is_missing(place: Path, manifest: backup.Manifest, found: audit.Verification) -> str:

@@ -14,9 +14,11 @@ from aggregator_server.identities import cli as identities_cli
 from aggregator_server.identities.store import FOLDER
 from aggregator_server.options import (
     CampaignOption,
+    CloseOption,
     DropOption,
     HomeOption,
     HostOption,
+    KnownHeadOption,
     LedgerOption,
     LingerOption,
     PageHostOption,
@@ -296,6 +298,8 @@ def resume(
     home: HomeOption = None,
     campaign: CampaignOption = "campaign",
     ledger: LedgerOption = None,
+    head: KnownHeadOption = None,
+    close: CloseOption = False,
     patience: PatienceOption = 120.0,
     linger: LingerOption = -1.0,
     as_json: JsonOption = False,
@@ -303,7 +307,8 @@ def resume(
 ) -> None:
     """Go on with a campaign where it stopped, whatever stopped it.
 
-    Its parameters are those it was started with. Nothing is charged or released twice.
+    Its parameters are those it was started with. Nothing is charged or released twice. With a ledger
+    in a database and a folder that does not know it, --head or --close is needed.
     """
     del config
     from aggregator_server.session import Doors, resume_campaign
@@ -314,7 +319,9 @@ def resume(
     door = _page_door(page_host, page_port, identities) if page else None
     doors = Doors(host, port, student_port, patience, linger, identities, door)
     screen = Screen("pate-server")
-    summary = resume_campaign(_folder(home, campaign), inputs, doors, screen, ledger)
+    summary = resume_campaign(
+        _folder(home, campaign), inputs, doors, screen, ledger, head=head, close=close
+    )
     if as_json:
         print_json(summary)
 

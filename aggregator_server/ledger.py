@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from aggregator_server import audit, blobs, bodies, held
 from aggregator_server.chain import Entry
+from aggregator_server.newest import must_close
 from aggregator_server.replay import follow
 from aggregator_server.store import stores, tables
 from aggregator_server.store.rows import releases, write_entry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aggregator_server.blobs import Probabilities
-    from aggregator_server.chain import Json
+    from aggregator_server.chain import Head, Json
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState, Charge, RosterParty
     from aggregator_server.store.place import Place
@@ -83,10 +84,24 @@ class Ledger:
         return cls(place, database, state, clock)
 
     @classmethod
-    def open(cls, place: Place, *, clock: Callable[[], datetime] = _now) -> Self:
+    def open(
+        cls,
+        place: Place,
+        *,
+        head: Head | None = None,
+        close: bool = False,
+        clock: Callable[[], datetime] = _now,
+    ) -> Self:
         """Take up a campaign where its ledger stands, after checking all of it but its pages.
 
+        Args:
+            place: of the ledger.
+            head: the newest that is known from elsewhere; it must be there.
+            close: end the campaign if nothing shows that its ledger is the newest one.
+            clock: gives the time to note with each entry.
+
         Raises:
+            UsageError: as of :func:`must_close`.
             StateError: if there is none, another process has it, or a newer version wrote it.
             LedgerError: if it does not hold, or lacks an entry that was there.
             UnreachableError: if the database does not answer.
@@ -94,9 +109,12 @@ class Ledger:
         database = stores.open_for_writing(place)
         with stores.or_closed(database):
             with database.reading() as connection:
-                state = audit.audited(connection, stores.known_head(place))
-            database.remember(state.head)
-        return cls(place, database, state, clock)
+                state = audit.audited(connection, database.newest_known(), head)
+            closing = must_close(place, database, state, head=head, close=close)
+            ledger = cls(place, database, state, clock)
+            # Closed before the folder vouches for it: one that dies here leaves it unproven.
+            ledger.finish() if closing else database.remember(state.head)
+        return ledger
 
     def __enter__(self) -> Self:
         return self

@@ -24,6 +24,22 @@ LedgerOption = Annotated[
         show_default=False,
     ),
 ]
+KnownHeadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
+        "A ledger that lacks it is refused.",
+    ),
+]
+CloseOption = Annotated[
+    bool,
+    typer.Option(
+        "--close",
+        help="In a database, where the campaign's folder is lost: end the campaign where its ledger "
+        "ends. Its labels are kept, and nothing more is answered; safe if the database is an old one.",
+    ),
+]
 HostOption = Annotated[
     str,
     typer.Option(

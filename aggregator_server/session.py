@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign import Campaign
+from aggregator_server.chain import Head
 from aggregator_server.deployment import Deployment
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import describe_state
@@ -134,6 +135,9 @@ def resume_campaign(
     doors: Doors,
     screen: Screen,
     database: str | None = None,
+    *,
+    head: str | None = None,
+    close: bool = False,
 ) -> dict[str, object]:
     """Go on with the campaign in ``folder``; a finished one serves its labels again.
 
@@ -143,12 +147,16 @@ def resume_campaign(
         doors: where to listen.
         screen: for lines and progress.
         database: address of the one that holds the ledger, for a folder that does not say so.
+        head: the newest head that is known from elsewhere, ``number:digest``; it must be there.
+        close: end a campaign of which nothing shows that its ledger is the newest one.
 
     Raises:
+        UsageError: if nothing shows that, and neither ``head`` nor ``close`` is given.
         StateError: if there is none, or its public set is not here any more.
         SchemaError: if ``inputs`` is another public set than the campaign's.
     """
-    with Ledger.open(place_of(folder, database)) as ledger:
+    known = None if head is None else Head.parse(head)
+    with Ledger.open(place_of(folder, database), head=known, close=close) as ledger:
         spec = ledger.state().spec
         if inputs is None:
             inputs = _stored_public_set(folder, spec)

@@ -139,6 +139,14 @@ class Database:
     def remember(self, head: Head) -> None:
         """Do nothing: a file holds what was committed to it."""
 
+    def newest_known(self) -> Head | None:
+        """Return None: what must be there is not noted beside a file."""
+        return None
+
+    def could_be_older(self, seq: int) -> bool:  # noqa: ARG002
+        """Return False: a file is in the folder itself, and not elsewhere."""
+        return False
+
     def close(self) -> None:
         """Close the file and give up the lock."""
         self._engine.dispose()

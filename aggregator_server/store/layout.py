@@ -35,6 +35,8 @@ def upgrade(connection: Connection) -> None:
     from alembic import command
 
     command.upgrade(_config(connection), "head")
+    if is_postgres(connection):
+        postgres.shut_out(connection)
 
 
 def revision(connection: Connection) -> str | None:
@@ -75,6 +77,7 @@ def check(connection: Connection) -> None:
     Raises:
         LedgerError: if one is missing, changed or new: without its triggers a ledger is not
             append-only.
+        StateError: if other roles of a database may read or change them.
     """
     _require_ours(connection)
     if (held := revision(connection)) != (newest := known_revisions()[0]):
@@ -85,6 +88,8 @@ def check(connection: Connection) -> None:
         odd = sorted(name for _, name, _ in _wanted() ^ _objects(connection))
     if odd:
         raise LedgerError(f"the ledger's tables or triggers were altered: {', '.join(odd)}")
+    if is_postgres(connection):
+        postgres.require_alone(connection)
 
 
 def is_postgres(connection: Connection) -> bool:

@@ -72,7 +72,7 @@ def place_of(folder: Path, wanted: str | None = None) -> Place:
     """
     file, path = folder / LEDGER_FILE, folder / ANCHOR_FILE
     address = None if wanted is None else Address.parse(wanted)
-    held = _read_anchor(path)
+    held = read_anchor(path)
     if held is not None and file.exists():
         raise StateError(
             f"{folder} has a ledger in {LEDGER_FILE} and names another in {ANCHOR_FILE}: keep both, "
@@ -100,10 +100,16 @@ def schema_of(campaign: str) -> str:
     """Return the name of the schema for a campaign.
 
     Raises:
-        UsageError: if it is too long.
+        UsageError: if it is too long, or not text.
     """
     name = _PREFIX + campaign
-    if len(name.encode()) > _LONGEST_NAME:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{campaign!r} cannot be the name of a campaign in a database: it is not UTF-8"
+        ) from error
+    if size > _LONGEST_NAME:
         raise UsageError(
             f"{campaign!r} is too long for a campaign in a database: at most "
             f"{_LONGEST_NAME - len(_PREFIX)} bytes"
@@ -138,7 +144,12 @@ def require_closed_folder(folder: Path) -> None:
         raise StateError(f"others may write to {folder}: chmod 700 it")
 
 
-def _read_anchor(path: Path) -> InDatabase | None:
+def read_anchor(path: Path) -> InDatabase | None:
+    """Return what a folder says of where its ledger is; None: nothing.
+
+    Raises:
+        StateError: if it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST_ANCHOR + 1)

@@ -33,6 +33,12 @@ class Store(Protocol):
     def remember(self, head: Head) -> None:
         """Be told of an entry that is committed."""
 
+    def newest_known(self) -> Head | None:
+        """Return an entry that must be in it, if one is known."""
+
+    def could_be_older(self, seq: int) -> bool:
+        """Say whether there may have been entries after number ``seq`` of which nothing is known."""
+
     def close(self) -> None:
         """Close it, and let others have it."""
 

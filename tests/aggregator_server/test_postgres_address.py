@@ -65,6 +65,24 @@ def test_a_password_comes_from_its_file_and_is_told_to_nobody(
         ("postgresql+psycopg://pate:hunter2@/pate", "has a password in it"),
         ("postgresql+psycopg://pate@/pate?password=hunter2", "has a password in it"),
         ("postgresql://pate@/pate?sslpassword=hunter2", "has a password in it"),
+        ("postgresql://pate@/pate?PASSWORD=hunter2", "has a password in it"),
+        ("postgresql://pate@/pate?passwd=hunter2", "has a password in it"),
+        ("postgresql://pate@/pate?scram_client_key=hunter2", "has a password in it"),
+        ("postgresql://pate@/pate?scram_server_key=hunter2", "has a password in it"),
+        ("postgresql://pate@/pate?oauth_client_secret=hunter2", "has a password in it"),
+        ("postgresql://pate%3Ahunter2@/pate", "has a password in it"),
+        ("postgresql://pate@/password=hunter2", "has a password in it"),
+        ("postgresql://pate@/password%3Dhunter2", "has a password in it"),
+        (
+            "postgresql://pate@/postgresql:%2F%2Fpate:hunter2@127.0.0.1%2Fpate",
+            "has a password in it",
+        ),
+        ("postgresql://pate@/pate?options=-c%20a.password%3Dhunter2", "cannot be used"),
+        ("postgresql://pate@/pate?dbname=postgresql://pate:hunter2@/pate", "cannot be used"),
+        ("postgresql://pate@/?dbname=hunter2", "cannot be used"),
+        ("postgresql://pate@/pate?HOST=hunter2", "cannot be used"),
+        ("postgresql://pate@/pate?connect_timeout=hunter2", "cannot be used"),
+        ("postgresql://pate@db.example.org/pate?sslmode=hunter2", "cannot be used"),
         ("mysql://pate:hunter2@/pate", "not the address"),
         ("hunter2", "not the address"),
         ("postgresql://pate:hunter2@h:port/pate", "not the address"),
@@ -142,8 +160,9 @@ def test_a_database_of_another_encoding_or_without_leave_is_refused(
     gone = replace(place, address=Address.parse(cluster.url.replace("/pate?", "/nowhere?")))
     with pytest.raises(UnreachableError, match="does not exist"):
         stores.exists(gone)
-    with pytest.raises(UsageError, match="option that cannot be used"):
-        stores.exists(replace(place, address=Address.parse(f"{cluster.url}&nonsense=1")))
+    with pytest.raises(UsageError, match="option that cannot be used") as told:
+        stores.exists(replace(place, address=Address(f"{cluster.url}&nonsense=1")))
+    assert "\n" not in str(told.value)
 
 
 def test_a_pooler_between_is_found(cluster: Cluster, place: InDatabase) -> None:
@@ -183,6 +202,8 @@ def test_a_folder_remembers_where_its_ledger_is(
         place_of(folder, cluster.url)
     with pytest.raises(UsageError, match="58 bytes"):
         place_of(tmp_path / ("x" * 59), cluster.url)
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        place_of(tmp_path / "\udcff", cluster.url)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,6 +49,11 @@ def ledger(place: InDatabase) -> Iterator[Ledger]:
         yield made
 
 
+def from_elsewhere(place: InDatabase) -> InDatabase:
+    """The same ledger, for a home that knows nothing of it."""
+    return replace(place, anchor=place.anchor.parent / "elsewhere" / ANCHOR_FILE, head=None)
+
+
 # One writer.
 
 
@@ -80,7 +86,10 @@ def test_who_lost_the_lock_writes_nothing_more(
     (session,) = sessions(cluster, place)
     assert cluster.ask(f"SELECT pg_terminate_backend({session})") == ["t"]
     assert cluster.ask(f"SELECT pg_terminate_backend({session}, 10000)") in (["t"], ["f"])
-    with Ledger.open(again(place)) as other:  # it is somebody else's now
+    with pytest.raises(StateError, match=r"ledger\.json is in use by another server"):
+        Ledger.open(again(place))
+    # It is somebody else's now.
+    with Ledger.open(from_elsewhere(place), head=ledger.state().head) as other:
         assert other.state().spent == charge.cost
         with pytest.raises(UnreachableError, match=r"does not answer.*resume"):
             ledger.release(charge, [Outcome(None, None, charge.events[:1])] * 2)
@@ -179,12 +188,13 @@ def test_a_database_killed_between_charge_and_release(
         with pytest.raises(StateError, match="open it again"):
             ledger.charge([6])
         with pytest.raises(UnreachableError, match="cannot connect"):
-            Ledger.open(again(place))
+            Ledger.open(from_elsewhere(place))
         with pytest.raises(UnreachableError, match="cannot connect"):
             read_campaign(again(place))
     finally:
         cluster.start()
     assert ledger.counts().shape == (20, 3)  # what is read, is read again
+    ledger.close()
     with Ledger.open(again(place)) as taken_up:
         assert taken_up.state() == before
         with pytest.raises(LedgerError, match="not open"):
@@ -274,8 +284,7 @@ def test_a_full_disk_is_a_disk_error_and_the_ledger_goes_on(
         votes = Histogram(make_votes(20_000), 100)
         with start(place, spec, voted=False) as ledger:
             before = ledger.state()
-            free = os.statvfs(disk)
-            (disk / "ballast").write_bytes(b"\0" * (free.f_bavail - 4) * free.f_frsize)
+            fill(disk / "ballast")
             with pytest.raises(DiskError, match=r"make room on the database's disk.*resume"):
                 ledger.record_votes(0, votes, NAMES)
             with pytest.raises(StateError, match="open it again"):
@@ -290,3 +299,11 @@ def test_a_full_disk_is_a_disk_error_and_the_ledger_goes_on(
         cluster.ask("DROP DATABASE IF EXISTS small WITH (FORCE)")
         cluster.ask("DROP TABLESPACE IF EXISTS small")
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def fill(ballast: Path) -> None:
+    """Take all room of a disk but for four blocks; the database may take some meanwhile."""
+    block = os.statvfs(ballast.parent).f_frsize
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while os.statvfs(ballast.parent).f_bavail > 4:
+            file.write(b"\0" * block)

@@ -8,7 +8,7 @@ import pytest
 
 from aggregator_server.audit import verify
 from aggregator_server.ledger import Ledger
-from pate.errors import LedgerError
+from pate.errors import LedgerError, StateError
 from pate.mechanisms import Outcome
 from tests.aggregator_server.campaigns import make_spec, start
 from tests.aggregator_server.in_postgres import again, copied, tamper
@@ -123,6 +123,60 @@ def test_a_tampered_ledger_is_found(
     tamper(cluster, place, change)
     with pytest.raises(LedgerError):
         verify(place)
+
+
+READ_BY_OTHERS = {
+    "the schema": ('GRANT USAGE ON SCHEMA "{schema}" TO PUBLIC', "PUBLIC: schema pate_"),
+    "a table": ("GRANT SELECT ON batches TO onlooker", "onlooker: table batches"),
+    "a column": ("GRANT SELECT (counts) ON batches TO onlooker", "onlooker: table batches"),
+    "another owner": ("ALTER TABLE batches OWNER TO admin", "admin: table batches"),
+}
+
+
+@pytest.fixture(scope="module")
+def onlooker(cluster: Cluster) -> Iterator[str]:
+    """A role that is nobody's."""
+    cluster.ask("CREATE ROLE onlooker")
+    yield "onlooker"
+    cluster.ask("DROP OWNED BY onlooker", database="pate")
+    cluster.ask("DROP ROLE onlooker")
+
+
+@pytest.mark.parametrize("name", READ_BY_OTHERS)
+def test_a_ledger_that_others_may_read_is_refused(
+    kept: InDatabase, cluster: Cluster, onlooker: str, tmp_path: Path, name: str
+) -> None:
+    change, words = READ_BY_OTHERS[name]
+    place = copied(cluster, kept, tmp_path)
+    path = f'SET search_path = "{place.schema}"'
+    cluster.ask(f"{path}; {change.format(schema=place.schema)}", database="pate")
+    for opened in (verify, Ledger.open):
+        with pytest.raises(StateError, match=f"open to other roles .*{words}"):
+            opened(place)
+
+
+def test_a_ledger_is_its_owners_whatever_the_database_gives_to_new_tables(
+    cluster: Cluster, onlooker: str, place: InDatabase
+) -> None:
+    given = "ALTER DEFAULT PRIVILEGES FOR ROLE pate {} ALL ON {} {} PUBLIC, onlooker"
+    try:
+        for kind in ("TABLES", "SCHEMAS"):
+            cluster.ask(given.format("GRANT", kind, "TO"), database="pate")
+        start(place, make_spec(queries=20)).close()
+        assert verify(again(place)).phase == "labelling"
+        for role in (
+            onlooker,
+            "pg_read_all_settings",
+        ):  # the second has what PUBLIC has, and no more
+            found = cluster.ask(
+                f"SELECT has_schema_privilege('{role}', '{place.schema}', 'USAGE'),"
+                f" has_table_privilege('{role}', '\"{place.schema}\".batches', 'SELECT')",
+                database="pate",
+            )
+            assert found == ["f|f"]
+    finally:
+        for kind in ("TABLES", "SCHEMAS"):
+            cluster.ask(given.format("REVOKE", kind, "FROM"), database="pate")
 
 
 def test_what_an_error_says_holds_no_votes(ledger: Ledger, place: InDatabase) -> None:

@@ -5,16 +5,33 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pate.errors import UsageError
 
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
 _LONGEST: Final = 1000
 _DRIVERS: Final = ("postgresql", "postgresql+psycopg")
-_SECRETS: Final = frozenset({"password", "sslpassword", "oauth_client_secret"})
+#: What libpq is told by an address, and no more: none of it is a secret. What else there is goes into
+#: a service file.
+_NUMBERS: Final = frozenset(
+    {"connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
+     "tcp_user_timeout"}
+)  # fmt: skip
+_WORDS: Final = frozenset(
+    {"host", "hostaddr", "port", "user", "service", "passfile", "sslmode", "sslrootcert", "sslcert",
+     "sslkey", "sslcrl", "sslcrldir", "sslnegotiation", "ssl_min_protocol_version",
+     "ssl_max_protocol_version", "channel_binding", "require_auth", "requirepeer", "gssencmode",
+     "krbsrvname", "target_session_attrs", "load_balance_hosts"}
+)  # fmt: skip
+_MODES: Final = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+#: Parts of the names of what is secret, however it is written.
+_SECRET: Final = ("pass", "pwd", "secret", "scram_", "token")
 #: Ways of libpq that check whose server answers.
 PROVEN: Final = frozenset({"verify-ca", "verify-full"})
 _FORM: Final = "postgresql+psycopg://USER@HOST/DATABASE"
@@ -50,12 +67,13 @@ class Address:
                 raise ValueError("another kind of database")
         except (ArgumentError, ValueError) as error:
             raise UsageError(f"--ledger is not the address of a database: {_FORM}") from error
-        if url.password is not None or _SECRETS & url.query.keys():
+        if url.password is not None or _hides_a_password(url):
             raise UsageError(
                 "--ledger has a password in it, where every process and log can see it: leave it "
                 "out, and put it into ~/.pgpass, or the file that PGPASSFILE names, for your eyes "
                 "alone"
             )
+        _require_known(url)
         made = cls(url.set(drivername=_DRIVERS[-1]).render_as_string(hide_password=False))
         made.parameters()
         return made
@@ -92,6 +110,34 @@ class Address:
             "client_encoding": "utf8",
             "application_name": "pate-server",
         }
+
+
+def _hides_a_password(url: URL) -> bool:
+    """Say whether a secret is in a part of an address where none belongs."""
+    if any(mark in (url.username or "") for mark in ":="):
+        return True
+    # libpq would read such a name of a database as another address, with all that may be in one.
+    if any(mark in (url.database or "") for mark in ":=@"):
+        return True
+    names = (name.lower() for name in url.query if name not in _WORDS)
+    return any(part in name for name in names for part in _SECRET)
+
+
+def _require_known(url: URL) -> None:
+    for name, found in url.query.items():
+        values = (found,) if isinstance(found, str) else found
+        if name in _NUMBERS:
+            fits = all(value.isdecimal() and value.isascii() for value in values)
+        elif name == "sslmode":
+            fits = _MODES.issuperset(values)
+        else:
+            fits = name in _WORDS
+        if not fits:
+            raise UsageError(
+                "--ledger has an option that cannot be used: the address may say "
+                f"{', '.join(sorted(_WORDS | _NUMBERS))}; put others into a service file, and leave "
+                "the name of the database to the path"
+            )
 
 
 def is_here(host: str) -> bool:

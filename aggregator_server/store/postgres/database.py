@@ -3,6 +3,10 @@
 The one writer is the session that holds the campaign's lock, and everything is written by that
 session. So a connection that is lost takes the lock and the way to write with it: whatever another
 server does meanwhile, this one writes nothing any more, and never connects again.
+
+One address may lead to two databases that both take writes (a failover gone wrong, a copy that was
+brought up), and each gives its lock away. So the campaign's folder is locked, too, and this server
+stops once the folder says anything else than what it wrote there itself.
 """
 
 from __future__ import annotations
@@ -14,7 +18,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool, QueuePool
 
 from aggregator_server.store import layout
-from aggregator_server.store.place import InDatabase, require_closed_folder, write_anchor
+from aggregator_server.store.database import Lock
+from aggregator_server.store.place import (
+    InDatabase,
+    read_anchor,
+    require_closed_folder,
+    write_anchor,
+)
 from aggregator_server.store.postgres.faults import lost, translated
 from aggregator_server.store.postgres.layout import COMMENT
 from aggregator_server.store.postgres.session import (
@@ -52,9 +62,17 @@ class PostgresDatabase:
         place: where it is, with the last entry that was known when it was opened.
     """
 
-    def __init__(self, place: InDatabase, link: psycopg.Connection[Any] | None = None) -> None:
-        """Take a ledger's place, and the session that may write there, if there is to be one."""
+    def __init__(
+        self,
+        place: InDatabase,
+        link: psycopg.Connection[Any] | None = None,
+        lock: Lock | None = None,
+    ) -> None:
+        """Take a ledger's place, the session that may write there, if any, and its folder's lock."""
         self.place = place
+        self._lock = lock
+        #: What the folder says, as far as this process knows.
+        self._noted = None if link is None else read_anchor(place.anchor)
         self._link = link
         self._writer = None if link is None else _on(link).connect()
         self._readers = create_engine(
@@ -79,6 +97,8 @@ class PostgresDatabase:
             raise StateError(_gone(place))
         database = cls._locked(place)
         try:
+            if database.place.head is not None and not database.is_there():
+                raise StateError(_gone(database.place))
             if database.is_there():
                 raise StateError(
                     f"there is a ledger already: {place}; `pate-server resume` it, or choose another "
@@ -89,7 +109,7 @@ class PostgresDatabase:
             raise
         try:
             # Before it exists: from now on this campaign is nowhere else.
-            write_anchor(place)
+            database.note(place)
             with database.writing() as connection:
                 quoted = connection.dialect.identifier_preparer.quote_identifier(place.schema)
                 connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
@@ -191,26 +211,70 @@ class PostgresDatabase:
         """Write down that an entry is in the database, where the database cannot forget it.
 
         Raises:
+            StateError: if the folder says something else than what this process wrote there.
             DiskError: if the campaign's folder cannot be written.
         """
-        write_anchor(self.place.at(head))
+        self.note(self.place.at(head))
+
+    def newest_known(self) -> Head | None:
+        """Return an entry that must be there, if one is known."""
+        return self.place.head
+
+    def could_be_older(self, seq: int) -> bool:
+        """Say whether nothing here shows that there never was an entry after number ``seq``."""
+        noted = self._noted
+        # One that was only just made has its first entry, of which the folder was not told.
+        return noted is None or (noted.head is None and seq > 1)
+
+    def note(self, place: InDatabase) -> None:
+        """Write into the campaign's folder where its ledger is, and hold the folder from now on.
+
+        Raises:
+            StateError: if another server holds it, or it says something else than was known.
+            DiskError: if it cannot be written.
+        """
+        if self._lock is None:
+            private_directory(place.anchor.parent)
+            self._lock = Lock(place.anchor)
+        if read_anchor(place.anchor) != self._noted:
+            raise StateError(
+                f"{place.anchor} is not as this server wrote it last: another server is at this "
+                "campaign, or its folder was put back; this one writes nothing more. Find out which "
+                "database went on before you `pate-server resume`"
+            )
+        write_anchor(place)
+        self._noted = place
 
     def close(self) -> None:
         """Close all connections, and give up the lock with them."""
         self._readers.dispose()
         if self._link is not None:
             self._link.close()  # whatever state it is in
+        if self._lock is not None:
+            self._lock.release()
 
     @classmethod
     def _locked(cls, place: InDatabase) -> Self:
-        with translated(place):
-            link = connect(place, read_only=False)
-            try:
-                take_lock(link, place)
-                return cls(place, link)
-            except BaseException:
-                link.close()
-                raise
+        # A folder that is not there is made, and locked, once there is something to say in it.
+        lock = Lock(place.anchor) if place.anchor.parent.is_dir() else None
+        try:
+            # Again, now that nobody else can change it.
+            held = read_anchor(place.anchor)
+            if held is not None and (held.address, held.schema) != (place.address, place.schema):
+                raise StateError(f"{place.anchor} names another place than {place}: try again")
+            place = held or place
+            with translated(place):
+                link = connect(place, read_only=False)
+                try:
+                    take_lock(link, place)
+                    return cls(place, link, lock)
+                except BaseException:
+                    link.close()
+                    raise
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
 
     def is_there(self) -> bool:
         """Say whether there is a schema of that name."""

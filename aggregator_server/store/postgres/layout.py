@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import text
 
-from pate.errors import LedgerError
+from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,29 @@ _OBJECTS: Final = (
         FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class c ON c.oid = ev_class
         WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
 )  # fmt: skip
+#: What somebody else than the owner of the schema may do: kind and name of a thing, the role. Default
+#: privileges of a database may give it at the moment in which a table is made.
+_OTHERS: Final = """
+WITH ours AS (SELECT oid, nspname, nspowner, nspacl FROM pg_catalog.pg_namespace
+              WHERE oid = quote_ident(current_schema())::regnamespace),
+     things AS (
+        SELECT 'SCHEMA' AS kind, nspname AS name, NULL AS part, nspowner AS owner, nspacl AS acl
+        FROM ours
+        UNION ALL
+        SELECT 'TABLE', relname, NULL, relowner, relacl FROM pg_catalog.pg_class, ours
+        WHERE relnamespace = ours.oid AND relkind = 'r'
+        UNION ALL
+        SELECT 'TABLE', relname, attname, relowner, attacl
+        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid, ours
+        WHERE relnamespace = ours.oid AND relkind = 'r' AND NOT attisdropped
+     )
+SELECT DISTINCT kind, name::text, part::text, role FROM things, ours, LATERAL (
+        SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_catalog.pg_get_userbyid(grantee)::text END
+        FROM pg_catalog.aclexplode(acl) WHERE grantee <> nspowner
+        UNION ALL
+        SELECT pg_catalog.pg_get_userbyid(owner)::text WHERE owner <> nspowner) others(role)
+ORDER BY 1, 2, 3, 4
+"""
 #: Bodies of the trigger functions, as the first migration made them.
 REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
 #: By the table's number and not its name: no other table can stand in for it.
@@ -86,6 +109,32 @@ def require_ours(connection: Connection) -> None:
     ).scalar_one()
     if found != COMMENT:
         raise LedgerError("the schema is not a ledger of this system")
+
+
+def shut_out(connection: Connection) -> None:
+    """Take from everybody but its owner whatever they may do in the session's schema."""
+    quoted = connection.dialect.identifier_preparer.quote_identifier
+    for kind, name, part, role in connection.execute(text(_OTHERS)).all():
+        columns = "" if part is None else f" ({quoted(part)})"
+        whom = "PUBLIC" if role is None else quoted(role)
+        statement = f"REVOKE ALL{columns} ON {kind} {quoted(name)} FROM {whom}"
+        connection.exec_driver_sql(statement.replace("%", "%%"))
+
+
+def require_alone(connection: Connection) -> None:
+    """Check that nobody but the owner of the session's schema may do anything in it.
+
+    Raises:
+        StateError: if others may: sums of votes are in its tables.
+    """
+    found = connection.execute(text(_OTHERS)).all()
+    if found:
+        roles = ", ".join(sorted({"PUBLIC" if role is None else role for *_, role in found}))
+        names = ", ".join(sorted({f"{kind.lower()} {name}" for kind, name, *_ in found}))
+        raise StateError(
+            f"the ledger is open to other roles ({roles}: {names}), and sums of votes are in it: "
+            "REVOKE ALL on the schema and its tables from them, and let its owner own all of it"
+        )
 
 
 def differences(connection: Connection) -> list[str]:

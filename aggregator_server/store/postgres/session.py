@@ -75,7 +75,8 @@ def connect(place: InDatabase, *, read_only: bool) -> psycopg.Connection[Any]:
     except psycopg.OperationalError as error:
         raise UnreachableError(f"cannot connect to {place.address}: {first_line(error)}") from error
     except psycopg.Error as error:
-        raise UsageError(f"--ledger has an option that cannot be used: {error}") from error
+        said = " ".join(str(error).split())
+        raise UsageError(f"--ledger has an option that cannot be used: {said}") from error
     try:
         _require_private_way(link)
         _require_able(link)
