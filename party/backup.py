@@ -15,6 +15,7 @@ another kind.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from party.durable import DurableFile
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_chain import APPLICATION_ID, SCHEMA
+from party.ledger_look import require_noted
 from party.ledger_mark import Mark
 from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
 from pate.runtime import backup
@@ -46,21 +48,27 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
 
     Raises:
         StateError: if there are no books, or something is at ``out``.
-        LedgerError: if the copy does not verify: then the ledger does not, either.
+        LedgerError: if the ledger is gone, or its copy does not verify or is older than this party
+            left its ledger: then so is the ledger.
         DiskError: if it cannot be written.
     """
+    mark = Mark(home / LEDGER_FILE)
+    mark.require_ledger()
+    noted = mark.read()  # before the ledger, which may be written to meanwhile
     with backup.new_folder(out) as draft:
         # The ledger first: noise is written before the answer that it goes out with is, so the copy
         # has the noise of every answer that it knows of.
         backup.copy_database(home / LEDGER_FILE, draft / LEDGER_FILE)
         if (home / NOISE_FILE).exists():
             backup.copy_database(home / NOISE_FILE, draft / NOISE_FILE)
+        head = PartyLedger(draft / LEDGER_FILE, read_only=True).head
+        require_noted(draft / LEDGER_FILE, mark, noted)
         made = backup.write_manifest(
             draft,
             role="party",
             name=home.name,
             ledger="",
-            head=PartyLedger(draft / LEDGER_FILE, read_only=True).head,
+            head=head,
             made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
     return {**asdict(made), "folder": str(out)}
@@ -69,7 +77,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
 def restore(
     place: Path, home: Path, *, head: str | None, entries_lost: bool = False
 ) -> dict[str, object]:
-    """Put a party's books back into its home, where none may be.
+    """Put a party's books back into its home, where none may be but those of a restore cut short.
 
     Args:
         place: of the backup.
@@ -110,11 +118,12 @@ def restore(
                 raise LedgerError(f"{place}: the ledger in it is not the one its manifest names")
             for known in filter(None, (head, noted)):
                 _require_entry(draft / LEDGER_FILE, known, found)
-            Mark(home / LEDGER_FILE).note(found)
             # The ledger last: with it, all is there.
             for name in sorted(manifest.files, key=lambda name: name == LEDGER_FILE):
                 (draft / name).rename(home / name)
             sync_directory(home)
+            # And the mark after it: lowered before, it would let any older copy pass if this fails.
+            Mark(home / LEDGER_FILE).note(found)
     return {"head": found, "folder": str(home)}
 
 
@@ -141,8 +150,21 @@ def forget(home: Path) -> str:
 def _require_none(path: Path, manifest: backup.Manifest) -> None:
     """Refuse if there is a file, or what SQLite would take for the newest part of it."""
     for held in (path, path.with_name(path.name + "-wal")):
-        if held.exists():
+        if held.exists() and not _of_this_copy(held, manifest):
             raise StateError(_in_the_way(held, manifest))
+
+
+def _of_this_copy(held: Path, manifest: backup.Manifest) -> bool:
+    """Return whether a file is the copy's noise: put there by a restore that was killed half way.
+
+    To put the same bytes there once more loses nothing. Of the ledger this is never said: it comes
+    last, so a restore that put it there was not cut short.
+    """
+    expected = manifest.files.get(NOISE_FILE)
+    if held.name != NOISE_FILE or expected is None or not held.is_file():
+        return False
+    with held.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == expected
 
 
 def _in_the_way(held: Path, manifest: backup.Manifest) -> str:

@@ -357,6 +357,8 @@ class PartyLedger:
             with self._file.writing() as db:
                 if (db.execute("SELECT max(seq) FROM entries").fetchone()[0] or 0) != self._seq:
                     raise StateError(f"{self.path} was written by another process; stop that one")
+                if check_tables(db) != self._schema:
+                    raise LedgerError(f"{self.path} was altered by another process; stop that one")
                 entry = Entry(seq, kind, json.loads(text), at, hashes)
                 state.follow(entry, FilePast.within(db))
                 db.execute(
@@ -389,5 +391,5 @@ class PartyLedger:
 
     def _read(self) -> tuple[LedgerState, int, bytes]:
         with self._file.reading() as db:
-            check_tables(db)
+            self._schema = check_tables(db)
             return replayed(db)

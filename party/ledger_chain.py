@@ -50,16 +50,23 @@ def add_index(db: sqlite3.Connection) -> None:
         db.execute(_INDEX)
 
 
-def check_tables(db: sqlite3.Connection) -> None:
+def check_tables(db: sqlite3.Connection) -> int:
     """Check that the file has the tables and triggers that make it append-only, and no others.
 
     The index may be missing: an older ledger that is only looked at has none.
+
+    Returns:
+        A number that changes whenever a table, an index or a trigger is made or dropped. Plain SQL
+        takes no row out of an append-only table without that: if it is another than it was, what
+        was read may be gone.
 
     Raises:
         LedgerError: otherwise.
     """
     if _statements(db) | {_INDEX} != set(SCHEMA):
         raise LedgerError("the ledger's tables or triggers were altered")
+    version: int = db.execute("PRAGMA schema_version").fetchone()[0]
+    return version
 
 
 def _statements(db: sqlite3.Connection) -> set[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEAD: Final = re.compile(r"([0-9]{20}):([0-9a-f]{64})\n", re.ASCII)
+#: The largest number that a ledger's file can give an entry, and that a head may have.
+_MOST_ENTRIES: Final = 10**18 - 1
 #: What a party makes only after its ledger.
 _LATER: Final = ("noise.db", "votes.db")
 _MEND: Final = (
@@ -40,12 +42,25 @@ class Mark:
         self._path = ledger.with_suffix(".head")
 
     def read(self) -> str | None:
-        """Return the last head that was noted, ``number:digest``; None if there is none."""
+        """Return the last head that was noted, ``number:digest``; None if there is none.
+
+        One that is empty or torn counts as none: so a power cut may leave it.
+
+        Raises:
+            LedgerError: if it is whole and names an entry that no ledger has.
+        """
         try:
             found = _HEAD.fullmatch(self._path.read_text("ascii"))
         except (OSError, ValueError):
             return None
-        return None if found is None else f"{int(found[1])}:{found[2]}"
+        if found is None:
+            return None
+        if int(found[1]) > _MOST_ENTRIES:
+            raise LedgerError(
+                f"{self._path} is damaged, or no party wrote it: it names entry {found[1]}, which no "
+                f"ledger has; {_MEND}"
+            )
+        return f"{int(found[1])}:{found[2]}"
 
     def note(self, head: str) -> None:
         """Note a head that is durable in the ledger; if it cannot be, the mark lags behind.

@@ -1,8 +1,9 @@
-"""The campaigns of a party's ledger in memory: the last few whole, of all others a summary.
+"""The campaigns of a party's ledger in memory: the newest whole, of all others a summary.
 
 A part of :mod:`party.ledger_state`. Books grow for years, and a party that stays connected must not
 grow with them. So of a campaign that nobody speaks of any more only a summary is kept; when it is
-spoken of again, what its entries say is read from the file once more.
+spoken of again, what its entries say is read from the file once more. That takes as long as all that
+was written meanwhile, so campaigns that go on at the same time have to be held whole side by side.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Campaigns that are held whole: a server may finish one and begin another.
-_WHOLE: Final = 2
+#: Campaigns that are held whole, at most.
+_MOST_WHOLE: Final = 64
+#: Batches that they may have together, about a kilobyte each.
+_MOST_BATCHES: Final = 8192
+#: Campaigns that go on and are held whole, however many batches they have.
+_LEAST_WHOLE: Final = 4
 #: Different values of terms that are held once for all campaigns that have them.
 _MOST_VALUES: Final = 512
 #: Terms that are another in every campaign.
@@ -160,10 +165,11 @@ class Shelf:
 
     def __init__(self, read: Callable[[str, Iterable[Entry]], Campaign]) -> None:
         self._read = read
-        #: None where the campaign is held whole.
+        #: None where it has to be made of the campaign, which then is held whole.
         self._held: dict[str, CampaignSummary | None] = {}
-        #: The one that was spoken of last is the last.
+        #: The one that was spoken of last is the last, and the only one that may be changed.
         self._whole: dict[str, Campaign] = {}
+        self._last = ""
         self._values: dict[Any, Any] = {}
 
     def __contains__(self, campaign: str) -> bool:
@@ -191,9 +197,10 @@ class Shelf:
         """Do as :meth:`find`, and do not keep it."""
         if campaign not in self._held:
             return None
-        summary = self._held[campaign]
-        if summary is None:
-            return self._whole[campaign]
+        if (whole := self._whole.get(campaign)) is not None:
+            return whole
+        if (summary := self._held[campaign]) is None:
+            raise LedgerError(f"campaign {campaign[:8]} is held neither whole nor as a summary")
         held = self._read(campaign, past.entries(campaign, summary.first, summary.last))
         held.queries = summary.queries  # what one campaign's entries alone do not say
         if held.summary() != summary:
@@ -204,22 +211,40 @@ class Shelf:
         """Return what is known of a campaign without a look into the file; None: nothing."""
         if campaign not in self._held:
             return None
-        return self._held[campaign] or self._whole[campaign].summary()
+        if (told := self._held[campaign]) is None:
+            told = self._whole[campaign].summary()
+            if campaign != self._last:  # nobody changes it before it is spoken of again
+                self._held[campaign] = told
+        return told
 
     def summaries(self) -> Iterator[CampaignSummary]:
         """Yield what is known of every campaign."""
-        for campaign, summary in self._held.items():
-            yield summary or self._whole[campaign].summary()
+        for campaign in self:
+            if (told := self.summary(campaign)) is not None:
+                yield told
 
     def _keep(self, held: Campaign) -> None:
         campaign = held.offer.campaign
         self._whole.pop(campaign, None)
         self._whole[campaign] = held
         self._held[campaign] = None
-        while len(self._whole) > _WHOLE:
-            name, oldest = next(iter(self._whole.items()))
-            self._held[name] = self._lean(oldest.summary())
-            del self._whole[name]
+        self._last = campaign
+        batches = sum(len(each.batches) for each in self._whole.values())
+        while len(self._whole) > 1:
+            # Of one that has ended hardly anything is asked any more.
+            over = next(
+                (name for name, each in self._whole.items() if each.ending and name != campaign),
+                None,
+            )
+            least = 1 if over is not None else _LEAST_WHOLE
+            if len(self._whole) <= _MOST_WHOLE and (
+                batches <= _MOST_BATCHES or len(self._whole) <= least
+            ):
+                return
+            name = next(iter(self._whole)) if over is None else over
+            put_away = self._whole.pop(name)
+            batches -= len(put_away.batches)
+            self._held[name] = self._lean(put_away.summary())
 
     def _lean(self, summary: CampaignSummary) -> CampaignSummary:
         """Return the same summary, with those of its values that others have, too, held once."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from party.check.asked import enrolment_of
 from party.keys import identity_key
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.ledger_mark import Mark
+from party.ledger import LEDGER_FILE
+from party.ledger_look import newest_books
 from party.policy import POLICY_FILE
 from party.policy_file import policy_of, read_policy
 from pate.errors import RefusedError
@@ -17,7 +17,7 @@ from pate.statement import rounded_up
 if TYPE_CHECKING:
     from party.check.asked import Asked
     from party.enrolment import Enrolment
-    from party.ledger import CampaignRecord
+    from party.ledger import CampaignRecord, PartyLedger
     from party.policy import Policy
     from pate.runtime.preflight.meeting import Target
 
@@ -26,11 +26,10 @@ def books_of(asked: Asked) -> PartyLedger | None:
     """Return this party's ledger, to look at, None if it has none yet.
 
     Raises:
-        LedgerError: if it does not hold.
+        LedgerError: if it does not hold, or a start would refuse it as gone or older than it was.
         StateError, DiskError: if it cannot be read.
     """
-    path = asked.home / LEDGER_FILE
-    return PartyLedger(path, read_only=True) if path.exists() else None
+    return newest_books(asked.home / LEDGER_FILE)
 
 
 def last_campaign(asked: Asked) -> CampaignRecord | None:
@@ -42,7 +41,6 @@ def last_campaign(asked: Asked) -> CampaignRecord | None:
 
 def check_books(asked: Asked) -> Finding:
     """Read this party's ledger from its first entry to its last."""
-    Mark(asked.home / LEDGER_FILE).require_ledger()
     books = books_of(asked)
     if books is None:
         return Finding.ok("none yet: nothing has left this machine")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -112,6 +115,49 @@ def test_nothing_is_overwritten(root: Path, held: str) -> None:
     with pytest.raises(StateError, match="nothing is overwritten"):
         restore(root / "copies" / "second", home, head=head_of(root / "home"))
     assert [path.name for path in home.iterdir() if path.name != "lock"] == [held]
+
+
+#: Restores, and is killed as by `kill -9` when the ledger is about to get its name.
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from party.backup import restore
+
+real = Path.rename
+def rename(self, target):
+    if target.name == "ledger.db":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, target)
+Path.rename = rename
+restore(Path(sys.argv[1]), Path(sys.argv[2]), head=sys.argv[3])
+"""
+
+
+def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None:
+    place, home, head = root / "copies" / "second", root / "new", head_of(root / "home")
+    killed = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(place), str(home), head], check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert (home / NOISE_FILE).exists()
+    assert not (home / LEDGER_FILE).exists()
+    with pytest.raises(LedgerError, match="is gone"):
+        PartyLedger(home / LEDGER_FILE)
+    assert restore(place, home, head=head)["head"] == head
+    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never)
+    assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(StateError, match=r"ledger.db is there already"):
+        restore(place, home, head=head)
+
+
+def test_noise_of_another_moment_stays_though_there_is_no_ledger(root: Path) -> None:
+    home = root / "home"
+    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, bytes([1]) * 32, VOTES, drawn)
+    head = head_of(home)
+    for path in home.glob(f"{LEDGER_FILE}*"):
+        path.unlink()
+    with pytest.raises(StateError, match=r"noise.db is there already"):
+        restore(root / "copies" / "second", home, head=head)
 
 
 def test_not_under_the_feet_of_a_party_that_runs(root: Path) -> None:

@@ -93,6 +93,7 @@ def test_as_json(home: Path) -> None:
         "delta": 1e-5,
         "unit": "record",
         "observer": "public",
+        "neighbours": "one record added or removed",
         "private": True,
     }
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,12 +12,10 @@ from typer.testing import CliRunner
 from party.backup import back_up, forget, restore
 from party.cli import app
 from party.ledger import LEDGER_FILE, PartyLedger
-from pate.errors import LedgerError, StateError, UsageError
+from party.ledger_look import newest_books
+from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.party.offers import answer_and_open, joining, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARK = "ledger.head"
 
@@ -96,6 +95,64 @@ def test_a_mark_that_lags_or_was_lost_refuses_nothing_and_is_made_anew(
     number, digest = head.split(":")
     assert mark.read_text() == f"{int(number):020}:{digest}\n"
     assert mark.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_mark_that_names_an_entry_no_ledger_has_is_refused_in_a_line(home: Path) -> None:
+    (home / MARK).write_text(f"{'9' * 20}:{'0' * 64}\n")
+    for look in (PartyLedger, newest_books):
+        with pytest.raises(LedgerError, match=r"ledger.head is damaged.*forget --entries-lost"):
+            look(home / LEDGER_FILE)
+    head = forget(home)
+    assert PartyLedger(home / LEDGER_FILE).head == head
+
+
+def test_an_older_copy_is_not_taken_for_the_newest_by_who_only_looks(
+    home: Path, tmp_path: Path
+) -> None:
+    assert newest_books(tmp_path / "nobody" / LEDGER_FILE) is None
+    books = newest_books(home / LEDGER_FILE)
+    assert books is not None
+    assert books.head == PartyLedger(home / LEDGER_FILE).head
+    back_up(home, tmp_path / "new")
+    remove(home)
+    with pytest.raises(LedgerError, match="is gone"):
+        newest_books(home / LEDGER_FILE)
+    with pytest.raises(LedgerError, match="is gone"):
+        back_up(home, tmp_path / "stale")
+    shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
+    mark = (home / MARK).read_bytes()
+    with pytest.raises(LedgerError, match=r"older copy.*has written entry 6"):
+        newest_books(home / LEDGER_FILE)
+    with pytest.raises(LedgerError, match=r"home/ledger.db is an older copy"):
+        back_up(home, tmp_path / "stale")
+    assert not (tmp_path / "stale").exists()
+    assert (home / MARK).read_bytes() == mark
+    forget(home)
+    back_up(home, tmp_path / "stale")
+
+
+def test_a_restore_that_fails_lowers_no_mark(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the plain restore of an old copy would pass after it, with nothing said to be lost."""
+    remove(home)
+    mark, head = (home / MARK).read_bytes(), PartyLedger(tmp_path / "older.db").head
+    real = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if target == home / LEDGER_FILE:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", full)
+        with pytest.raises(DiskError):
+            restore(tmp_path / "backup", home, head=None, entries_lost=True)
+    assert (home / MARK).read_bytes() == mark
+    with pytest.raises(LedgerError, match="the backup is older than 6:"):
+        restore(tmp_path / "backup", home, head=head)
+    restore(tmp_path / "backup", home, head=None, entries_lost=True)
+    assert PartyLedger(home / LEDGER_FILE).head == head
 
 
 def test_every_entry_moves_the_mark(home: Path) -> None:

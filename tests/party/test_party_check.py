@@ -295,6 +295,13 @@ def test_the_partys_own_ledger_is_read_to_its_end(asked: Asked) -> None:
     answer(PartyLedger(path), settled(), queries(0, 4))
     found = check_books(asked)
     assert (found.status, "1 campaigns, 1 of them" in found.text) == (Status.OK, True)
+    older = path.read_bytes()
+    answer(PartyLedger(path), settled(), queries(4, 4))
+    newest = path.read_bytes()
+    path.write_bytes(older)  # a start would refuse it
+    told = checked("--home", asked.home, code=22)["own ledger"]
+    assert (told["error"], "older copy" in str(told["text"])) == (LedgerError.__name__, True)
+    path.write_bytes(newest)
     path.write_bytes(path.read_bytes().replace(b'"epsilon":2.0', b'"epsilon":9.0'))
     assert checked("--home", asked.home, code=22)["own ledger"]["error"] == LedgerError.__name__
 

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -574,6 +574,40 @@ def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
     with pytest.raises(ProtocolError, match="32 bytes"):
         ledger.answer(settled(), bytes(31), queries(0, 2), source=bytes(32))
     assert PartyLedger(ledger.path).head == ledger.head
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_queries_that_vanish_while_a_party_runs_open_nothing(
+    ledger: PartyLedger, path: Path, covered: bool
+) -> None:
+    """By their rows it is known what was opened before: without them all would be new."""
+    answer_and_open(ledger, settled(), queries(0, 2))
+    late = settled(campaign="c2" * 16)
+    batch = answer(ledger, late, queries(0, 2))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        name = "queries_no_delete"
+        sql = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        db.execute(f"DROP TRIGGER {name}")
+        db.execute("DELETE FROM queries WHERE entry < (SELECT max(entry) FROM queries)")
+        if covered:
+            db.execute(sql)
+    first, then = "altered by another process", "entry 2 .* does not hold"
+    for found in (first, then) if covered else ["triggers were altered"] * 2:
+        with pytest.raises(LedgerError, match=found):
+            ledger.open_batch(late.campaign, batch, queries(0, 2), SIX[:5])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_that_was_only_tidied_up_is_read_again(path: Path, shared: bool) -> None:
+    ledger = PartyLedger(path, shared=shared)
+    answer_and_open(ledger, settled(), queries(0, 2))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM")
+    with pytest.raises(LedgerError, match="altered by another process"):
+        answer(ledger, settled(), queries(2, 2))
+    answer_and_open(ledger, settled(), queries(2, 2))
+    assert PartyLedger(path, read_only=True).head == ledger.head
 
 
 def test_processes_of_a_simulation_write_in_turn(tmp_path: Path) -> None:
