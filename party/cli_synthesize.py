@@ -167,6 +167,7 @@ def synthesize(
     --epsilon 1 --out public.parquet
     """
     del config  # read before the other options, by its callback
+    from party.ledger import LEDGER_FILE
     from party.synthesis.command import Settings, make, would_be
     from party.synthesis.plan import Asked
 
@@ -207,6 +208,13 @@ def synthesize(
     with contextlib.ExitStack() as held:
         if place.exists():
             held.enter_context(locked(place / "lock", "another pate-party"))
+        if model is None and not (place / LEDGER_FILE).exists():
+            screen.say(
+                f"{place} has no ledger yet, so a new one begins, in which nothing was ever charged; "
+                "if these records were used under another name, that name has another ledger, which "
+                "this one knows nothing of: choose it with --home or --name",
+                "warning",
+            )
         found = would_be(settings, screen) if dry_run else make(settings, screen)
     if as_json:
         print_json(found)

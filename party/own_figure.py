@@ -19,7 +19,9 @@ smaller one at least as well, so the sum is stated for the smallest unit among t
 Releases of synthetic rows count with what they reserved, each a rho and a delta: rho goes into the
 sum before that is converted, once; deltas add up. It is the same neighbour: a record (or patient)
 more or less moves one row of the table, and the votes of one teacher. Where a release has a pure
-epsilon, its adding up is a second bound, and the smaller one is stated. A release without
+epsilon, its adding up is a second bound, and the smaller one is stated. A release is priced for a
+row that comes or goes, not for one that is altered, so a figure with a paid one says no more,
+whatever the votes beside it say. A release without
 differential privacy leaves no figure, for good.
 
 That the sum stays below a bound fixed beforehand is a guarantee (a filter); the figure as of some
@@ -39,7 +41,7 @@ from pate.accounting.composition import Gate, Gdp, Zcdp
 from pate.accounting.conversion import check_delta, float_up
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import worst_cost
-from pate.statement import in_words
+from pate.statement import ADDED_OR_REMOVED, NEIGHBOURS, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,6 +108,7 @@ class Figure:
         delta: of the whole.
         unit: what it protects.
         observer: ``server`` if it holds even against the server, else ``public``.
+        neighbours: what two worlds differ by that it makes hard to tell apart, in words.
         private: False if synthetic rows were released without differential privacy.
     """
 
@@ -113,6 +116,7 @@ class Figure:
     delta: float
     unit: str
     observer: str
+    neighbours: str
     private: bool = True
 
     @property
@@ -129,7 +133,9 @@ class Figure:
             return f"no figure, and there will be none: {self.why_none}"
         if self.why_none:
             return f"no figure at delta {self.delta:g}: {self.why_none}"
-        return in_words(self.epsilon, self.delta, self.unit, self.observer)
+        return in_words(
+            self.epsilon, self.delta, self.unit, self.observer, neighbours=self.neighbours
+        )
 
 
 def own_figure(
@@ -162,10 +168,12 @@ def own_figure(
         )
     units = [each.offer.unit for each in counted]
     units.extend(filter(None, [unit_of(rows)]))
+    unit = min(units, key=UNITS.index, default=UNITS[0])
     return Figure(
         epsilon=whole,
         delta=float(delta),
-        unit=min(units, key=UNITS.index, default=UNITS[0]),
+        unit=unit,
+        neighbours=(ADDED_OR_REMOVED if rows else NEIGHBOURS)[unit],
         # Noise in synthetic rows is our own, and nobody sees anything before it.
         observer=(
             "server"

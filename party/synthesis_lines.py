@@ -1,4 +1,4 @@
-"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON."""
+"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON, without times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def in_words(record: SynthesisRecord, delta: float) -> Iterator[str]:
     """Yield lines about one release; ``delta`` is that of the own figure."""
     made = record.synthesis
-    yield f"synthetic rows {made.id}, reserved {record.reserved_at}"
+    yield f"synthetic rows {made.id}, reserved on {_day(record)}"
     yield f"  made: at most {made.rows} rows by {made.method}, {made.release}, of the schema {made.schema}"
     if record.spent_at is None:
         yield "  written: as far as is known, no; they count all the same"
     else:
-        yield f"  written {record.spent_at}, SHA-256 {record.output}"
+        yield f"  written, SHA-256 {record.output}"
     if record.model is not None:
         yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
     yield f"  cost: {_cost(made)}"
@@ -34,12 +34,20 @@ def as_json(record: SynthesisRecord) -> dict[str, Json]:
     """Return one release; the costs are exact, as text."""
     return {
         **record.synthesis.to_dict(),
-        "reserved_at": record.reserved_at,
-        "spent_at": record.spent_at,
+        "reserved_on": _day(record),
         "output": record.output,
         "model_kept": record.model,
         "state": "reserved" if record.spent_at is None else "spent",
     }
+
+
+def _day(record: SynthesisRecord) -> str:
+    """Return when it was reserved: the day alone.
+
+    Learning a model takes longer of more records, so the second at which it began, beside that at
+    which it ended or the next release began, would tell about how many there are.
+    """
+    return record.reserved_at[:10]
 
 
 def _cost(made: Synthesis) -> str:

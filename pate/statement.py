@@ -52,6 +52,12 @@ NEIGHBOURS: Final[Mapping[str, str]] = {
     "party": "all data of one party altered",
 }
 
+#: The same of releases that are priced for a unit that comes or goes, and not for one that changes.
+ADDED_OR_REMOVED: Final[Mapping[str, str]] = {
+    "record": "one record added or removed",
+    "patient": "all records of one patient at one party added or removed",
+}
+
 #: The same of neighbour votes, where units cast their votes themselves.
 _VOTING: Final[Mapping[str, tuple[str, str]]] = {
     "record": (
@@ -105,14 +111,23 @@ def in_words(
     observer: str = "public",
     *,
     records_vote: bool = False,
+    neighbours: str | None = None,
 ) -> str:
     """Return a guarantee as one line: never smaller than it is, and never without its terms.
+
+    Args:
+        epsilon: of the guarantee.
+        delta: at which.
+        unit: what it protects.
+        observer: towards whom.
+        records_vote: whether votes are neighbour votes.
+        neighbours: what neighbouring worlds differ by, where it is not what the unit says.
 
     >>> in_words(1.96999, 1e-5, "record")
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
     """
     known = _VOTING if records_vote else NEIGHBOURS
-    adjacency = (
+    adjacency = neighbours or (
         neighbours_of(unit, records_vote=records_vote)
         if unit in known
         else "see the privacy statement"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from party.enrolment import Enrolment
 from party.keys import shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
-from party.ledger_mark import Mark
+from party.ledger_look import newest_books
 from party.policy_file import policy_of, read_policy
 from party.synthesis import report
-from party.synthesis.entries import entry_of, source_of
+from party.synthesis.entries import entry_of, is_deniable, source_of
 from party.synthesis.permission import NothingYet, budgets_of, check_allowed
 from party.synthesis.plan import plan_of
 from party.synthesis.private_rows import read_rows
@@ -70,6 +70,12 @@ class Settings:
             raise UsageError("--model is a model already: leave out --model-out")
         elif self.asked.release == "seeded":
             raise UsageError("--model makes seedless rows: seeds would be charged anew")
+        if self.asked.release == "seeded":
+            return  # its test checks them
+        if self.asked.k < 1:
+            raise UsageError(f"--k counts records, from 1 on, got {self.asked.k}")
+        if self.asked.gamma <= 1:
+            raise UsageError(f"--gamma is a number above 1, got {float(self.asked.gamma):g}")
 
     @property
     def unit(self) -> str:
@@ -89,11 +95,12 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
             "rows of a paid model cost nothing: there is nothing to try with --dry-run"
         )
     if settings.out is not None:
-        Places(out=settings.out, model_out=settings.model_out)
+        Places(
+            out=settings.out, model_out=settings.model_out, keep_label=settings.keep_label
+        ).check_columns(domain)
     _rows(settings, domain)
     file = settings.home / LEDGER_FILE
-    Mark(file).require_ledger()
-    books = PartyLedger(file, read_only=True) if file.exists() else NothingYet()
+    books = newest_books(file) or NothingYet()
     plan = plan_of(settings.asked, domain)
     entry = entry_of(plan, domain, settings.unit, _NO_DATA)
     policy = _policy(settings)
@@ -191,6 +198,9 @@ def _tell(settings: Settings, made: Made, domain: Domain, figure: Figure, screen
     if settings.asked.release == "seedless":
         screen.say(
             f"plausible deniability with k={settings.asked.k} holds of itself: no row has a seed"
+            if is_deniable(settings.asked, domain)
+            else "no row has a seed, so every record is as plausible; of k that tells no number, "
+            f"since min_rows is {domain.min_rows}"
         )
     if settings.keep_label:
         screen.say(
@@ -222,5 +232,6 @@ def _told(entry: Synthesis, figure: Figure) -> dict[str, Any]:
             "delta": figure.delta,
             "unit": figure.unit,
             "observer": figure.observer,
+            "neighbours": figure.neighbours,
         },
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -30,6 +31,11 @@ MAX_CODES: Final = 4096
 MAX_NAME: Final = 256
 #: Public lower bounds on the number of rows beyond this are mistakes.
 MAX_ROWS: Final = 10**9
+
+#: Of characters that no name has: control characters, halves of a pair, ends of lines.
+_NO_TEXT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+_WHAT_IS_NONE: Final = "a control character, or half of a pair, which no file could hold"
 
 _DIGEST: Final = b"pate/v1/synthesis-domain\0"
 
@@ -60,6 +66,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         _check(0 < len(self.name) <= MAX_NAME, f"a column name of {len(self.name)} characters")
+        _check(_is_text(self.name), f"the column name {self.name!r} has {_WHAT_IS_NONE}")
         _check(
             0 < len(self.codes) <= MAX_CODES,
             f"column {self.name!r} has {len(self.codes)} codes; 1 to {MAX_CODES} are possible",
@@ -68,6 +75,8 @@ class Attribute:
             all(len(code) <= MAX_NAME for code in self.codes),
             f"column {self.name!r} has a code of more than {MAX_NAME} characters",
         )
+        for code in self.codes:
+            _check(_is_text(code), f"column {self.name!r}: the code {code!r} has {_WHAT_IS_NONE}")
         _check(
             len(set(self.codes)) == len(self.codes), f"column {self.name!r} has a code that repeats"
         )
@@ -212,6 +221,11 @@ class Domain:
                 f"row {row + 1}, column {self.names[column]}: code {codes[row, column]} outside "
                 f"0..{self.sizes[column] - 1}"
             )
+
+
+def _is_text(name: str) -> bool:
+    """Tell whether a file can hold a name, and a line of a screen show it."""
+    return not any(unicodedata.category(each) in _NO_TEXT for each in name)
 
 
 def _check(holds: bool, otherwise: str) -> None:

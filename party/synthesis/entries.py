@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from party.synthesis.parquet import Source, code_version, neighbours_of
 from party.synthesis.plan import resampled_of
 from party.synthesis_books import Synthesis
+from pate.errors import RefusedError
 
 if TYPE_CHECKING:
     from party.synthesis.domain import Domain
@@ -29,7 +30,9 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
         data: keyed digest of the data, hex.
     """
     asked = plan.asked
-    settings = {"k": str(asked.k), "gamma": str(asked.gamma)}
+    settings = {}
+    if asked.release == "seeded" or is_deniable(asked, domain):
+        settings = {"k": str(asked.k), "gamma": str(asked.gamma)}
     if plan.figure is not None:
         settings |= dict(zip((_EPSILON, _DELTA), map(repr, plan.figure), strict=True))
     if asked.release == "seedless":
@@ -67,6 +70,15 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
     )
 
 
+def is_deniable(asked: Asked, domain: Domain) -> bool:
+    """Return whether k and gamma may be told of seedless rows.
+
+    Where no row has a seed every record is as plausible as any other, so any gamma is met, by as many
+    records as there are. How many is not public: at least ``min_rows``.
+    """
+    return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
+
+
 def entry_of_model(asked: Asked, first: Synthesis, model: str) -> Synthesis:
     """Return the ledger's entry of more rows of a model, which cost nothing.
 
@@ -74,7 +86,15 @@ def entry_of_model(asked: Asked, first: Synthesis, model: str) -> Synthesis:
         asked: how many rows; nothing else of it counts.
         first: the release that paid.
         model: digest of its file, hex.
+
+    Raises:
+        RefusedError: if that release was not private: what came after it is no better.
     """
+    if not first.private:
+        raise RefusedError(
+            f"the model is of the release {first.id[:8]}, which is not differentially private, so "
+            "no rows of it are: make a new release"
+        )
     return Synthesis(
         id=secrets.token_hex(16),
         unit=first.unit,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import struct
+import tokenize
 import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
@@ -206,9 +207,12 @@ class Network:
             StateError: if it is no model of this version, is damaged, or is too large.
         """
         try:
-            if path.stat().st_size > _MAX_FILE:
-                raise StateError(f"{path} is too large for a model")
-            return cls.from_bytes(path.read_bytes(), domain)
+            with path.open("rb") as file:
+                # A device has no size to look at, and no end.
+                content = file.read(_MAX_FILE + 1)
+            if len(content) > _MAX_FILE:
+                raise StateError("it is too large for a model")
+            return cls.from_bytes(content, domain)
         except OSError as error:
             raise StateError(f"cannot read {path}: {error.strerror or error}") from error
         except (SchemaError, StateError) as error:
@@ -236,9 +240,19 @@ class Network:
                     _entry(archive, f"table_{i}", shape, "float64").astype(np.float64)
                     for i, shape in enumerate(_claimed_shapes(domain, parents))
                 )
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, struct.error) as error:
             raise StateError(f"no model, or one that is damaged ({error})") from error
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            RecursionError,
+            OverflowError,
+            MemoryError,  # what Python's parser says of a header of brackets
+            SyntaxError,
+            tokenize.TokenError,
+        ) as error:
             raise StateError(f"a model that is damaged ({error!s:.200})") from error
         try:
             return cls(domain, order, parents, tables)
@@ -298,6 +312,9 @@ def _entry(
 ) -> NDArray[np.generic]:
     """Read one array after a look at what it claims to be; ``None`` is a header's length."""
     info = archive.getinfo(f"{name}.npy")
+    # As to_bytes writes it: each way to pack or encrypt would bring errors and bombs of its own.
+    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits:
+        raise ValueError(f"{name} is packed or encrypted")
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from party.synthesis_books import RELEASES, UNITS
-from pate.data.read import read_inputs
+from pate.data.tables import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 from pate.statement import rounded_up
@@ -50,7 +50,7 @@ class Source:
         unit: record or patient.
         neighbours: what two tables differ by that epsilon makes hard to tell apart.
         version: of the code.
-        rows: in the file.
+        rows: in the file; 0 if others have all of them, and its cost is told all the same.
 
     Raises:
         DataError: for values that no release has.
@@ -74,7 +74,7 @@ class Source:
             and self.unit in UNITS
             and type(self.private) is bool
             and type(self.rows) is int
-            and self.rows >= 1
+            and self.rows >= 0
             and all(
                 (type(figure) is float and 0 <= figure < float("inf"))
                 if self.private
@@ -154,6 +154,10 @@ def code_version() -> str:
         return "unknown"
 
 
+def _holds_numbers(table: Table, name: str) -> bool:
+    return is_numeric(table.columns[table.names.index(name)])
+
+
 def to_bytes(table: Table, about: About) -> bytes:
     """Return a file of these rows."""
     import pyarrow as pa
@@ -183,20 +187,26 @@ def read(path: Path) -> tuple[Table, About]:
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     try:
-        kept = pq.read_schema(path).metadata or {}
+        with pq.ParquetFile(path) as file:
+            schema, claimed = file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
+    kept = schema.metadata or {}
     if KEY not in kept:
         raise DataError(f"{path} does not say that its rows are synthetic, and what they cost")
     try:
         about = About.from_json(kept[KEY])
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
-    table = read_inputs(path)
-    if not isinstance(table, Table) or len(table) != sum(each.rows for each in about.sources):
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    numbers = {field.name for field in schema if any(is_of(field.type) for is_of in kinds)}
+    # Before any is read: a file of some kilobytes may hold very many.
+    if claimed != sum(each.rows for each in about.sources):
         raise DataError(f"{path} has not the rows that it says it has; is it truncated?")
-    return table, about
+    # As they were stored: codes may look like numbers.
+    text = read_parquet(path)
+    return text.table((), as_text=text.columns.keys() - numbers), about
 
 
 def merge(paths: Sequence[Path]) -> tuple[Table, About]:
@@ -210,13 +220,15 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
     if not held:
         raise DataError("no file of synthetic rows was given")
     first, table, about = held[0]
-    sources: list[Source] = []
-    tables: list[Table] = []
-    seen: set[bytes] = set()
     for path, rows, told in held:
         if told.schema != about.schema or set(rows.names) != set(table.names):
             raise SchemaError(f"{path} and {first} are of different schemas, or of other columns")
-        same = rows.aligned(table.names, [is_numeric(column) for column in table.columns])
+    numeric = [all(_holds_numbers(rows, name) for _, rows, _ in held) for name in table.names]
+    sources: list[Source] = []
+    tables: list[Table] = []
+    seen: set[bytes] = set()
+    for _, rows, told in held:
+        same = rows.aligned(table.names, numeric)
         tables.append(same)
         hashes = same.row_hashes()
         left = len(hashes)
@@ -226,8 +238,10 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
             fresh = set(hashes[start : start + source.rows]) - seen
             left -= source.rows
             seen |= fresh
-            if fresh:
-                sources.append(replace(source, rows=len(fresh)))
+            # One whose rows others have is kept: its party paid, whoever's file came first.
+            sources.append(replace(source, rows=len(fresh)))
+    if len(sources) > _MOST_SOURCES:
+        raise DataError(f"the files have {len(sources)} sources, more than {_MOST_SOURCES}")
     whole = Table(
         table.names,
         tuple(

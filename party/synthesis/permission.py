@@ -82,7 +82,8 @@ def budgets_of(
     if policy.largest_epsilon is not None:
         found.append(Budget("largest_epsilon of our policy", policy.largest_epsilon, policy.delta))
     if max_epsilon is not None:
-        found.append(Budget("--max-epsilon", max_epsilon, max_delta or policy.delta))
+        delta = policy.delta if max_delta is None else max_delta
+        found.append(Budget("--max-epsilon", max_epsilon, delta))
     elif max_delta is not None:
         raise UsageError("--max-delta is the delta of --max-epsilon: give that, too")
     return tuple(found)
@@ -162,13 +163,25 @@ def _largest(
     asked: Asked, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
 ) -> float:
     """Return an epsilon of two digits that fits, or 0."""
-    low, high = Fraction(0), asked.epsilon
+
+    def fits(epsilon: Fraction) -> bool | None:
+        """Return whether it does, or None if the generator has no noise for so small an epsilon."""
+        try:
+            return _fits(replace(asked, epsilon=epsilon), entry, domain, books, budget)
+        except UsageError:
+            return None
+
+    low, high, best = Fraction(0), asked.epsilon, Fraction(0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        fits = _fits(replace(asked, epsilon=_short(middle)), entry, domain, books, budget)
-        low, high = (middle, high) if fits else (low, middle)
-    digits = 1 - math.floor(math.log10(low)) if low else 0
-    return math.floor(float(low) * 10**digits) / 10**digits if low > Fraction(1, 1000) else 0.0
+        found = fits(_short(middle))
+        low, high = (low, middle) if found is False else (middle, high)
+        best = middle if found else best
+    if best <= Fraction(1, 1000):
+        return 0.0
+    digits = 1 - math.floor(math.log10(best))
+    told = Fraction(math.floor(best * Fraction(10) ** digits)) / Fraction(10) ** digits
+    return float(told) if fits(told) else 0.0
 
 
 def _short(value: Fraction) -> Fraction:

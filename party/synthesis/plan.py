@@ -11,12 +11,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.synthesis.deniability import RandomizedTest, Tight, coin, least_seeds
-from party.synthesis.groups import check_resampled
+from party.synthesis.groups import bucket_width, check_resampled
 from party.synthesis.mechanism import DeterministicTestNotPrivate, SeededRelease
 from party.synthesis.registry import generator_named
 from party.synthesis.rounding import round_up
-from party.synthesis.totals import TotalCost, total_cost
+from party.synthesis.totals import TotalCost, check_attempts, total_cost
 from pate.accounting.conversion import epsilon_from_rho, float_up
+from pate.data.limits import MAX_BYTES
 from pate.errors import InfeasibleError, RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: More rows in one file are a mistake.
 MOST_ROWS: Final = 10**7
+#: Rows times columns: more are no file that a reader of this project would take.
+MOST_CELLS: Final = 10**8
 ACCOUNTINGS: Final = ("paper", "tight")
 TESTS: Final = ("randomised", "deterministic")
 #: Of the rows are seeds, where there are seeds; the model is learned from the others.
@@ -198,21 +201,21 @@ def plan_of(asked: Asked, domain: Domain) -> Plan:
         domain: the public schema.
 
     Raises:
-        UsageError: for values that do not fit the schema.
+        UsageError: for values that do not fit the schema, or that a release would fail with later.
         InfeasibleError: if no cost can be stated for such a test, or so few rows.
     """
+    check_size(asked, domain)
     generator = generator_named(asked.method, asked.delta)
     price = generator.price(domain, asked.epsilon)
     if asked.release == "seedless":
         return Plan(
-            asked, generator, price, price.epsilon_pure, round_up(price.rho), round_up(price.delta)
+            asked, generator, price, price.epsilon_pure, _rho_of(price), round_up(price.delta)
         )
     resampled = resampled_of(asked, domain)
-    if asked.test == "deterministic":
-        test = DeterministicTestNotPrivate(asked.k, asked.gamma)
-        none = Fraction(0)
-        return Plan(asked, generator, price, None, none, none, not_private=test)
-    noisy = RandomizedTest(asked.k, asked.gamma, asked.epsilon0)
+    check_attempts(asked.tries)
+    test = DeterministicTestNotPrivate(asked.k, asked.gamma)
+    if len(resampled) > 1:
+        bucket_width(asked.gamma)
     failure = asked.delta * _FOR_THE_SPLIT
     seeds = least_seeds(domain.min_rows, SEEDS, failure)
     if asked.k > seeds:
@@ -220,6 +223,10 @@ def plan_of(asked: Asked, domain: Domain) -> Plan:
             f"k={asked.k} is more than the {seeds} seeds that a party of min_rows "
             f"{domain.min_rows} surely has"
         )
+    if asked.test == "deterministic":
+        none = Fraction(0)
+        return Plan(asked, generator, price, None, none, none, not_private=test)
+    noisy = RandomizedTest(asked.k, asked.gamma, asked.epsilon0)
     tight = Tight(seeds, len(resampled) == 1) if asked.accounting == "tight" else None
     total = total_cost(noisy, asked.tries, asked.delta - failure, tight)
     release = SeededRelease(
@@ -242,6 +249,24 @@ def plan_of(asked: Asked, domain: Domain) -> Plan:
     )
 
 
+def check_size(asked: Asked, domain: Domain) -> None:
+    """Check that the rows can be held, and read by others, before anything is paid for them.
+
+    Raises:
+        UsageError: if they are too many for their columns.
+    """
+    # A text takes as much as the longest code of its column.
+    width = sum(
+        8 if each.edges is not None else 4 * max(map(len, each.codes)) for each in domain.attributes
+    )
+    most = min(MOST_CELLS // len(domain), MAX_BYTES // width)
+    if asked.rows > most:
+        raise UsageError(
+            f"--rows {asked.rows}: with the {len(domain)} columns of this schema at most {most} "
+            "rows fit in one file; ask for fewer"
+        )
+
+
 def resampled_of(asked: Asked, domain: Domain) -> tuple[int, ...]:
     """Return the numbers of attributes that may be drawn anew.
 
@@ -253,6 +278,14 @@ def resampled_of(asked: Asked, domain: Domain) -> tuple[int, ...]:
     if any(not 1 <= each <= m for each in wanted):
         raise UsageError(f"--omega lies between 1 and the {m} columns of the schema")
     return check_resampled(wanted, m)
+
+
+def _rho_of(price: Price) -> Fraction:
+    """Return rho with fewer digits, not understated, and not above what pure epsilon implies."""
+    rounded = round_up(price.rho)
+    if price.epsilon_pure is None:
+        return rounded
+    return max(price.rho, min(rounded, price.epsilon_pure**2 / 2))
 
 
 def _plain(value: Fraction) -> str:

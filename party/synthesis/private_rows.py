@@ -7,21 +7,22 @@ import hmac
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from party.synthesis.coding import encode
+from pate.data.images import entries
 from pate.data.read import read_inputs
-from pate.data.values import Table, content_hash, is_numeric
+from pate.data.tables import read_csv, read_parquet
+from pate.data.values import Table, content_hash
 from pate.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from party.synthesis.domain import Domain
-    from pate.data.values import Column
+    from pate.data.values import Inputs
 
 _TABLES: Final = (".csv", ".csv.gz", ".parquet")
 _DIGEST: Final = b"pate party synthesis data v1\0"
@@ -66,11 +67,12 @@ def read_rows(
     """
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
-    table = read_inputs(path, drop=drop)
+    if group is not None and path.exists():
+        table: Inputs = _one_row_each(path, group, drop)
+    else:
+        table = read_inputs(path, drop=drop)
     if not isinstance(table, Table):
         raise DataError(_IMAGES.format(path))
-    if group is not None:
-        table = _one_row_each(table, group, path)
     codes = encode(table, domain, str(path))
     if len(codes) < domain.min_rows:
         # Not how many there are: lines like this are collected and kept by many a machine.
@@ -82,34 +84,34 @@ def read_rows(
 
 
 def _holds_table(path: Path) -> bool:
-    files = [path] if path.is_file() else path.iterdir()
-    return any(file.name.casefold().endswith(_TABLES) for file in files)
+    return any(map(_is_table, [path] if path.is_file() else path.iterdir()))
 
 
-def _one_row_each(table: Table, group: str, path: Path) -> Table:
-    """Return the table without the column ``group``, of which every value occurs once."""
-    if group not in table.names:
-        raise DataError(f"{path} has no group column {group!r}; it has: {', '.join(table.names)}")
-    kept = [name for name in table.names if name != group]
-    if not kept:
-        raise DataError(f"{path} has no columns besides {group}")
-    columns = dict(zip(table.names, table.columns, strict=True))
-    _check_patients(columns[group], group, path)
-    return Table(tuple(kept), tuple(columns[name] for name in kept))
+def _is_table(file: Path) -> bool:
+    return file.name.casefold().endswith(_TABLES)
 
 
-def _check_patients(column: Column, group: str, path: Path) -> None:
-    empty = np.isnan(column) if is_numeric(column) else column == ""
-    if empty.any():
-        raise DataError(
-            f"{path}: row {int(np.flatnonzero(empty)[0]) + 1}, column {group}: no patient is named; "
-            "fill it in or take the record out"
-        )
-    _, first, count = np.unique(column, return_index=True, return_counts=True)
-    if (count > 1).any():
-        again = int(first[count > 1].min())
+def _one_row_each(path: Path, group: str, drop: Sequence[str]) -> Table:
+    """Return the table without the column ``group``, of which every value occurs once.
+
+    Patients are told apart as they are where records vote: 12 and 12.0 are one, and nan is none.
+    """
+    files = [each for each in ([path] if path.is_file() else entries(path)) if _is_table(each)]
+    if len(files) != 1:
+        raise DataError(f"{path} holds {len(files)} tables; give the path of one file")
+    (file,) = files
+    parquet = file.name.casefold().endswith(".parquet")
+    text = read_parquet(file) if parquet else read_csv(file)
+    patients = text.column(group, "group")
+    at: dict[str, int] = {}
+    again = min(
+        (first for row, name in enumerate(patients) if (first := at.setdefault(name, row)) < row),
+        default=None,
+    )
+    if again is not None:
         raise DataError(
             f"{path}: the patient of row {again + 1} (column {group}) has several rows, and a "
             "release for patients takes one row each: keep one per patient, such as the last visit, "
             "chosen by a rule that looks at that patient alone"
         )
+    return text.table((group, *drop))

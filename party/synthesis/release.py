@@ -8,6 +8,7 @@ its name only once it is whole.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from party.synthesis.entries import entry_of_model, source_of
 from party.synthesis.mechanism import release_not_private, release_seeded
 from party.synthesis.network import Network
 from party.synthesis.parquet import About, to_bytes
-from party.synthesis.plan import SEEDS, resampled_of
+from party.synthesis.plan import SEEDS, check_size, resampled_of
 from party.synthesis.randomness import require_production as require_random
 from pate.errors import AccountingError, DataError, RefusedError, UsageError
 from pate.noise import require_production
@@ -60,7 +61,10 @@ class Places:
     keep_label: bool = False
 
     def __post_init__(self) -> None:
-        if self.out == self.model_out:
+        # Not resolve(): a link to itself would be an error of another kind.
+        if self.model_out is not None and (
+            os.path.realpath(self.out) == os.path.realpath(self.model_out)
+        ):
             raise UsageError("--out and --model-out are the same file")
         for option, path in (("--out", self.out), ("--model-out", self.model_out)):
             if path is None:
@@ -71,6 +75,18 @@ class Places:
                 raise UsageError(f"{option}: there is no folder {path.parent}; make it")
         if self.out.suffix != ".parquet":
             raise UsageError(f"--out: {self.out} must end in .parquet, or no reader would know it")
+
+    def check_columns(self, domain: Domain) -> None:
+        """Check that a column of this schema is left to be written.
+
+        Raises:
+            UsageError: if none is.
+        """
+        if not _columns(domain, keep_label=self.keep_label):
+            raise UsageError(
+                f"the schema has the label {domain.label!r} alone, and without --keep-label no "
+                "column would be written"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +133,14 @@ def release(
         randomness: likewise.
 
     Raises:
-        UsageError: for seeded noise or randomness.
+        UsageError: for seeded noise or randomness, or if no column would be written.
         DataError: if no row came out of a seeded release.
         DiskError: if the cost cannot be recorded, or a file not written.
     """
     require_production(noise)
     require_random(randomness)
     domain.check_codes(codes)
+    places.check_columns(domain)
     books.reserve(entry)
     reach("party-synthesis-reserved")
     is_seed = np.zeros(len(codes), dtype=np.bool_)
@@ -171,12 +188,15 @@ def release_again(
         randomness: of the operating system.
 
     Raises:
+        UsageError: if no column would be written, or more rows than can be held.
         RefusedError: if the model was not paid for here.
         StateError: if it is damaged.
         SchemaError: if it is one of another schema.
         DiskError: if it cannot be recorded or written.
     """
     require_random(randomness)
+    places.check_columns(domain)
+    check_size(asked, domain)
     network = Network.load(model, domain)
     digest = hashlib.sha256(network.to_bytes()).hexdigest()
     paid = books.paid_model(digest)

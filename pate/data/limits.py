@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 #: Bytes that one data set may take once unpacked.
 MAX_BYTES: Final = 8 << 30
+#: Characters of one cell of a table. An array of text gives every cell the room of the longest.
+MAX_CELL: Final = 2**16
+#: What a cell that was read takes, besides its text: a string, and where it is listed.
+CELL_BYTES: Final = 64
 
 #: Deflate never unpacks a byte into more than this many (zlib's technical notes: 1032:1).
 _DEFLATE_RATIO: Final = 1032
@@ -26,9 +30,10 @@ def require_room(path: Path, wanted: int) -> None:
         DataError: if ``wanted`` bytes are more than :data:`MAX_BYTES`.
     """
     if wanted > MAX_BYTES:
+        # Not how many: of a table of one's own that would be its number of records.
         raise DataError(
-            f"{path} needs {wanted} bytes unpacked, at most {MAX_BYTES} are read; "
-            "use fewer records or smaller images"
+            f"{path} needs too many bytes unpacked, at most {MAX_BYTES} are read; "
+            "use fewer records, shorter texts or smaller images"
         )
 
 

@@ -125,7 +125,7 @@ def test_the_readme_names_the_two_commands_and_they_exist() -> None:
     assert "make demo" in readme
     assert "make test" in readme
     assert "\ndemo: $(VENV)/.installed\n\t$(BIN)/pate demo\n" in makefile
-    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 2 " in makefile
+    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 3 " in makefile
 
 
 def test_every_program_is_installed_under_its_name() -> None:

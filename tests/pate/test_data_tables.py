@@ -145,7 +145,7 @@ def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
 
 def test_parquet_columns_of_other_kinds(tmp_path: Path) -> None:
     pq.write_table(pa.table({"when": [datetime(2020, 1, 1, tzinfo=UTC)]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="'when' holds datetime"):
+    with pytest.raises(DataError, match="'when' holds timestamp"):
         read_inputs(tmp_path)
 
 

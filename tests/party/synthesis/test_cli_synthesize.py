@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import json
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -171,8 +173,63 @@ def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
 
 def test_patients(site: Site) -> None:
     result = site.typed("--group", "patient")
-    assert json.loads(result.stdout)["unit"] == "patient"
+    made = json.loads(result.stdout)
+    assert made["unit"] == "patient"
     assert site.books.own_figure(1e-5).unit == "patient"
+    # A row that is altered is not what was paid for.
+    words = "all records of one patient at one party added or removed"
+    assert made["own_figure"]["neighbours"] == words
+    assert f"adjacency: {words}; observer" in result.stderr
+    shown = typed("ledger", "--home", str(site.home)).stdout
+    assert shown.count(f"adjacency: {words}; observer") == 2
+    assert "altered" not in shown + result.stderr
+    told = json.loads(typed("ledger", "--home", str(site.home), "--json").stdout)
+    assert told["own_figure"]["neighbours"] == words
+
+
+def test_nothing_tells_how_long_a_model_was_learned(site: Site) -> None:
+    """That grows with the number of records."""
+    site.makes("--epsilon", "0.5")
+    (record,) = site.books.syntheses()
+    day = record.reserved_at[:10]
+    shown = typed("ledger", "--home", str(site.home)).stdout
+    assert f"reserved on {day}\n" in shown
+    body = typed("ledger", "--home", str(site.home), "--json").stdout
+    (told,) = json.loads(body)["synthetic_rows"]
+    assert told["reserved_on"] == day
+    clock = re.compile(r"[0-9]{2}:[0-9]{2}")
+    assert clock.search(record.reserved_at) is not None
+    assert clock.search(shown + body) is None
+
+
+def test_plausible_deniability_is_told_only_for_a_k_that_holds(site: Site) -> None:
+    def told(*options: str, out: str) -> str:
+        free = ("--drop", "patient", "--method", "uniform", *options)
+        return " ".join(site.typed(*free, out=out).stderr.split())
+
+    assert "deniability with k=300 holds of itself" in told("--k", "300", out="1.parquet")
+    none = told("--k", "301", out="2.parquet")
+    assert "no row has a seed" in none
+    assert "301" not in none
+    assert "deniability with" not in none
+
+
+def test_new_books_are_told_of(site: Site) -> None:
+    """The same records under another name would have a second budget."""
+
+    def told(*options: str, out: str) -> str:
+        free = ("--drop", "patient", "--method", "uniform", *options)
+        return " ".join(site.typed(*free, out=out).stderr.split())
+
+    words = "has no ledger yet, so a new one begins, in which nothing was ever charged"
+    assert words in told("--dry-run", out="1.parquet")
+    first = told(out="1.parquet")
+    assert f"{site.home} {words}" in first
+    assert (
+        "another ledger, which this one knows nothing of: choose it with --home or --name" in first
+    )
+    assert words not in told(out="2.parquet")
+    assert words not in told("--dry-run", out="3.parquet")
 
 
 def test_a_dry_run_writes_nothing(site: Site) -> None:
@@ -261,12 +318,15 @@ SEEDED = ("--method", "cfs", "--release", "seeded")
         (("--release", "seeded"), "--release seeded goes with --method cfs, not l1"),
         ((*SEEDED, "--gamma", "1"), "gamma must be exact, above 1"),
         ((*SEEDED, "--k", "0"), "k counts records"),
+        (("--k", "0"), "--k counts records"),
+        (("--gamma", "1"), "--gamma is a number above 1, got 1"),
         ((*SEEDED, "--omega", "5"), "--omega lies between 1 and the 4 columns"),
         ((*SEEDED, "--omega", "0-2"), "--omega lies between 1 and the 4 columns"),
         ((*SEEDED, "--omega", "many"), "--omega is a number, or some"),
         ((*SEEDED, "--attempts", "0"), "--attempts is a whole number from 1"),
         (("--max-delta", "1e-6"), "give that, too"),
         (("--max-epsilon", "0"), "--max-epsilon is a number above 0"),
+        (("--max-epsilon", "5", "--max-delta", "0"), "--max-epsilon: delta lies between 0 and 1"),
     ],
 )
 def test_options_that_make_no_sense(site: Site, options: tuple[str, ...], words: str) -> None:
@@ -338,8 +398,48 @@ def test_a_patient_with_two_rows(site: Site) -> None:
         site.typed("--group", "patient")
     site.rows[20][0] = ""
     site.write()
-    with pytest.raises(DataError, match="row 21, column patient: no patient is named"):
+    nobody = "record 21 has no value in the group column 'patient'"
+    with pytest.raises(DataError, match=nobody):
         site.typed("--group", "patient")
+    site.rows[20][0] = "NaN"
+    site.write()
+    with pytest.raises(DataError, match=nobody):
+        site.typed("--group", "patient")
+    with pytest.raises(DataError, match="has no group column 'name'; it has: patient, age"):
+        site.typed("--group", "name")
+    assert not list(site.folder.glob("*.parquet"))
+
+
+@pytest.mark.parametrize(("one", "other"), [("7", "7.0"), ("007", "7"), ("+7", "7e0")])
+def test_a_patient_written_in_two_ways_is_one(site: Site, one: str, other: str) -> None:
+    """As where records vote: two texts of one number are one patient."""
+    site.rows[3][0], site.rows[30][0] = one, other
+    site.write()
+    with pytest.raises(DataError, match=r"patient of row 4 \(column patient\) has several rows"):
+        site.typed("--group", "patient")
+    assert not list(site.folder.glob("*.parquet"))
+
+
+def test_patients_with_long_numbers_are_told_apart(site: Site) -> None:
+    """Floats would make two of them one."""
+    site.rows = [[str(10**17 + at), *row[1:]] for at, row in enumerate(site.rows)]
+    site.write()
+    assert site.typed("--group", "patient").exit_code == 0
+
+
+def test_patients_in_a_folder_and_in_parquet(site: Site) -> None:
+    folder = site.folder / "records"
+    folder.mkdir()
+    names = ("patient", "age", "sex", "ward", "ill")
+    cells = zip(*site.rows, strict=True)
+    pq.write_table(pa.table(dict(zip(names, map(list, cells), strict=True))), folder / "a.parquet")
+    free = ("--group", "patient", "--method", "uniform")
+    assert json.loads(site.typed(*free, data="records").stdout)["unit"] == "patient"
+    (folder / "b.csv").write_text("patient\n1\n")
+    with pytest.raises(DataError, match="records holds 2 tables; give the path of one file"):
+        site.typed(*free, data="records", out="second.parquet")
+    with pytest.raises(DataError, match="no file or folder"):
+        site.typed(*free, data="none", out="second.parquet")
 
 
 def test_images_are_refused_with_what_to_do(site: Site) -> None:
@@ -405,6 +505,17 @@ def test_what_would_fit_does_fit(site: Site) -> None:
     assert 0.6 < site.books.own_figure(1e-5).epsilon <= 0.7
 
 
+@pytest.mark.parametrize("method", ["l1", "cfs", "marginals"])
+def test_a_budget_that_is_spent_is_told_as_that(site: Site, method: str) -> None:
+    """No epsilon is small enough for it, and too small a one has no noise."""
+    site.makes("--epsilon", "1", "--max-epsilon", "1")
+    with pytest.raises(BudgetError, match=r"is spent\); nothing more fits"):
+        site.typed(
+            "--drop", "patient", "--method", method, "--max-epsilon", "1", out="second.parquet"
+        )
+    assert len(site.books.syntheses()) == 1
+
+
 def test_votes_before_count(site: Site) -> None:
     books = PartyLedger(site.home / LEDGER_FILE)
     answer(books, settled(public_queries=10**4, cap=Fraction(10)), queries(0, 1000))
@@ -446,11 +557,17 @@ def test_a_test_without_noise_needs_leave_and_leaves_no_figure(site: Site) -> No
     site.fails(RefusedError, "largest_epsilon = 'none'", *options, "--allow-non-dp")
     site.home.mkdir(exist_ok=True)
     (site.home / POLICY_FILE).write_text('largest_epsilon = "none"')
-    made = site.makes(*options, "--allow-non-dp")
+    keep = ("--model-out", str(site.folder / "model.npz"))
+    made = site.makes(*options, "--allow-non-dp", *keep)
     assert (made["private"], made["epsilon"], made["own_figure"]["epsilon"]) == (False, None, None)
     assert "no figure, and there will be none" in typed("ledger", "--home", str(site.home)).stdout
     _, about = read(site.folder / "out.parquet")
     assert about.sources[0].epsilon is None
+    refused = "not differentially private, so no rows of it are"
+    for name in ("again", "once more"):  # nothing is entered
+        with pytest.raises(RefusedError, match=refused):
+            site.typed("--model", str(site.folder / "model.npz"), out=f"{name}.parquet")
+    assert len(site.books.syntheses()) == 1
     later = site.makes(out="later.parquet")  # private again, and there is still no figure
     assert later["own_figure"]["epsilon"] is None
 

@@ -16,13 +16,16 @@ from party.own_figure import LedgerView, Totals, own_figure
 from party.policy import Policy
 from party.synthesis_books import Synthesis
 from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
-from pate.mechanisms import GNMax
+from pate.mechanisms import GNMax, Neighbour
+from pate.statement import NEIGHBOURS, in_words
 from tests.party.offers import answer, noisy, queries, settled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from party.offer import Offer
+    from pate.mechanisms import Mechanism
+    from pate.statement import Unit
 
 #: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon
 #: on first counts, on the order and on the tables.
@@ -123,6 +126,27 @@ def test_rows_alone() -> None:
     assert patients.epsilon == figure.epsilon
     both = [synthesis(unit="patient"), synthesis(id="e5" * 16)]
     assert own_figure([], 1e-5, both).unit == "record"
+
+
+@pytest.mark.parametrize("mechanism", [GNMax(Fraction(40), 1), Neighbour(5, Fraction(40), 1)])
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_a_figure_with_paid_rows_is_for_units_added_or_removed(
+    mechanism: Mechanism, unit: Unit
+) -> None:
+    """Altering a row costs its release up to twice; the votes of a patient may cover it."""
+    offer = replace(thousand(), aggregator=mechanism.name, unit=unit, mechanisms=(mechanism,))
+    votes, rows = [Totals(offer, 10, 10)], synthesis(unit=unit)
+    for figure in (own_figure(votes, 1e-5, [rows]), own_figure([], 1e-5, [rows])):
+        assert figure.unit == unit
+        assert figure.neighbours.endswith(" added or removed")
+        assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
+        assert "altered" not in figure.in_words
+    # What costs nothing takes nothing away, and the votes' own words stay.
+    free = synthesis(unit=unit, method="uniform", epsilon=Fraction(0), rho=Fraction(0))
+    alone = own_figure(votes, 1e-5)
+    assert alone == own_figure(votes, 1e-5, [free])
+    assert alone.neighbours == NEIGHBOURS[unit]
+    assert alone.in_words == in_words(alone.epsilon, 1e-5, unit, alone.observer)
 
 
 def test_deltas_add_up() -> None:

@@ -6,7 +6,7 @@ import io
 import json
 import zipfile
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from party.synthesis.network import Network
 from party.synthesis.randomness import SystemRandomness
 from pate.errors import PateError, SchemaError, StateError
 from tests.party.synthesis.domains import everything, network, small
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FALSE_ALARM = 1e-6
 
@@ -128,9 +125,9 @@ def _files(content: bytes) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _packed(files: dict[str, bytes]) -> bytes:
+def _packed(files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return made.getvalue()
@@ -180,6 +177,56 @@ def test_hostile_files_are_refused() -> None:
     for content in bad:
         with pytest.raises(StateError):
             Network.from_bytes(content, held.domain)
+
+
+def _npy(header: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': ('<f8', 'fortran_order': False, 'shape': (((1,), }\n",
+        b"(" * 9000,
+        b"-" * 9000 + b"1",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (1, " + b"9" * 5000 + b")}",
+        b"\xff" * 100,
+    ],
+)
+def test_a_header_that_nobody_could_read_is_refused(header: bytes) -> None:
+    held = network(small())
+    content = _packed(_files(held.to_bytes()) | {"table_0.npy": _npy(header)})
+    with pytest.raises(StateError, match="damaged"):
+        Network.from_bytes(content, held.domain)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_model_is_not_packed(method: int) -> None:
+    held = network(small())
+    content = bytearray(_packed(_files(held.to_bytes()), method))
+    for damage in (False, True):
+        if damage:
+            start = content.find(b"header.npy") + 10
+            content[start + 10 : start + 30] = b"\xff" * 20
+        with pytest.raises(StateError, match="header is packed or encrypted"):
+            Network.from_bytes(bytes(content), held.domain)
+
+
+def test_a_model_is_not_encrypted() -> None:
+    held = network(small())
+    content = bytearray(held.to_bytes())
+    for magic, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        at = -1
+        while (at := content.find(magic, at + 1)) >= 0:
+            content[at + flags] |= 1
+    with pytest.raises(StateError, match="header is packed or encrypted"):
+        Network.from_bytes(bytes(content), held.domain)
+
+
+def test_a_file_without_an_end_is_read_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("party.synthesis.network._MAX_FILE", 2**16)
+    with pytest.raises(StateError, match="/dev/zero: it is too large for a model"):
+        Network.load(Path("/dev/zero"), small())
 
 
 def test_damage_anywhere_is_an_error_of_ours_or_harmless() -> None:

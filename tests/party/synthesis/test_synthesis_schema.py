@@ -101,6 +101,12 @@ def _category(**change: object) -> dict[str, object]:
         (_category(codes=["1.0", "2"]), "'1'"),
         (_category(codes=["x" * 300]), "characters"),
         (_category(missing="yes"), "missing"),
+        (_category(codes=["f", "m\ud800"]), "half of a pair"),
+        (_category(codes=["f", "m\x1b[31m"]), "control character"),
+        (_category(codes=["f", "m\x00"]), "control character"),
+        (_category(codes=["f", "m\u2028n"]), "control character"),
+        (_category(name="sex\udfff"), "half of a pair"),
+        (_column(name="age\nof a patient"), "control character"),
     ],
 )
 def test_a_schema_that_makes_no_sense_is_refused(fields: dict[str, object], says: str) -> None:

@@ -65,7 +65,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"epsilon": float("inf")},
         {"epsilon": -1.0},
         {"delta": float("nan")},
-        {"rows": 0},
+        {"rows": -1},
         {"rows": 3.0},
         {"unit": "party"},
         {"release": "other"},
@@ -126,11 +126,57 @@ def test_merged_rows_are_there_once_and_counted_at_the_first(tmp_path: Path) -> 
     assert table.row_hashes() == [*TABLE.row_hashes(), *new.row_hashes()]
     assert [(each.method, each.unit, each.rows) for each in about.sources] == [
         ("l1", "record", 3),
+        ("cfs", "record", 0),  # its party paid all the same
         ("l1", "patient", 1),
     ]
     # What was merged can be merged again.
     again = written(tmp_path, "d.parquet", table, about)
-    assert merge([again, first])[1] == about
+    assert merge([again, first])[1].sources == (*about.sources, replace(SOURCE, rows=0))
+    many = [
+        written(
+            tmp_path,
+            f"{at}.parquet",
+            table,
+            About(
+                about.schema,
+                about.sources[:2] + (replace(SOURCE, rows=0),) * 997 + about.sources[2:],
+            ),
+        )
+        for at in (1, 2)
+    ]
+    assert merge(many[:1])[0].row_hashes() == table.row_hashes()
+    with pytest.raises(DataError, match="have 2000 sources, more than 1000"):
+        merge(many)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_codes_that_look_like_numbers_merge_in_any_order(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    """A column of text is text, even where a file has only such codes as could be numbers."""
+    about = About(ABOUT.schema, (replace(SOURCE, rows=2),))
+    tables = [["01", "2"], ["01", "unknown"]]
+    files = [
+        written(tmp_path, f"{at}.parquet", Table(("g",), (np.array(tables[at]),)), about)
+        for at in order
+    ]
+    table, merged = merge(files)
+    assert sorted(table.columns[0].tolist()) == ["01", "2", "unknown"]
+    assert [each.rows for each in merged.sources] == [2, 1]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_column_is_numbers_only_where_all_files_have_numbers(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    about = About(ABOUT.schema, (replace(SOURCE, rows=2),))
+    columns = [np.array([1.0, 2.5]), np.array(["1", "old"])]
+    files = [
+        written(tmp_path, f"{at}.parquet", Table(("g",), (columns[at],)), about) for at in order
+    ]
+    assert sorted(merge(files)[0].columns[0].tolist()) == ["1", "2.5", "old"]
+    both = merge([files[order.index(0)]] * 2)[0]
+    assert both.columns[0].dtype == np.float64
 
 
 # --- the report ----------------------------------------------------------------------------------
@@ -176,6 +222,29 @@ def test_that_too_few_rows_became_seeds_is_in_delta() -> None:
     assert plan.total is not None
     assert plan.delta == plan.total.rho_delta + asked.delta / 100 > plan.price.delta
     assert plan.delta <= asked.delta
+
+
+@pytest.mark.parametrize("epsilon", ["0.123456789012", "1.234567890123", "99.999999999999"])
+def test_a_cost_of_one_column_can_be_entered_however_many_digits_it_has(epsilon: str) -> None:
+    """Its rho is half of epsilon squared: rounded up it would be more than epsilon implies."""
+    domain = small((3,))
+    asked = Asked(rows=2, method="marginals", epsilon=Fraction(epsilon))
+    plan = plan_of(asked, domain)
+    entry = entry_of(plan, domain, "record", "00" * 32)
+    assert entry.rho == asked.epsilon**2 / 2 == plan.price.rho
+
+
+def test_k_and_gamma_are_told_of_seedless_rows_only_where_they_hold() -> None:
+    domain = small()  # of which a party has ten rows
+    for changes, told in (
+        ({"k": domain.min_rows}, True),
+        ({"k": domain.min_rows + 1}, False),
+        ({"k": 0}, False),
+        ({"k": 2, "gamma": Fraction(1)}, False),
+    ):
+        asked = replace(Asked(rows=4), **changes)
+        kept = entry_of(plan_of(asked, domain), domain, "record", "00" * 32).settings
+        assert ("k" in kept) == ("gamma" in kept) == told
 
 
 def test_plain_figures() -> None:
