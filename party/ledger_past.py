@@ -10,15 +10,16 @@ import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
-from party.ledger_shelf import Entry, Past
+from party.ledger_shelf import Entry, Nothing
 from pate.errors import LedgerError
 from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from party.ledger_shelf import Past
     from party.offer import Json
 
 #: Of the digests of entries.
@@ -88,27 +89,15 @@ class FilePast:
             )
 
 
-class Alone:
+class Alone(Nothing):
     """The past of a batch none of whose queries is in any other: nothing needs to be looked up."""
 
     def __init__(self, past: Past) -> None:
         self._past = past
 
-    def entries(self, campaign: str, first: int, last: int) -> Iterator[Entry]:
-        """Yield the entries about a campaign."""
-        yield from self._past.entries(campaign, first, last)
-
-    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
-        """Return nothing."""
-        del hashes
-        return frozenset()
-
-    def known(
-        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
-    ) -> frozenset[bytes]:
-        """Return nothing."""
-        del hashes, first, last, answers
-        return frozenset()
+    def entries(self, campaign: str, first: int, last: int) -> Iterable[Entry]:
+        """Return the entries about a campaign."""
+        return self._past.entries(campaign, first, last)
 
 
 def parsed(

@@ -28,6 +28,8 @@ from pate.errors import AccountingError, UsageError
 
 #: Gives that many independent, uniform bytes.
 BitSource = Callable[[int], bytes]
+#: Returns that many uniform words of 64 bits.
+WordSource = Callable[[int], NDArray[np.uint64]]
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -204,9 +206,34 @@ def _fill(propose: Callable[[int], Integers], count: int, expected: float) -> In
 
 def _broken_source() -> AccountingError:
     return AccountingError(
-        "the source of random bits is broken, so no noise can be drawn from it: "
+        "the source of random bits is broken, so nothing can be drawn from it: "
         "check the operating system's random number generator"
     )
+
+
+def uniform_below(bound: int, number: int, draw: WordSource) -> Integers:
+    """Return (number,) independent integers, exactly uniform in [0, bound).
+
+    Args:
+        bound: from 1 to 2^63 - 1.
+        number: of integers.
+        draw: gives so many uniform words of 64 bits, in an array that is its caller's.
+
+    Raises:
+        AccountingError: if it gives what no uniform source gives.
+    """
+    words = draw(number)
+    # The words from `limit` on are drawn again: what is left is a multiple of `bound`.
+    limit = 2**64 - 2**64 % bound
+    if limit < 2**64:
+        for _ in range(_MOST_STEPS):
+            again = np.flatnonzero(words >= np.uint64(limit))
+            if not again.size:
+                break
+            words[again] = draw(again.size)
+        else:
+            raise _broken_source()
+    return (words % np.uint64(bound)).astype(np.int64)
 
 
 class _Lanes:
@@ -219,18 +246,7 @@ class _Lanes:
         """Return (number,) uniform integers of [0, bound), for 1 <= bound < 2^63."""
         if bound == 1:
             return np.zeros(number, dtype=np.int64)
-        words = self._words(number)
-        # The words from `limit` on are drawn again: what is left is a multiple of `bound`.
-        limit = 2**64 - 2**64 % bound
-        if limit < 2**64:
-            for _ in range(_MOST_STEPS):
-                again = np.flatnonzero(words >= np.uint64(limit))
-                if not again.size:
-                    break
-                words[again] = self._words(again.size)
-            else:
-                raise _broken_source()
-        return (words % np.uint64(bound)).astype(np.int64)
+        return uniform_below(bound, number, self._words)
 
     def exp_coins(self, number: int, toss: Coin) -> Flags:
         """Toss (number,) coins of exp(-g), 0 <= g <= 1, from coins of g.

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from pate.errors import AccountingError, UsageError
+from pate.errors import UsageError
+from pate.noise import uniform_below
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Numbers of one call: their bits are held in memory together.
 _MOST: Final = 2**28
-#: A word is drawn again with probability below 1/2 each time: more in a row do not occur.
-_MOST_AGAIN: Final = 1000
 
 
 class Randomness(Protocol):
@@ -75,20 +74,7 @@ class _Uniform:
         """See :class:`Randomness`."""
         if not 1 <= bound < 2**63:
             raise UsageError(f"cannot draw numbers below {bound}")
-        words = self.words(count)
-        # Words from here on are drawn again: what is left is a multiple of the bound.
-        limit = 2**64 - 2**64 % bound
-        if limit < 2**64:
-            for _ in range(_MOST_AGAIN):
-                again = np.flatnonzero(words >= np.uint64(limit))
-                if not again.size:
-                    break
-                words[again] = self.words(again.size)
-            else:
-                raise AccountingError(
-                    "the source of random bits is broken: check the operating system's generator"
-                )
-        return (words % np.uint64(bound)).astype(np.intp)
+        return uniform_below(bound, count, self.words).astype(np.intp)
 
 
 class SystemRandomness(_Uniform):

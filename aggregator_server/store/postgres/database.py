@@ -96,7 +96,7 @@ class PostgresDatabase:
         if place.head is not None:
             raise StateError(_gone(place))
         database = cls._locked(place)
-        try:
+        with database.closed_on_error():
             if database.place.head is not None and not database.is_there():
                 raise StateError(_gone(database.place))
             if database.is_there():
@@ -104,9 +104,6 @@ class PostgresDatabase:
                     f"there is a ledger already: {place}; `pate-server resume` it, or choose another "
                     "--campaign"
                 )
-        except BaseException:
-            database.close()
-            raise
         try:
             # Before it exists: from now on this campaign is nowhere else.
             database.note(place)
@@ -136,13 +133,10 @@ class PostgresDatabase:
             UnreachableError: if the database does not answer.
         """
         database = cls._locked(place)
-        try:
+        with database.closed_on_error():
             database.require_there()
             with database.writing() as connection:
                 layout.ensure(connection)
-        except BaseException:
-            database.close()
-            raise
         return database
 
     @classmethod
@@ -154,11 +148,8 @@ class PostgresDatabase:
             UnreachableError: if the database does not answer.
         """
         database = cls(place)
-        try:
+        with database.closed_on_error():
             database.require_there()
-        except BaseException:
-            database.close()
-            raise
         return database
 
     @classmethod
@@ -188,6 +179,15 @@ class PostgresDatabase:
         """
         with translated(place):
             return facts_of(place)
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[None]:
+        """Close it if the block raises: nobody gets an object to close."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
