@@ -5,6 +5,7 @@ Both are made on first use in the party's home directory and never leave it.
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -33,3 +34,15 @@ def shard_key(home: Path) -> bytes:
         DiskError: if it cannot be stored.
     """
     return kept_secret(home / "shard.key")
+
+
+def votes_key(home: Path) -> bytes:
+    """Return the 32 bytes that key the tags of votes in this party's ledger.
+
+    They follow from the key of the shards: who has lost that has other teachers, too.
+
+    Raises:
+        StateError: if the stored key is damaged.
+        DiskError: if it cannot be stored.
+    """
+    return hmac.digest(shard_key(home), b"pate key of votes given v1", "sha256")

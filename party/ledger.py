@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
-from party.ledger_chain import APPLICATION_ID, SCHEMA, add_index, check_tables, replayed
+from party.given import Given, matrix_of, tags_digest
+from party.ledger_chain import APPLICATION_ID, SCHEMA, check_tables, complete, replayed
 from party.ledger_mark import Mark
 from party.ledger_past import TAG, FilePast
 from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
@@ -21,7 +22,7 @@ from party.ledger_shelf import Entry
 from party.ledger_state import LedgerState, queries_digest
 from party.own_figure import Figure, LedgerView, Totals, own_figure
 from party.synthesis_books import RESERVED, SPENT, Synthesis, SynthesisRecord
-from pate.errors import LedgerError, RefusedError, StateError
+from pate.errors import LedgerError, ProtocolError, RefusedError, StateError
 from pate.runtime.failpoints import reach
 from pate.runtime.hash_chain import canonical, entry_digest
 
@@ -92,7 +93,7 @@ class PartyLedger:
         self._past = FilePast(self._file.reading)
         if not read_only:
             with self._file.writing() as db:
-                add_index(db)
+                complete(db)
         self._state, self._seq, self._head = self._read()
         if self._mark is not None:
             with self._file.reading() as db:
@@ -121,8 +122,48 @@ class PartyLedger:
         with self._turn:
             self._learn(offer)
 
+    def check_answer(
+        self,
+        offer: Offer,
+        batch: bytes,
+        query_hashes: Sequence[bytes],
+        *,
+        source: bytes,
+        tags: Sequence[bytes] = (),
+        allow_other: bool = False,
+    ) -> None:
+        """Check what :meth:`answer` will, and record nothing; the campaign was joined.
+
+        Arguments are as there; without tags the votes are not known yet.
+
+        Raises:
+            RefusedError: if votes on the batch may not leave.
+        """
+        digest = queries_digest(query_hashes)
+        with self._turn:
+            entry = Entry(self._seq + 1, "answer", {}, "", query_hashes, tags)
+            held = self._books()
+            known = held.offer_of(offer.campaign)
+            known = offer if known is None else offer.after(known)
+            given = Given(known, source.hex(), matrix_of(known, batch.hex()))
+            held.check_answer(
+                given, batch.hex(), digest, entry, self._past, allow_other=allow_other
+            )
+
+    def answered(self, campaign: str, batch: bytes) -> bool:
+        """Return whether votes on a batch have left, or were about to."""
+        with self._turn:
+            return self._books().holds(campaign, batch.hex(), self._past)
+
     def answer(
-        self, offer: Offer, batch: bytes, query_hashes: Sequence[bytes], *, source: bytes
+        self,
+        offer: Offer,
+        batch: bytes,
+        query_hashes: Sequence[bytes],
+        *,
+        source: bytes,
+        tags: Sequence[bytes],
+        allow_other: bool = False,
     ) -> None:
         """Record that votes on a batch are about to leave.
 
@@ -131,14 +172,20 @@ class PartyLedger:
             batch: (32,) bytes, the digest of the batch.
             query_hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
             source: (32,) bytes, what changes when our votes may: data and settings.
+            tags: (queries,), 16 bytes each, of the votes; see :func:`party.given.tags_of`.
+            allow_other: whether queries that *another* campaign had other votes on may be answered;
+                the policy's ``repeat_queries``.
 
         Raises:
-            RefusedError: if the terms contradict earlier ones, the batch had other queries
-                before, the campaign had votes of another source, or it has ended.
-            ProtocolError: for hashes that are none.
+            RefusedError: if the terms contradict earlier ones, the batch had other queries or votes
+                before, the campaign had votes of another source, it has ended, or another
+                campaign had other votes on one of the queries, or votes of another source.
+            ProtocolError: for hashes or tags that are none.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
-        digest = queries_digest(query_hashes)
+        digest, votes = queries_digest(query_hashes), tags_digest(tags)
+        if len(tags) != len(query_hashes):
+            raise ProtocolError(f"{len(tags)} tags of votes on {len(query_hashes)} queries")
         with self._turn:
             self._learn(offer)
             again = self._books().holds(offer.campaign, batch.hex(), self._past)
@@ -150,9 +197,12 @@ class PartyLedger:
                     "queries": len(query_hashes),
                     "queries_digest": digest,
                     "source": source.hex(),
+                    "votes": votes,
+                    "allow_other": allow_other,
                     "again": again,
                 },
                 query_hashes,
+                tags,
                 store=not again,
             )
 
@@ -343,6 +393,7 @@ class PartyLedger:
         kind: str,
         body: Mapping[str, Json],
         hashes: Sequence[bytes] = (),
+        tags: Sequence[bytes] = (),
         *,
         store: bool = False,
     ) -> None:
@@ -359,17 +410,18 @@ class PartyLedger:
                     raise StateError(f"{self.path} was written by another process; stop that one")
                 if check_tables(db) != self._schema:
                     raise LedgerError(f"{self.path} was altered by another process; stop that one")
-                entry = Entry(seq, kind, json.loads(text), at, hashes)
+                entry = Entry(seq, kind, json.loads(text), at, hashes, tags)
                 state.follow(entry, FilePast.within(db))
                 db.execute(
                     "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
                     (seq, kind, text, previous, digest, at),
                 )
                 if store:
-                    db.executemany(
-                        "INSERT INTO queries VALUES (?, ?, ?)",
-                        ((seq, position, query) for position, query in enumerate(hashes)),
-                    )
+                    for table, values in (("queries", hashes), ("tags", tags)):
+                        db.executemany(
+                            f"INSERT INTO {table} VALUES (?, ?, ?)",  # noqa: S608
+                            ((seq, position, value) for position, value in enumerate(values)),
+                        )
                 reach("party-entry-written")
         except RefusedError:
             self._state = state  # refused before anything was changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from party.ledger_past import Alone, FilePast, not_alone, parsed, queries_of
+from party.ledger_past import Alone, FilePast, not_alone, parsed, queries_of, tags_of
 from party.ledger_shelf import Entry
 from party.ledger_state import LedgerState
 from pate.errors import LedgerError, PateError
@@ -19,6 +19,23 @@ _GENESIS: Final = hashlib.sha256(b"pate party ledger v1").digest()
 
 #: By which a query of an earlier batch is found.
 _INDEX: Final = "CREATE INDEX queries_by_query ON queries (query)"
+#: Of the votes on each query; a ledger that an earlier version began has none; see :mod:`party.given`.
+_TAGS: Final = (
+    "CREATE TABLE tags (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT NULL, "
+    "tag BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
+)
+
+
+def _guards(table: str) -> tuple[str, ...]:
+    return tuple(
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
+        for verb in ("update", "delete")
+    )
+
+
+#: What a ledger that was begun by an earlier version lacks.
+_LATER: Final = (_INDEX, _TAGS, *_guards("tags"))
 #: Makes the tables, and the triggers that keep them append-only.
 SCHEMA: Final = (
     (
@@ -29,31 +46,30 @@ SCHEMA: Final = (
         "CREATE TABLE queries (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT "
         "NULL, query BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
     ),
-    _INDEX,
-    *(
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
-        for table in ("entries", "queries")
-        for verb in ("update", "delete")
-    ),
+    *_guards("entries"),
+    *_guards("queries"),
+    *_LATER,
 )
 
 
-def add_index(db: sqlite3.Connection) -> None:
-    """Give the index to a ledger that was begun before there was one.
+def complete(db: sqlite3.Connection) -> None:
+    """Give a ledger that was begun by an earlier version what it lacks.
 
     Raises:
         LedgerError: if its tables and triggers are not what they should be.
     """
     check_tables(db)
-    if _INDEX not in _statements(db):
-        db.execute(_INDEX)
+    held = _statements(db)
+    for statement in _LATER:
+        if statement not in held:
+            db.execute(statement)
 
 
 def check_tables(db: sqlite3.Connection) -> int:
     """Check that the file has the tables and triggers that make it append-only, and no others.
 
-    The index may be missing: an older ledger that is only looked at has none.
+    What came later may be missing: an older ledger that is only looked at has none of it. The table
+    of tags is there with its triggers or not at all.
 
     Returns:
         A number that changes whenever a table, an index or a trigger is made or dropped. Plain SQL
@@ -63,7 +79,9 @@ def check_tables(db: sqlite3.Connection) -> int:
     Raises:
         LedgerError: otherwise.
     """
-    if _statements(db) | {_INDEX} != set(SCHEMA):
+    held = _statements(db)
+    tags = {_TAGS, *_guards("tags")}
+    if held | set(_LATER) != set(SCHEMA) or held & tags not in (set(), tags):
         raise LedgerError("the ledger's tables or triggers were altered")
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]
     return version
@@ -83,7 +101,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
     state, seq, head = LedgerState(), 0, _GENESIS
     past = FilePast.within(db)
     alone, shared = Alone(past), not_alone(db)
-    stored = 0
+    stored = tagged = 0
     #: The batch that the entry before was about: the next one is about it, too, as a rule.
     held: tuple[int | None, tuple[bytes, ...]] = (None, ())
     rows = db.execute(
@@ -102,13 +120,19 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
             if answer != held[0]:
                 held = answer, queries_of(db, answer) if answer else ()
             stored += len(held[1]) if answer == seq else 0
+            tags = tags_of(db, seq) if answer == seq and "votes" in body else ()
+            tagged += len(tags)
             # Most queries are asked once: only of the others does the past say anything.
-            state.follow(Entry(seq, kind, body, at, held[1]), past if answer in shared else alone)
+            state.follow(
+                Entry(seq, kind, body, at, held[1], tags), past if answer in shared else alone
+            )
         except PateError as error:
             raise LedgerError(f"entry {seq} ({kind}) does not hold: {error}") from error
         head = digest
     if db.execute("SELECT count(*) FROM queries").fetchone()[0] != stored:
         raise LedgerError("the ledger holds queries that no entry is about")
+    if _TAGS in _statements(db) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
+        raise LedgerError("the ledger holds tags of votes that no entry is about")
     return state, seq, head
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from party.ledger_shelf import Entry, Nothing
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 TAG: Final = b"pate party ledger entry v1\0"
 #: Queries of one look into the file; any SQLite takes so many values.
 _AT_A_TIME: Final = 500
+_PAIRS_AT_A_TIME: Final = 400
+#: Above every entry's number.
+_LAST: Final = 2**62
 _COLUMNS: Final = "SELECT seq, kind, body, previous, digest, written_at FROM entries"
 
 
@@ -57,19 +61,43 @@ class FilePast:
                 if kind == "answer":
                     answers.setdefault(batch, seq)
                 hashes = queries_of(db, answers[batch]) if batch in answers else ()
-                yield Entry(seq, kind, body, at, hashes)
+                tags = tags_of(db, seq) if answers.get(batch) == seq and "votes" in body else ()
+                yield Entry(seq, kind, body, at, hashes, tags)
 
-    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
         """Return campaign and batch of every answer that holds one of these queries, or more."""
         with self._reading() as db:
             found = {
                 entry
                 for some in _pieces(hashes)
                 for (entry,) in db.execute(
-                    f"SELECT DISTINCT entry FROM queries WHERE query IN ({_marks(some)})",  # noqa: S608
-                    some,
+                    f"SELECT DISTINCT entry FROM queries WHERE query IN ({_marks(some)}) "  # noqa: S608
+                    "AND entry < ?",
+                    (*some, _LAST if before is None else before),
                 )
             }
+            return frozenset(_batch_of(db, entry) for entry in found)
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer with other votes on one of these queries."""
+        pairs = list(zip(hashes, tags, strict=True))
+        with self._reading() as db:
+            found = set()
+            for first in range(0, len(pairs), _PAIRS_AT_A_TIME):
+                some = pairs[first : first + _PAIRS_AT_A_TIME]
+                rows = db.execute(
+                    f"WITH asked (query, tag) AS (VALUES {', '.join(['(?, ?)'] * len(some))}) "  # noqa: S608
+                    "SELECT DISTINCT queries.entry FROM asked "
+                    "JOIN queries ON queries.query = asked.query "
+                    "JOIN tags ON tags.entry = queries.entry AND tags.position = queries.position "
+                    "WHERE queries.entry < ? AND tags.tag <> asked.tag",
+                    (*chain.from_iterable(some), _LAST if before is None else before),
+                )
+                found.update(entry for (entry,) in rows)
             return frozenset(_batch_of(db, entry) for entry in found)
 
     def known(
@@ -142,6 +170,12 @@ def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
             raise LedgerError(f"query {at} is missing")
         found.append(query)
     return tuple(found)
+
+
+def tags_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
+    """Return the tags of a first answer's votes, in order; see :mod:`party.given`."""
+    rows = db.execute("SELECT tag FROM tags WHERE entry = ? ORDER BY position", (entry,))
+    return tuple(tag for (tag,) in rows)
 
 
 def not_alone(db: sqlite3.Connection) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from party.given import Given
 from party.own_figure import Totals
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class CampaignSummary:
         batches: how many were answered.
         ending: None while it may go on.
         hows: whose votes are in the sums that were opened; almost always all in the same way.
+        source: digest of the data and settings that its votes are made of; empty if none left.
+        matrix: what decides its records' votes; empty for those of teachers.
         first: number of the first entry about it.
         last: of the last one.
     """
@@ -105,6 +108,8 @@ class CampaignSummary:
     batches: int
     ending: EndingRecord | None
     hows: tuple[How, ...]
+    source: str
+    matrix: str
     first: int
     last: int
 
@@ -112,3 +117,8 @@ class CampaignSummary:
     def totals(self) -> Totals:
         """What an accountant looks at."""
         return Totals(self.offer, self.queries, self.asked)
+
+    @property
+    def given(self) -> Given:
+        """What new votes are compared with."""
+        return Given(self.offer, self.source, self.matrix)

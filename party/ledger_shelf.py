@@ -44,6 +44,7 @@ class Entry:
         body: of the entry.
         at: when it was written.
         hashes: of the queries of the batch that it is about; empty if it is about none.
+        tags: of the votes on them, where its first answer has some; see :mod:`party.given`.
     """
 
     seq: int
@@ -51,6 +52,7 @@ class Entry:
     body: dict[str, Json]
     at: str
     hashes: Sequence[bytes] = ()
+    tags: Sequence[bytes] = ()
 
 
 class Past(Protocol):
@@ -63,8 +65,26 @@ class Past(Protocol):
             LedgerError: if one is not as it was written.
         """
 
-    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that holds one of these queries, or more."""
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer that holds one of these queries, or more.
+
+        Args:
+            hashes: of the queries.
+            before: number of an entry; answers from it on do not count. None: all count.
+        """
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer with other votes on one of these queries.
+
+        Args:
+            hashes: of the queries.
+            tags: of the votes on them.
+            before: as above.
+        """
 
     def known(
         self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
@@ -80,9 +100,18 @@ class Nothing:
         del campaign, first, last
         return ()
 
-    def sharing(self, hashes: Sequence[bytes]) -> frozenset[tuple[str, str]]:
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
         """Return nothing."""
-        del hashes
+        del hashes, before
+        return frozenset()
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return nothing."""
+        del hashes, tags, before
         return frozenset()
 
     def known(
@@ -105,9 +134,11 @@ class Campaign:
         batches: by their digests, in the order of their first answers.
         digests: what the queries of a batch hash to together, by batch.
         answers: number of the entry that is the first answer to a batch, and that batch.
+        votes: what the tags of a batch's votes hash to together, by batch; none of an old ledger.
         hows: whose votes are in the sum of a batch that was opened, by batch.
         queries: different queries of which votes left.
         source: digest of the data and settings that its votes are made of; empty before the first.
+        matrix: what decides its records' votes; see :func:`party.given.matrix_of`.
         ending: None while it may go on.
     """
 
@@ -118,9 +149,11 @@ class Campaign:
     batches: dict[str, BatchRecord] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     answers: dict[int, str] = field(default_factory=dict)
+    votes: dict[str, str] = field(default_factory=dict)
     hows: dict[str, How] = field(default_factory=dict)
     queries: int = 0
     source: str = ""
+    matrix: str = ""
     ending: EndingRecord | None = None
 
     @property
@@ -151,6 +184,8 @@ class Campaign:
             len(self.batches),
             self.ending,
             tuple(dict.fromkeys(self.hows.values())),
+            self.source,
+            self.matrix,
             self.first,
             self.last,
         )
@@ -255,7 +290,12 @@ class Shelf:
             if each.name not in _OWN
         }
         hows = tuple(map(self._same, summary.hows))
-        return replace(summary, offer=replace(offer, **shared), hows=self._same(hows))
+        return replace(
+            summary,
+            offer=replace(offer, **shared),
+            hows=self._same(hows),
+            source=self._same(summary.source),
+        )
 
     def _same(self, value: _T) -> _T:
         if len(self._values) >= _MOST_VALUES:

@@ -11,10 +11,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from party.given import (
+    Given,
+    check_matrices,
+    check_sources,
+    check_votes,
+    matrix_of,
+    other_votes,
+    tags_digest,
+)
 from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
 from party.ledger_shelf import Campaign, Entry, Nothing, Past, Shelf
 from party.offer import Offer
-from party.openings import Earlier, How, check_exact, check_opening
+from party.openings import Earlier, How, check_exact, check_opening, exact_records
 from party.own_figure import LedgerView, Totals
 from party.synthesis_books import KINDS as SYNTHESIS_KINDS
 from party.synthesis_books import Syntheses
@@ -169,6 +178,60 @@ class LedgerState:
             raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
         return held
 
+    def check_answer(
+        self, given: Given, batch: str, digest: str, entry: Entry, past: Past, *, allow_other: bool
+    ) -> None:
+        """Check that votes may leave, beside all that ever left; see :mod:`party.given`.
+
+        Args:
+            given: the votes.
+            batch: digest of their queries, hex.
+            digest: what the queries hash to together.
+            entry: that will say so; without tags the votes are not known yet.
+            past: what was written before it; what is written after it may be in there, too.
+            allow_other: whether queries that another campaign had other votes on may be answered.
+
+        Raises:
+            RefusedError: if they may not.
+        """
+        name = given.offer.campaign
+        held = self._joined(name, past)
+        self._check_within(held, given, batch, digest)
+        if not allow_other:
+            sharing = {other for other, _ in past.sharing(entry.hashes, entry.seq)} - {name}
+            known = filter(None, map(self._shelf.summary, sorted(sharing)))
+            check_sources(given, (each.given for each in known if each.source))
+            if exact_records(given.offer):
+                others = (each.given for each in self._shelf.summaries() if each.source)
+                check_matrices(given, (each for each in others if each.offer.campaign != name))
+        if not entry.tags:
+            return
+        if held.votes.get(batch, tags_digest(entry.tags)) != tags_digest(entry.tags):
+            raise other_votes(batch)
+        clashing = {other for other, _ in past.clashing(entry.hashes, entry.tags, entry.seq)}
+        if allow_other:
+            clashing &= {name}
+        known = filter(None, map(self._shelf.summary, sorted(clashing)))
+        check_votes(given, batch, (each.given for each in known))
+
+    def _check_within(self, held: Campaign, given: Given, batch: str, digest: str) -> None:
+        """Check that votes may leave, beside those of their own campaign."""
+        name, again = given.offer.campaign[:8], batch in held.batches
+        if held.ending is not None:
+            raise RefusedError(f"campaign {name} has ended: no more votes for it")
+        if held.source not in ("", given.source):
+            raise RefusedError(
+                f"our data or settings have changed since we first voted in campaign {name}: other "
+                "votes on the same queries would show the change"
+            )
+        if given.offer.records_vote and held.batches and not again:
+            raise RefusedError(
+                f"campaign {name} had the votes of our records on other queries "
+                "before: each record votes once"
+            )
+        if again and held.digests[batch] != digest:
+            raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
+
     def _answer(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
         hashes = entry.hashes
         held = self._joined(_popped(fields, "campaign", str), past)
@@ -176,6 +239,10 @@ class LedgerState:
         digest = _popped(fields, "queries_digest", str)
         source = _digest(_popped(fields, "source", str))
         again = batch in held.batches
+        # Entries of earlier versions say nothing of the votes, and were not compared with others.
+        tagged = "votes" in fields
+        votes = _digest(_popped(fields, "votes", str)) if tagged else ""
+        allow_other = _popped(fields, "allow_other", bool) if tagged else True
         if (
             _popped(fields, "queries", int) != len(hashes)
             or queries_digest(hashes) != digest
@@ -183,32 +250,29 @@ class LedgerState:
             or fields
         ):
             raise LedgerError("an answer that is not about its queries")
-        if held.ending is not None:
-            raise RefusedError(
-                f"campaign {held.offer.campaign[:8]} has ended: no more votes for it"
-            )
-        if held.source not in ("", source):
-            raise RefusedError(
-                f"our data or settings have changed since we first voted in campaign "
-                f"{held.offer.campaign[:8]}: other votes on the same queries would show the change"
-            )
-        if held.offer.records_vote and held.batches and not again:
-            raise RefusedError(
-                f"campaign {held.offer.campaign[:8]} had the votes of our records on other queries "
-                "before: each record votes once"
-            )
-        if not again:
-            held.queries += held.new(hashes, past)
-            held.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
-            held.digests[batch] = digest
-            held.answers[entry.seq] = batch
-            held.source, held.last = source, entry.seq
+        if (
+            tagged
+            and not again
+            and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes)
+        ):
+            raise LedgerError("an answer that is not about its votes")
+        matrix = matrix_of(held.offer, batch)
+        given = Given(held.offer, source, matrix)
+        if tagged:
+            self.check_answer(given, batch, digest, entry, past, allow_other=allow_other)
+        else:
+            self._check_within(held, given, batch, digest)
+        if tagged and held.votes.setdefault(batch, votes) != votes:
+            raise other_votes(batch)
+        held.source, held.matrix, held.last = source, matrix, entry.seq
+        if again:
+            record = held.batches[batch]
+            held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
             return
-        if held.digests[batch] != digest:
-            raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
-        record = held.batches[batch]
-        held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
-        held.source, held.last = source, entry.seq
+        held.queries += held.new(hashes, past)
+        held.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
+        held.digests[batch] = digest
+        held.answers[entry.seq] = batch
 
     def _opening(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
         campaign, batch = _popped(fields, "campaign", str), _popped(fields, "batch", str)

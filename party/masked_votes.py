@@ -7,6 +7,7 @@ attempts, :mod:`pate.masking.party` within one.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
@@ -42,7 +43,8 @@ class _Attempt:
     asked: vote_pb2.AskKeys
     hashes: Sequence[bytes]
     masking: PartyMasking
-    recorded: bool = False
+    #: Digest of the votes that the ledger has recorded for it.
+    recorded: bytes = b""
     survivors: tuple[str, ...] = ()
 
 
@@ -127,32 +129,42 @@ class MaskedVotes:
         campaign: vote_pb2.Campaign,
         asked: vote_pb2.AskMasked,
         *,
-        record: Callable[[], None],
         votes: Callable[[], Counts],
+        check: Callable[[Counts], None],
+        record: Callable[[Counts], None],
     ) -> vote_pb2.MaskedVotes:
         """Mask our votes, and our noise share with them if the campaign has it.
 
         Args:
             campaign: checked, with its terms.
             asked: what the server sent.
-            record: has it in the party's ledger that votes leave; called before they do, once.
             votes: computes the votes, (rows, classes) int64.
+            check: compares them with all that left before.
+            record: does so, too, and has it in the party's ledger that they leave; called before
+                they do, and after their noise is durable: so a ledger that knows of an answer, and
+                any copy of it that was made before one of the noise, has its noise.
         """
         held = self._held(campaign, asked.attempt)
-        if not held.recorded:
-            record()
-            held.recorded = True
         values = votes()
+        which = hashlib.sha256(values.astype("<i8").tobytes()).digest()
+        new = held.recorded != which
+        if new:
+            check(values)
+        masked_values = values
         share = share_of(campaign)
         if share is not None:
-            noise = self._shares.share(
+            batch = held.asked.batch.digest
+            masked_values = values + self._shares.share(
                 campaign.id,
-                held.asked.batch.digest,
+                batch,
                 values,
                 lambda cells: self._noise.gaussian(share, cells),
+                answered=self._ledger.answered(campaign.id.hex(), batch),
             )
-            values = values + noise
-        packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), values)
+        if new:
+            record(values)
+            held.recorded = which
+        packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
         return vote_pb2.MaskedVotes(packed=packed)
 
     def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:

@@ -2,7 +2,8 @@
 
 A batch that is asked again gets the same votes and the same noise. With fresh noise each time the
 server could average it away, or see what one party's votes are from two sums over the same rows.
-A share is therefore durable before it is used, and whoever removes the file gives up that
+A share is therefore durable before the answer is in the ledger, so that an answer without a share
+is one whose share is gone, and gets no other. Whoever removes the file gives up that
 protection for every batch that is asked again. It is as secret as the votes themselves.
 
 A share belongs to the votes that it hides: under other votes, or the same in another order, the
@@ -66,6 +67,8 @@ class NoiseShares:
         batch: bytes,
         votes: NDArray[np.int64],
         draw: Callable[[int], NDArray[np.int64]],
+        *,
+        answered: bool,
     ) -> NDArray[np.int64]:
         """Return the noise that this party adds to a batch: drawn once, the same ever after.
 
@@ -74,12 +77,14 @@ class NoiseShares:
             batch: digest of its queries.
             votes: (rows, classes) int64, which it will hide.
             draw: given a number n, returns (n,) int64 independent draws.
+            answered: whether the ledger says that the batch was answered: then there is a share,
+                or it is gone.
 
         Returns:
             (rows, classes) int64, votes.
 
         Raises:
-            RefusedError: if it hid other votes before.
+            RefusedError: if it hid other votes before, or it is gone.
             StateError: if the file is damaged.
             DiskError: if the share cannot be stored; then it must not be used.
             UsageError: for a shape that no batch has, or draws of another kind.
@@ -96,6 +101,12 @@ class NoiseShares:
                 "SELECT rows, classes, votes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
                 (campaign, batch),
             ).fetchone()
+            if held is None and answered:
+                raise RefusedError(
+                    f"batch {batch.hex()[:8]} was answered, and {self._file.path} has no noise for it: "
+                    "other noise for the same votes would show more of them than is charged; restore "
+                    "the file from a backup that is not older than the answer"
+                )
             if held is None:
                 noise = _packed(draw(rows * classes), rows * classes)
                 reach("noise-share-drawn")

@@ -57,7 +57,7 @@ class Site:
 
     @property
     def allows_again(self) -> bool:
-        """Whether queries that one campaign opened may be opened in another with other parties."""
+        """Whether queries of one campaign may get other votes, or other parties, in another."""
         return self._policy.allow_other
 
     def join(self, offer: Offer) -> None:
@@ -71,29 +71,61 @@ class Site:
         self.ledger.join(offer)
         reach("offer-recorded")
 
-    def admit(self, offer: Offer, batch: bytes, hashes: Sequence[bytes]) -> None:
+    def admit(self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes) -> None:
         """Check that votes on a batch may be computed, and record on what terms, durably.
 
         Args:
             offer: what is asked.
             batch: its digest, 32 bytes.
             hashes: of its queries, 32 bytes each, in order.
+            source: 32 bytes for the data and settings that the votes are made of.
 
         Raises:
-            RefusedError: if the policy does not allow it, or its terms are not what they were.
+            RefusedError: if the policy does not allow it, its terms are not what they were, or
+                what left before does not go with it.
         """
         self._admit(offer, batch, hashes)
         self.ledger.join(offer)
+        self.check(offer, batch, hashes, source=source)
 
-    def answer(self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes) -> None:
-        """Record, durably, that votes on a batch are about to leave; arguments as above.
+    def check(
+        self,
+        offer: Offer,
+        batch: bytes,
+        hashes: Sequence[bytes],
+        *,
+        source: bytes,
+        tags: Sequence[bytes] = (),
+    ) -> None:
+        """Compare votes that may leave with what left before; see :mod:`party.given`.
 
-        ``source`` is 32 bytes for the data and settings that they are made of.
+        Arguments are as above; ``tags`` are of the votes, once they are known.
 
         Raises:
+            RefusedError: if they do not go together.
+        """
+        self.ledger.check_answer(
+            offer, batch, hashes, source=source, tags=tags, allow_other=self.allows_again
+        )
+
+    def answer(
+        self,
+        offer: Offer,
+        batch: bytes,
+        hashes: Sequence[bytes],
+        *,
+        source: bytes,
+        tags: Sequence[bytes],
+    ) -> None:
+        """Record, durably, that votes on a batch are about to leave; arguments as above.
+
+        Raises:
+            RefusedError: if what left before does not go with them.
             DiskError: if it cannot be recorded; then nothing leaves.
         """
-        self.ledger.answer(offer, batch, hashes, source=source)
+        self.ledger.answer(
+            offer, batch, hashes, source=source, tags=tags, allow_other=self.allows_again
+        )
         reach("answer-recorded")
 
     def known(self, key: bytes, campaign: bytes) -> Offer:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from party.given import tags_of
+from party.keys import votes_key
 from party.masked_votes import MaskedVotes
 from party.neighbour_votes import NeighbourVotes, require_different
 from party.noise_shares import NoiseShares
@@ -146,6 +148,7 @@ class Voter:
             shares=NoiseShares(home / "noise.db"),
             noise=noise,
         )
+        self._votes_key = votes_key(home)
         self._public = PublicSets(home / "public", public)
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
@@ -186,10 +189,11 @@ class Voter:
                 self._take_piece(campaign, request.public_piece, reply.receipt)
             case "ask":
                 asked = self._asked(key, campaign, request.ask.batch)
-                self._record(asked)
+                votes = asked.votes()
+                self._record(asked, votes)
                 reply.votes.CopyFrom(
                     wire.pack_votes(
-                        asked.votes(),
+                        votes,
                         teachers=self._weight(campaign),
                         batch=asked.digest,
                         loose=campaign.most_votes > 0,
@@ -209,8 +213,9 @@ class Voter:
                     masked.masked(
                         campaign,
                         request.ask_masked,
-                        record=lambda: self._record(asked),
                         votes=asked.votes,
+                        check=lambda votes: self._check_votes(asked, votes),
+                        record=lambda votes: self._record(asked, votes),
                     )
                 )
             case "ask_proof":
@@ -319,7 +324,7 @@ class Voter:
         offer = offer_of(key, campaign, len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
-        self._site.admit(offer, batch.digest, hashes)
+        self._site.admit(offer, batch.digest, hashes, source=who.fingerprint)
         if isinstance(who, NeighbourVotes):
             # Where a record votes hangs on all queries of the batch and on the public set; how
             # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
@@ -339,9 +344,18 @@ class Voter:
             lambda: self._vote(campaign, hashes, source, votes),
         )
 
-    def _record(self, asked: _Asked) -> None:
+    def _check_votes(self, asked: _Asked, votes: Counts) -> None:
+        """Compare votes with all that left before."""
+        tags = self._tags(asked, votes)
+        self._site.check(asked.offer, asked.digest, asked.hashes, source=asked.source, tags=tags)
+
+    def _record(self, asked: _Asked, votes: Counts) -> None:
         """Have it in our ledger, durably, that votes are about to leave."""
-        self._site.answer(asked.offer, asked.digest, asked.hashes, source=asked.source)
+        tags = self._tags(asked, votes)
+        self._site.answer(asked.offer, asked.digest, asked.hashes, source=asked.source, tags=tags)
+
+    def _tags(self, asked: _Asked, votes: Counts) -> tuple[bytes, ...]:
+        return tags_of(self._votes_key, asked.hashes, asked.offer.classes or (), votes)
 
     def _vote(
         self,

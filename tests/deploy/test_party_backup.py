@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
     """A party's home with a copy of its books before and after its second batch was opened."""
     home = tmp_path / "home"
     ledger = PartyLedger(home / LEDGER_FILE)
-    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn)
+    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn, answered=False)
     ledger.join(joining())
     answer_and_open(ledger, settled(), queries(0, 2))
     back_up(home, tmp_path / "copies" / "first")
@@ -69,7 +69,7 @@ def test_with_its_newest_head_a_party_knows_all_it_knew(root: Path) -> None:
     assert restore(root / "copies" / "second", home, head=head)["head"] == head
     with pytest.raises(RefusedError, match="opened with other parties before"):
         answer_and_open(PartyLedger(home / LEDGER_FILE), settled(), queries(2, 2), SIX[:5])
-    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never)
+    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never, answered=False)
     assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert not list(home.glob(".*"))
 
@@ -144,7 +144,7 @@ def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None
     with pytest.raises(LedgerError, match="is gone"):
         PartyLedger(home / LEDGER_FILE)
     assert restore(place, home, head=head)["head"] == head
-    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never)
+    again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never, answered=False)
     assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(StateError, match=r"ledger.db is there already"):
         restore(place, home, head=head)
@@ -152,7 +152,7 @@ def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None
 
 def test_noise_of_another_moment_stays_though_there_is_no_ledger(root: Path) -> None:
     home = root / "home"
-    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, bytes([1]) * 32, VOTES, drawn)
+    NoiseShares(home / NOISE_FILE).share(CAMPAIGN, bytes([1]) * 32, VOTES, drawn, answered=False)
     head = head_of(home)
     for path in home.glob(f"{LEDGER_FILE}*"):
         path.unlink()
@@ -183,7 +183,7 @@ def test_copies_taken_while_a_party_answers_have_the_noise_of_every_answer(root:
         for at in range(10, 1000):
             if enough.is_set():
                 return
-            noise.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, drawn)
+            noise.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, drawn, answered=False)
             answer_and_open(ledger, settled(), queries(at, 1))
 
     worker = threading.Thread(target=work)
@@ -198,7 +198,7 @@ def test_copies_taken_while_a_party_answers_have_the_noise_of_every_answer(root:
             counts.append(len(campaign.batches))
             held = NoiseShares(copy / NOISE_FILE)
             for at in range(10, 10 + len(campaign.batches) - 2):
-                held.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, never)
+                held.share(CAMPAIGN, at.to_bytes(32, "big"), VOTES, never, answered=False)
     finally:
         enough.set()
         worker.join()

@@ -64,12 +64,19 @@ def batch_of(hashes: list[bytes]) -> bytes:
     return hashlib.sha256(b"".join(hashes)).digest()
 
 
+def tags(hashes: list[bytes]) -> list[bytes]:
+    """Tags of votes that are always the same on a query."""
+    return [each[:16] for each in hashes]
+
+
 def answer(
     ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes = bytes(32)
 ) -> bytes:
     """Answer a batch, and return its digest."""
     batch = batch_of(hashes)
-    ledger.answer(replace(offer, queries=len(hashes)), batch, hashes, source=source)
+    ledger.answer(
+        replace(offer, queries=len(hashes)), batch, hashes, source=source, tags=tags(hashes)
+    )
     return batch
 
 

@@ -169,7 +169,7 @@ _INDEX = "queries_by_query"
 
 
 def unlocked(db: sqlite3.Connection) -> None:
-    for table in ("entries", "queries"):
+    for table in ("entries", "queries", "tags"):
         for verb in ("update", "delete"):
             db.execute(f"DROP TRIGGER {table}_no_{verb}")
 

@@ -7,6 +7,7 @@ way to a lie is handed to the real opening code, and the tests check that no sum
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -17,10 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.ballots import ANSWERS, Batch, MaskedBallot
 from aggregator_server.parties import Party
+from party.backup import back_up, restore
 from party.keys import identity_key
+from party.ledger import PartyLedger
+from party.noise_shares import NoiseShares
+from party.policy import Policy
 from party.voter import Voter
 from pate.data.values import Images, Inputs, batch_hash
-from pate.errors import ProtocolError
+from pate.errors import LedgerError, ProtocolError, QuorumError
 from pate.mechanisms import DistributedGNMax
 from pate.noise import SystemNoise
 from protos import wire
@@ -86,7 +91,7 @@ class Liar:
         for name in NAMES:
             assert self.tell(name, describe(), joining).WhichOneof("body") == "description"
 
-    def start(self, name: str, answer: str | None = None) -> None:
+    def start(self, name: str, answer: str | None = None, policy: Policy | None = None) -> None:
         """Start a party, or start it anew: what is in memory is gone; with an answer, retrained."""
         home, at = self.root / name, NAMES.index(name)
         self.voters[name] = Voter(
@@ -98,7 +103,7 @@ class Liar:
                 fingerprint=(answer or "f").encode() * 32,
             ),
             home=home,
-            site=site(home),
+            site=site(home, policy),
             noise=SystemNoise(),
             public=PUBLIC,
             say=self.said[name].append,
@@ -158,6 +163,22 @@ class Liar:
         assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
         assert reply.refusal.kind in ("ProtocolError", "RefusedError", "QuorumError")
         assert words in self.said[name][-1], self.said[name][-1]
+
+    def what_comes(self, ballot: MaskedBallot) -> Counts | None:
+        """Ask everybody for all that is left of a sum; return it, None if there is none.
+
+        A party that refuses is as one that dropped out: the others' sum may come about without it.
+        """
+        while ballot.step:
+            for name in sorted(ballot.awaited):
+                reply = self.tell(name, ballot.request(name))
+                if reply.WhichOneof("body") == ANSWERS[ballot.step]:
+                    ballot.take(self.party(name), reply)
+            try:
+                ballot.advance()
+            except QuorumError:
+                return None
+        return ballot.result().total.counts
 
     def party(self, name: str) -> Party:
         return next(party for party in self.roster if party.name == name)
@@ -240,6 +261,8 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
     keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
     for name in NAMES[1:]:
         liar.refuses(name, keys, "not signed")
+    # What is left is the sum of those that were told the same.
+    np.testing.assert_array_equal(liar.what_comes(ballot), [[3, 6]] * 6)
     # Whom the roster says once, it says for good.
     liar.refuses("a", liar.ballot().request("a"), "has changed its")
 
@@ -355,6 +378,7 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
     liar.through(again, [rest, rest, rest, rest])
     for name in rest:
         liar.refuses(name, again.request(name), "opened")
+    assert liar.what_comes(again) is None
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
@@ -394,6 +418,8 @@ def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
     permuted.CopyFrom(liar.campaign)
     permuted.classes[:] = CLASSES[::-1]
     liar.refuses("a", ballot.request("a"), "on other terms than it was begun on", permuted)
+    # What is left is the sum that was begun.
+    np.testing.assert_array_equal(liar.what_comes(ballot), [[4, 6]] * 6)
 
 
 def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> None:
@@ -401,6 +427,7 @@ def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> N
     liar.campaign.classes[:] = CLASSES[::-1]
     for name in NAMES:
         liar.refuses(name, liar.ballot().request(name), "has changed its classes")
+    assert liar.what_comes(liar.ballot()) is None
 
 
 @pytest.mark.parametrize("field", ["public_set", "schema"])
@@ -417,16 +444,82 @@ def test_a_party_that_was_trained_anew_gives_no_second_sum(liar: Liar) -> None:
     liar.through(liar.ballot(), [NAMES] * 5)
     liar.start("a", "y")
     again = liar.ballot()
-    liar.through(again, [NAMES, NAMES])
     liar.refuses("a", again.request("a"), "our data or settings have changed")
+    assert liar.what_comes(again) is None
 
 
-def test_nor_in_another_campaign(liar: Liar) -> None:
-    liar.through(liar.ballot(), [NAMES] * 5)
+@pytest.mark.parametrize("asked_to_open", [True, False])
+@pytest.mark.parametrize("noise", ["central", "distributed"])
+def test_nor_in_another_campaign(liar: Liar, noise: str, asked_to_open: bool) -> None:
+    """What only "a" can know is refused before its votes are masked: three others can open a sum."""
+    if noise == "distributed":
+        liar.campaign = _distributed(liar)
+    first = liar.through(liar.ballot(), [NAMES] * 4)
+    liar.step(first, NAMES if asked_to_open else NAMES[1:])
     liar.start("a", "y")
     liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
-    again = liar.through(liar.ballot(), [NAMES] * 4)
-    liar.refuses("a", again.request("a"), "with other data of ours")
+    again = liar.ballot()
+    liar.refuses("a", again.request("a"), "other data or settings of ours")
+    assert liar.what_comes(again) is None
+
+
+def test_nor_after_votes_that_were_never_opened(liar: Liar) -> None:
+    """The server may have the first sum opened later, by the others."""
+    first = liar.through(liar.ballot(), [NAMES] * 3)
+    liar.start("a", "y")
+    before, liar.campaign = liar.campaign, liar.terms(liar.roster, id=b"d" * 16)
+    liar.refuses("a", liar.ballot().request("a"), "other data or settings of ours")
+    liar.campaign = before
+    rest = NAMES[1:]
+    found = liar.through(first, [rest, rest]).result()
+    assert found.responders == NAMES
+
+
+def test_a_policy_may_allow_it(liar: Liar) -> None:
+    first = liar.what_comes(liar.ballot())
+    for name in NAMES:
+        liar.start(name, "y" if name == "a" else None, Policy(
+            campaigns="any", repeat_queries="allow", least_survivors=3, largest_epsilon=None
+        ))  # fmt: skip
+    liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
+    second = liar.what_comes(liar.ballot())
+    assert first is not None
+    assert second is not None
+    np.testing.assert_array_equal(second - first, [[-1, 1]] * 6)
+
+
+@pytest.mark.parametrize("campaign", ["the same", "another"])
+@pytest.mark.parametrize("batch", ["the same", "another"])
+def test_the_same_teachers_with_other_votes_give_none(
+    liar: Liar, campaign: str, batch: str
+) -> None:
+    """As after a restore, when training does not come out the same to the last bit."""
+    first = liar.what_comes(liar.ballot())
+    (liar.root / "a" / "votes.db").unlink()
+    liar.start("a")
+    liar.voters["a"]._ensemble = Unanimous(1, "y")  # of the same fingerprint
+    if campaign == "another":
+        liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
+    again = liar.ballot(WHOLE if batch == "the same" else PART)
+    liar.through(again, [NAMES, NAMES])
+    liar.refuses("a", again.request("a"), "are not those that we gave")
+    assert liar.what_comes(again) is None
+    # With the votes that it gave it takes part again.
+    liar.start("a")
+    (liar.root / "a" / "votes.db").unlink()
+    found = liar.what_comes(liar.ballot(WHOLE if batch == "the same" else PART))
+    assert first is not None
+    assert found is not None
+    np.testing.assert_array_equal(found, first[: len(found)])
+
+
+def test_classes_in_another_order_are_the_same_votes(liar: Liar) -> None:
+    first = liar.what_comes(liar.ballot())
+    liar.campaign = liar.terms(liar.roster, id=b"d" * 16, classes=CLASSES[::-1])
+    second = liar.what_comes(liar.ballot())
+    assert first is not None
+    assert second is not None
+    np.testing.assert_array_equal(second, first[:, ::-1])
 
 
 def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
@@ -447,6 +540,7 @@ def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
     again = liar.through(liar.ballot(), [NAMES] * 4)
     for name in NAMES[:3]:
         liar.refuses(name, again.request(name), "with other parties")
+    assert liar.what_comes(again) is None  # "d" opens it, and two more are needed
 
 
 def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -> None:
@@ -459,6 +553,7 @@ def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -
     liar.through(again, [NAMES, NAMES, rest, rest])
     for name in rest:
         liar.refuses(name, again.request(name), "opened")
+    assert liar.what_comes(again) is None
 
 
 def test_a_roster_without_us_or_with_other_teachers_gets_no_votes(liar: Liar) -> None:
@@ -483,6 +578,75 @@ def test_noise_shares_are_drawn_once(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.total.counts, two.total.counts)
     # All four shares have sigma 8: that all twelve counts are exact has a chance below 1e-9.
     assert (one.total.counts != [[4, 6]] * 6).any()
+
+
+def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_path: Path) -> None:
+    """Restored, "a" would draw a second share for the same votes; its newest head is missing."""
+    liar = Liar(tmp_path / "homes")
+    liar.campaign = _distributed(liar)
+    home, copy = tmp_path / "homes" / "a", tmp_path / "copy"
+
+    class Copied(Unanimous):
+        def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+            back_up(home, copy)
+            return super().vote(inputs, classes)
+
+    liar.voters["a"]._ensemble = Copied(1, "x")
+    liar.through(liar.ballot(), [NAMES] * 3)
+    head = PartyLedger(home / "ledger.db", read_only=True).head
+    _lose(home)
+    with pytest.raises(LedgerError, match="the backup is older"):
+        restore(copy, home, head=head)
+
+
+def test_without_its_noise_an_answer_is_not_given_again(tmp_path: Path) -> None:
+    """As in a copy that an earlier version made while teachers voted."""
+    liar = Liar(tmp_path / "homes")
+    liar.campaign = _distributed(liar)
+    liar.through(liar.ballot(), [NAMES] * 3)
+    (tmp_path / "homes" / "a" / "noise.db").unlink()
+    liar.start("a")
+    again = liar.through(liar.ballot(), [NAMES] * 2)
+    liar.refuses("a", again.request("a"), "has no noise for it")
+    # The others' noisy sum may come, with their shares of before.
+    assert liar.what_comes(again) is not None
+
+
+@pytest.mark.parametrize("point", ["noise-share-kept", "answer-recorded"])
+def test_killed_on_the_way_it_gives_the_same_votes_and_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    liar = Liar(tmp_path)
+    liar.campaign = _distributed(liar)
+
+    class Killed(BaseException):
+        pass
+
+    def die(reached: str) -> None:
+        if reached == point:
+            raise Killed
+
+    ballot = liar.through(liar.ballot(), [NAMES] * 2)
+    with monkeypatch.context() as patched:
+        for module in ("noise_shares", "site"):
+            patched.setattr(f"party.{module}.reach", die)
+        with pytest.raises(Killed):
+            liar.tell("a", ballot.request("a"))
+    held = NoiseShares(tmp_path / "a" / "noise.db")._file
+    with held.reading() as db:
+        before = db.execute("SELECT noise FROM shares").fetchall()
+    assert len(before) == 1
+    liar.start("a")
+    assert liar.what_comes(liar.ballot()) is not None
+    with held.reading() as db:
+        assert db.execute("SELECT noise FROM shares").fetchall() == before
+
+
+def _lose(home: Path) -> None:
+    """Lose a party's disk, but for its keys."""
+    for path in list(home.iterdir()):
+        if path.name not in ("identity.key", "shard.key"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _distributed(liar: Liar) -> vote_pb2.Campaign:

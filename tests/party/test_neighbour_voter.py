@@ -20,8 +20,8 @@ from party.policy import Policy
 from party.verify import agrees, verify_statement
 from party.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
-from pate.data.values import Dataset, Images, Inputs, Table, batch_hash
-from pate.errors import ProtocolError, UsageError
+from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
+from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.space import space_over
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
 from pate.noise import SystemNoise
@@ -561,12 +561,13 @@ class Hospitals:
         *,
         names: Sequence[str] = NAMES,
         threshold: int = 3,
+        most: int = MOST,
         **changes: object,
     ) -> vote_pb2.Campaign:
-        members = [(p.name, p.identity, MOST) for p in self.roster if p.name in names]
+        members = [(p.name, p.identity, most) for p in self.roster if p.name in names]
         distributed = isinstance(mechanism, DistributedNeighbour)
         fields = {
-            "mechanism": "neighbour", "most_votes": MOST, "classes": CLASSES,
+            "mechanism": "neighbour", "most_votes": most, "classes": CLASSES,
             "aggregation": "masked", "threshold": threshold, "colluders": 1,
             "noise": "distributed" if distributed else "central", **changes,
         }  # fmt: skip
@@ -627,9 +628,10 @@ def test_other_queries_in_another_attempt_are_refused(
     # Opened or not: once masked votes have left, it is these queries.
     hospitals.run(hospitals.ballot(campaign), [NAMES] * (5 if opened else 3))
     ballot, _ = hospitals.ballot(campaign, (0, 3, 4, 10))
-    hospitals.run((ballot, campaign), [NAMES] * 2)
-    one = hospitals.sites["a"]
-    one.refuses(one.tell(ballot.request("a"), campaign), "RefusedError", "each record votes once")
+    for one in hospitals.sites.values():
+        one.refuses(
+            one.tell(ballot.request("a"), campaign), "RefusedError", "each record votes once"
+        )
 
 
 def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals) -> None:
@@ -643,17 +645,66 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
         one.refuses(one.tell(ballot.request(name), campaign), "RefusedError", "other parties")
 
 
-def test_exact_sums_over_other_queries_with_other_parties_are_refused(
+@pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
+def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
+    """What comes of several says how votes are spread over the parties: every party refuses."""
+    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    rows: Sequence[int] = ROWS
+    names, most, about = NAMES, MOST, dict[str, object]()
+    if "queries" in change:
+        rows = (1, 2, 5)
+    if "roster" in change:
+        names = NAMES[:3]
+    if change == "most votes":
+        most = 3
+    if change == "public set":
+        public = PUBLIC.take(range(len(PUBLIC) - 1))
+        for name in NAMES:
+            held = HELD.take(range(NAMES.index(name), SIZE, 4))
+            hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
+        about = {"public_set": content_hash(public), "queries": len(public)}
+    other = hospitals.campaign(names=names, most=most, id=b"2" * 16, **about)
+    ballot, _ = hospitals.ballot(other, rows)
+    for name in names:
+        one = hospitals.sites[name]
+        one.refuses(
+            one.tell(ballot.request(name), other), "RefusedError", "for an exact sum, on other"
+        )
+    with pytest.raises(QuorumError):
+        ballot.advance()
+
+
+def test_the_same_exact_sum_may_come_again_in_another_campaign(hospitals: Hospitals) -> None:
+    first = hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    again = hospitals.run(hospitals.ballot(hospitals.campaign(id=b"2" * 16)), [NAMES] * 5)
+    np.testing.assert_array_equal(first, again)
+
+
+def test_exact_sums_with_other_parties_are_refused_in_another_campaign(
     hospitals: Hospitals,
 ) -> None:
     """All columns sum to the records of each class: the difference would be one party's own."""
     hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
     rest = NAMES[:3]
     other = hospitals.campaign(names=rest, id=b"2" * 16, colluders=1)
-    ballot, _ = hospitals.ballot(other, (1, 2, 5))
+    ballot, _ = hospitals.ballot(other)
     hospitals.run((ballot, other), [rest] * 4)
-    one = hospitals.sites["a"]
-    one.refuses(one.tell(ballot.request("a"), other), "RefusedError", "other parties")
+    for name in rest:
+        one = hospitals.sites[name]
+        one.refuses(one.tell(ballot.request(name), other), "RefusedError", "other parties")
+    with pytest.raises(QuorumError):
+        ballot.advance()
+
+
+def test_records_that_have_changed_get_no_second_exact_sum(hospitals: Hospitals) -> None:
+    """Over other queries, too: each record is in each sum once."""
+    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 3)  # opened or not
+    hospitals.sites["a"] = Site(hospitals.root / "a", HELD.take(range(1, SIZE, 4)), name="a")
+    for rows in (ROWS, (1, 2, 5)):
+        other = hospitals.campaign(id=b"2" * 16)
+        ballot, _ = hospitals.ballot(other, rows)
+        one = hospitals.sites["a"]
+        one.refuses(one.tell(ballot.request("a"), other), "RefusedError", "repeat_queries")
 
 
 def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hospitals) -> None:

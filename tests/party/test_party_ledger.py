@@ -45,6 +45,7 @@ from tests.party.offers import (
     noisy,
     queries,
     settled,
+    tags,
 )
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
     with pytest.raises(RefusedError, match="never gave votes"):
         ledger.open_batch("c1" * 16, batch, queries(1, 2), SIX)
     with pytest.raises(RefusedError, match="other queries than when it was first asked"):
-        ledger.answer(settled(), batch, queries(1, 2), source=bytes(32))
+        ledger.answer(settled(), batch, queries(1, 2), source=bytes(32), tags=tags(queries(1, 2)))
     with pytest.raises(RefusedError, match="never joined"):
         ledger.open_batch(OTHER, batch, hashes, SIX)
     plain = settled(campaign=OTHER, aggregation="plain")
@@ -338,7 +339,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 #: What somebody does who alters a ledger.
 _UNLOCK = "".join(
     f"DROP TRIGGER {table}_no_{verb};"
-    for table in ("entries", "queries")
+    for table in ("entries", "queries", "tags")
     for verb in ("update", "delete")
 )
 
@@ -355,6 +356,9 @@ _UNLOCK = "".join(
         "DELETE FROM queries WHERE position = 2",
         "UPDATE queries SET position = 7 WHERE position = 2",
         "INSERT INTO queries SELECT 6, 0, query FROM queries WHERE position = 0",
+        "UPDATE tags SET tag = zeroblob(16) WHERE position = 1",
+        "DELETE FROM tags WHERE position = 2",
+        "INSERT INTO tags SELECT 6, 0, tag FROM tags WHERE position = 0",
         "CREATE TABLE more (a)",
     ],
 )
@@ -570,9 +574,11 @@ def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
 def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
     for wrong in ([], [b"short"]):
         with pytest.raises(PateError):
-            ledger.answer(settled(), bytes(32), wrong, source=bytes(32))
+            ledger.answer(settled(), bytes(32), wrong, source=bytes(32), tags=wrong)
     with pytest.raises(ProtocolError, match="32 bytes"):
-        ledger.answer(settled(), bytes(31), queries(0, 2), source=bytes(32))
+        ledger.answer(
+            settled(), bytes(31), queries(0, 2), source=bytes(32), tags=tags(queries(0, 2))
+        )
     assert PartyLedger(ledger.path).head == ledger.head
 
 
