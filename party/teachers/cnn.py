@@ -83,13 +83,21 @@ class Cnn:
         UsageError: if there is no such device.
     """
 
-    version = "2"
     suffix = "safetensors"
 
     def __init__(self, device: str, name: str = "cnn") -> None:
         self._device = pick_device(device)
         self._build = _NETWORKS[name]
         self.name = name
+
+    @property
+    def version(self) -> str:
+        """Another PyTorch, or another device, trains other networks from the same records.
+
+        So may another number of threads, or another processor. That cannot be named here: votes that
+        come out otherwise are refused by :mod:`party.given`.
+        """
+        return f"2, torch {torch.__version__} on {self._device}"
 
     def fit(self, shard: Dataset, seed: int) -> CnnTeacher:
         """Return the teacher of a shard.

@@ -103,7 +103,7 @@ class Liar:
                 fingerprint=(answer or "f").encode() * 32,
             ),
             home=home,
-            site=site(home, policy),
+            site=site(home) if policy is None else site(home, policy),
             noise=SystemNoise(),
             public=PUBLIC,
             say=self.said[name].append,
