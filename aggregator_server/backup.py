@@ -13,25 +13,41 @@ more out than the campaign's cap, and nothing is added to it.
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server import audit
 from aggregator_server.chain import Head
+from aggregator_server.identities import Identities
 from aggregator_server.ledger import Ledger
 from aggregator_server.store import stores
 from aggregator_server.store.database import write_copy
 from aggregator_server.store.place import LEDGER_FILE, InDatabase, Place, place_of
 from aggregator_server.store.rows import carry_over
-from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
+from pate.errors import LedgerError, PateError, StateError, UsageError
 from pate.runtime import backup
+from pate.runtime.home import SECRET_BYTES
+from pate.runtime.manifest import Contents, accept, expected_signer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Besides the ledger: the public set; that the parties were told of the end; and the key that signs
-#: the requests of a trial, whose only place this is. With identities there is no such file.
-_BESIDE: Final = ("public.bin", "parties-told", "campaign.key")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from pate.runtime.manifest import Manifest
+
+#: All that a server's backup may hold. Besides the ledger: the public set; that the parties were told
+#: of the end; and the key that signs the requests of a trial, whose only place this is. With
+#: identities there is no such file.
+CONTENTS: Final = Contents(
+    role="server",
+    ledger=LEDGER_FILE,
+    files={
+        LEDGER_FILE: 2**36,
+        "public.bin": 2**36,
+        "parties-told": 0,
+        "campaign.key": SECRET_BYTES,
+    },
+)
 
 
 def back_up(folder: Path, out: Path) -> dict[str, object]:
@@ -44,7 +60,8 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
         out: the folder to make; its parent is made if need be.
 
     Returns:
-        The manifest of the backup, with ``phase`` and where it is.
+        The manifest of the backup, with ``phase`` and where it is. The campaign key of the
+        server's identity signs it, if there is one.
 
     Raises:
         StateError: if there is no campaign, or something is at ``out``.
@@ -55,24 +72,33 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
     with backup.new_folder(out) as draft:
         _copy_ledger(place_of(folder), draft / LEDGER_FILE)
         found = audit.verify(draft / LEDGER_FILE)
-        for name in _BESIDE:
-            if (folder / name).is_file():
+        for name in CONTENTS.files:
+            if name != LEDGER_FILE and (folder / name).is_file():
                 backup.copy_file(folder / name, draft / name)
-        made = backup.write_manifest(
+        made = backup.take_stock(
             draft,
-            role="server",
-            name=folder.name,
+            CONTENTS,
+            name=folder.absolute().name,
             ledger=found.campaign,
             head=str(found.head),
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            key=_signing_key(folder),
         )
     return {**asdict(made), "phase": found.phase, "folder": str(out)}
 
 
 def restore(
-    place: Path, folder: Path, *, head: str | None, close: bool, database: str | None = None
+    place: Path,
+    folder: Path,
+    *,
+    head: str | None,
+    close: bool,
+    database: str | None = None,
+    signed_by: str | None = None,
+    unsigned: bool = False,
 ) -> dict[str, object]:
     """Put a backup back as the campaign in ``folder``.
+
+    Nothing but the files of :data:`CONTENTS` is written, whatever the backup says.
 
     Args:
         place: of the backup.
@@ -80,26 +106,33 @@ def restore(
         head: the newest head that is known from elsewhere, ``number:digest``, or None.
         close: end the campaign with the copy's last entry, so that nothing more is answered.
         database: address of the one to put the ledger into; None: into a file.
+        signed_by: the public key (hex) that has to have signed the backup; None: that of the
+            server's identity beside ``folder``, if there is one.
+        unsigned: take one that nobody signed, as older versions made them.
 
     Returns:
-        ``campaign``, ``head``, ``phase`` and ``labels_released`` of what is there now.
+        ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of what is there now.
 
     Raises:
         UsageError: if the campaign may have gone on after the copy, and neither is given.
         StateError: if something is at ``folder``.
         LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
-        DataError: if it is no backup of a server, or was changed.
+        DataError: if it is no backup of a server, was changed, or another signed it.
     """
-    manifest = backup.read_manifest(place)
-    if manifest.role != "server":
-        raise DataError(f"{place} is the backup of a party; `pate-party restore` takes it")
+    own = _signing_key(folder)
+    manifest = accept(
+        place,
+        CONTENTS,
+        signer=expected_signer(signed_by, own and own.public_key()),
+        unsigned=unsigned,
+    )
     known = None if head is None else Head.parse(head)
     if folder.exists():
         raise StateError(_in_the_way(folder, manifest))
     target = place_of(folder, database)
     backup.require_newest(place, manifest)
     with backup.new_folder(folder) as draft:
-        backup.copy_files(place, manifest, draft)
+        backup.copy_files(place, manifest, CONTENTS, draft)
         path = draft / LEDGER_FILE
         try:
             found = audit.verify(path, known)
@@ -124,7 +157,17 @@ def restore(
         "phase": found.phase,
         "labels_released": found.labels,
         "folder": str(folder),
+        "signer": manifest.signer,
     }
+
+
+def _signing_key(folder: Path) -> Ed25519PrivateKey | None:
+    """Return the campaign key of the server's identity beside a campaign; a trial has none.
+
+    The key of a trial is in its backups, so that whoever alters one could sign it.
+    """
+    identities = Identities.open(folder.absolute().parent, certified=False)
+    return None if identities is None else identities.signing_key
 
 
 def _copy_ledger(source: Place, target: Path) -> None:
@@ -184,7 +227,7 @@ def _put_into(
     return found
 
 
-def _what_is_missing(place: Path, manifest: backup.Manifest, found: audit.Verification) -> str:
+def _what_is_missing(place: Path, manifest: Manifest, found: audit.Verification) -> str:
     spent = 100 * float(found.spent / found.cap) if found.cap else 0.0
     return (
         f"{place} ends at entry {manifest.entries} ({manifest.made_at}) with {found.labels} labels and "
@@ -195,7 +238,7 @@ def _what_is_missing(place: Path, manifest: backup.Manifest, found: audit.Verifi
     )
 
 
-def _in_the_way(folder: Path, manifest: backup.Manifest) -> str:
+def _in_the_way(folder: Path, manifest: Manifest) -> str:
     """Return why nothing is put back where something is, and what that is."""
     text = f"{folder} is there already, and nothing is overwritten"
     try:

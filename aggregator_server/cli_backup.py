@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from aggregator_server.options import CampaignOption, HomeOption, LedgerOption
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import JsonOption, SignedByOption, UnsignedOption, print_json
+from pate.runtime.manifest import signed_line
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             return
         screen = Screen("pate-server")
         screen.say(f"{out} holds {campaign} up to its entry {made['head']}, and verifies")
+        screen.say(signed_line(str(made["signer"])))
         screen.say(
             "note the head in another place than the copy's: whoever restores is asked for the newest"
         )
@@ -72,17 +74,29 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             typer.Option("--campaign", help="Under which name. Default: the one it had."),
         ] = None,
         ledger: LedgerOption = None,
+        signed_by: SignedByOption = None,
+        unsigned: UnsignedOption = False,
         as_json: JsonOption = False,
     ) -> None:
         """Put BACKUP back as a campaign; one that was not finished needs --head or --close.
 
-        A ledger that goes back in time would spend its budget a second time.
+        A ledger that goes back in time would spend its budget a second time. Only the files that a
+        campaign's backup has are written. A backup that another key signed than the server's
+        identity is refused.
         """
         from aggregator_server.backup import restore as put_back
-        from pate.runtime.backup import read_manifest
+        from pate.runtime.manifest import read_manifest
 
         name = campaign or read_manifest(folder).name
-        done = put_back(folder, folder_of(home, name), head=head, close=close, database=ledger)
+        done = put_back(
+            folder,
+            folder_of(home, name),
+            head=head,
+            close=close,
+            database=ledger,
+            signed_by=signed_by,
+            unsigned=unsigned,
+        )
         if as_json:
             print_json(done)
             return
@@ -91,6 +105,7 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             f"{done['folder']} is back: {done['phase']}, {done['labels_released']} labels, head "
             f"{done['head']}"
         )
+        screen.say(signed_line(str(done["signer"])))
         if close:
             screen.say(
                 "labels that left after the copy was taken are not in it; the epsilon that is stated "

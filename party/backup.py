@@ -15,25 +15,35 @@ another kind.
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import os
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
+from party.keys import stored_identity
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_chain import APPLICATION_ID, SCHEMA
 from party.ledger_look import require_noted
 from party.ledger_mark import Mark
-from pate.errors import DataError, LedgerError, PateError, StateError, UsageError
+from pate.enrolment import check_name
+from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
 from pate.runtime import backup
-from pate.runtime.home import locked, sync_directory
+from pate.runtime.home import locked
+from pate.runtime.manifest import HEAD, Contents, accept, expected_signer, read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pate.runtime.manifest import Manifest
+
 #: The noise shares that went out with the votes.
 NOISE_FILE: Final = "noise.db"
+#: All that a party's backup may hold. Each is an SQLite file, and all but the ledger may be absent.
+CONTENTS: Final = Contents(
+    role="party",
+    ledger=LEDGER_FILE,
+    files={LEDGER_FILE: 2**36, NOISE_FILE: 2**36},
+)
 
 
 def back_up(home: Path, out: Path) -> dict[str, object]:
@@ -44,7 +54,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
         out: the folder to make; its parent is made if need be.
 
     Returns:
-        The manifest of the backup, and where it is.
+        The manifest of the backup, signed by the party's identity if it has one, and where it is.
 
     Raises:
         StateError: if there are no books, or something is at ``out``.
@@ -58,26 +68,47 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
     with backup.new_folder(out) as draft:
         # The ledger first: noise is written before the answer that it goes out with is, so the copy
         # has the noise of every answer that it knows of.
-        backup.copy_database(home / LEDGER_FILE, draft / LEDGER_FILE)
-        if (home / NOISE_FILE).exists():
-            backup.copy_database(home / NOISE_FILE, draft / NOISE_FILE)
+        for name in CONTENTS.files:
+            if name == LEDGER_FILE or (home / name).exists():
+                backup.copy_database(home / name, draft / name)
         head = PartyLedger(draft / LEDGER_FILE, read_only=True).head
         require_noted(draft / LEDGER_FILE, mark, noted)
-        made = backup.write_manifest(
+        made = backup.take_stock(
             draft,
-            role="party",
-            name=home.name,
+            CONTENTS,
+            name=home.absolute().name,
             ledger="",
             head=head,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            key=stored_identity(home),
         )
     return {**asdict(made), "folder": str(out)}
 
 
+def named_home(place: Path, homes: Path) -> Path:
+    """Return the home of the party that a backup names, in the folder of all homes.
+
+    Raises:
+        DataError: if it is no backup, or the name cannot be a party's.
+    """
+    try:
+        return homes / check_name(read_manifest(place).name)
+    except ProtocolError as error:
+        raise DataError(f"{place} names no home of a party ({error}): give --home") from error
+
+
 def restore(
-    place: Path, home: Path, *, head: str | None, entries_lost: bool = False
+    place: Path,
+    home: Path,
+    *,
+    head: str | None,
+    entries_lost: bool = False,
+    signed_by: str | None = None,
+    unsigned: bool = False,
 ) -> dict[str, object]:
     """Put a party's books back into its home, where none may be but those of a restore cut short.
+
+    Nothing but the files of :data:`CONTENTS` is written, whatever the backup says, and none of them
+    over another.
 
     Args:
         place: of the backup.
@@ -85,19 +116,26 @@ def restore(
         head: the newest head that is known from elsewhere, ``number:digest``, or None. The one
             that is noted in ``home`` beside a ledger that is gone has to be in the copy as well.
         entries_lost: whoever restores knows that what followed is forgotten.
+        signed_by: the public key (hex) that has to have signed the backup; None: that of the
+            identity in ``home``, if there is one.
+        unsigned: take one that nobody signed, as older versions made them.
 
     Returns:
-        ``head`` and ``folder`` of what is there now.
+        ``head``, ``folder`` and ``signer`` of what is there now; no signer is "".
 
     Raises:
-        UsageError: if neither is given.
+        UsageError: if neither head nor entries_lost is given, or ``signed_by`` is no key.
         StateError: if there are books in ``home``, or a party runs there.
         LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
-        DataError: if it is no backup of a party, or was changed.
+        DataError: if it is no backup of a party, was changed, or another signed it.
     """
-    manifest = backup.read_manifest(place)
-    if manifest.role != "party":
-        raise DataError(f"{place} is the backup of a server; `pate-server ledger restore` takes it")
+    own = stored_identity(home)
+    manifest = accept(
+        place,
+        CONTENTS,
+        signer=expected_signer(signed_by, own and own.public_key()),
+        unsigned=unsigned,
+    )
     noted = None if entries_lost else Mark(home / LEDGER_FILE).read()
     if head is None and not entries_lost:
         raise UsageError(
@@ -108,23 +146,20 @@ def restore(
             "or --entries-lost, and then allow only campaigns over public sets that are new to you"
         )
     with locked(home / "lock", "a pate-party"):
-        for name in (LEDGER_FILE, NOISE_FILE):
+        for name in CONTENTS.files:
             _require_none(home / name, manifest)
         backup.require_newest(place, manifest)
         with backup.draft_folder(home / ".restored") as draft:
-            backup.copy_files(place, manifest, draft)
+            backup.copy_files(place, manifest, CONTENTS, draft)
             found = PartyLedger(draft / LEDGER_FILE, read_only=True).head
             if found != manifest.head:
                 raise LedgerError(f"{place}: the ledger in it is not the one its manifest names")
             for known in filter(None, (head, noted)):
                 _require_entry(draft / LEDGER_FILE, known, found)
-            # The ledger last: with it, all is there.
-            for name in sorted(manifest.files, key=lambda name: name == LEDGER_FILE):
-                (draft / name).rename(home / name)
-            sync_directory(home)
+            backup.put_in_place(draft, manifest, CONTENTS, home)
             # And the mark after it: lowered before, it would let any older copy pass if this fails.
             Mark(home / LEDGER_FILE).note(found)
-    return {"head": found, "folder": str(home)}
+    return {"head": found, "folder": str(home), "signer": manifest.signer}
 
 
 def forget(home: Path) -> str:
@@ -147,27 +182,14 @@ def forget(home: Path) -> str:
     return head
 
 
-def _require_none(path: Path, manifest: backup.Manifest) -> None:
+def _require_none(path: Path, manifest: Manifest) -> None:
     """Refuse if there is a file, or what SQLite would take for the newest part of it."""
     for held in (path, path.with_name(path.name + "-wal")):
-        if held.exists() and not _of_this_copy(held, manifest):
+        if os.path.lexists(held) and not backup.of_this_copy(held, manifest, CONTENTS):
             raise StateError(_in_the_way(held, manifest))
 
 
-def _of_this_copy(held: Path, manifest: backup.Manifest) -> bool:
-    """Return whether a file is the copy's noise: put there by a restore that was killed half way.
-
-    To put the same bytes there once more loses nothing. Of the ledger this is never said: it comes
-    last, so a restore that put it there was not cut short.
-    """
-    expected = manifest.files.get(NOISE_FILE)
-    if held.name != NOISE_FILE or expected is None or not held.is_file():
-        return False
-    with held.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == expected
-
-
-def _in_the_way(held: Path, manifest: backup.Manifest) -> str:
+def _in_the_way(held: Path, manifest: Manifest) -> str:
     text = f"{held} is there already, and nothing is overwritten"
     if held.name == LEDGER_FILE:
         with contextlib.suppress(PateError):
@@ -185,7 +207,7 @@ def _require_entry(path: Path, head: str, last: str) -> None:
         UsageError: if it is no head.
         LedgerError: if the entry is not there.
     """
-    if not (named := backup.HEAD.fullmatch(head)):
+    if not (named := HEAD.fullmatch(head)):
         raise UsageError(f"{head!r} is not a ledger head (number:digest)")
     if head == last:
         return

@@ -9,8 +9,9 @@ import typer
 
 from party.cli_ledger import HomeOption, _home
 from pate.errors import UsageError
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import JsonOption, SignedByOption, UnsignedOption, print_json
 from pate.runtime.home import default_home
+from pate.runtime.manifest import signed_line
 from pate.runtime.screen import Screen
 
 OutOption = Annotated[
@@ -47,6 +48,7 @@ def backup(
         return
     screen = Screen("pate-party")
     screen.say(f"{out} holds the ledger up to its entry {made['head']}, and verifies")
+    screen.say(signed_line(str(made["signer"])))
     screen.say(
         "note the head in another place than the copy's: whoever restores is asked for the newest"
     )
@@ -76,19 +78,33 @@ def restore(
             metavar="DIR",
         ),
     ] = None,
+    signed_by: SignedByOption = None,
+    unsigned: UnsignedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put the books in BACKUP back into a home that has none; needs --head or --entries-lost."""
-    from party.backup import restore as put_back
-    from pate.runtime.backup import read_manifest
+    """Put the ledger and noise in BACKUP back into a home that has none.
 
-    place = home or default_home("party") / read_manifest(folder).name
-    done = put_back(folder, place, head=head, entries_lost=entries_lost)
+    It needs --head or --entries-lost. Only the files that a party's backup has are written, and none
+    is overwritten. A backup that another key signed than the identity in the home is refused.
+    """
+    from party.backup import named_home
+    from party.backup import restore as put_back
+
+    place = home or named_home(folder, default_home("party"))
+    done = put_back(
+        folder,
+        place,
+        head=head,
+        entries_lost=entries_lost,
+        signed_by=signed_by,
+        unsigned=unsigned,
+    )
     if as_json:
         print_json(done)
         return
     screen = Screen("pate-party")
-    screen.say(f"{done['folder']} has its books back, up to entry {done['head']}")
+    screen.say(f"restored the ledger in {done['folder']} up to entry {done['head']}")
+    screen.say(signed_line(str(done["signer"])))
     if entries_lost:
         screen.say(_ALLOW_NEW)
 

@@ -26,6 +26,15 @@ def identity_key(home: Path) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(kept_secret(home / "identity.key"))
 
 
+def stored_identity(home: Path) -> Ed25519PrivateKey | None:
+    """Return the identity key of a party that has one; none is made.
+
+    Raises:
+        StateError: if the stored key is damaged.
+    """
+    return identity_key(home) if (home / "identity.key").exists() else None
+
+
 def shard_key(home: Path) -> bytes:
     """Return the 32 bytes that key the assignment of records to teachers.
 

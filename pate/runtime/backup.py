@@ -1,7 +1,8 @@
 """Copies of ledgers: taken while they are written, kept with a manifest, and put back whole or not.
 
 A backup is a folder: the copied files, and ``backup.json``, which names them with their digests and
-says at which entry the ledger was. The folder appears under its name when all of it is on the disk.
+says at which entry the ledger was (:mod:`pate.runtime.manifest`). The folder appears under its name
+when all of it is on the disk. Putting one back writes files of its role's names, and replaces none.
 
 A ledger that goes back in time is dangerous, not only a loss: what was spent after the copy was
 taken would be spent again. A copy cannot show what followed it, so whoever restores one has to say
@@ -10,62 +11,33 @@ it; :func:`require_newest` finds at least the newer copies that lie beside it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
 import os
-import re
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-from pate.errors import DataError, DiskError, LedgerError, PateError, StateError
-from pate.runtime.home import private_directory, sync_directory, write_file
+from pate.errors import DataError, DiskError, LedgerError, StateError
+from pate.runtime.home import private_directory, sync_directory
+from pate.runtime.manifest import Manifest, newer_beside, opened, write_manifest
 from pate.runtime.sqlite import DISK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-#: The manifest's name in the folder of a backup.
-MANIFEST: Final = "backup.json"
-#: How a head is written: number of entries, and digest of the last one.
-HEAD: Final = re.compile(r"(0|[1-9][0-9]{0,17}):([0-9a-f]{64})", re.ASCII)
-_FORMAT: Final = 1
-_LARGEST_MANIFEST: Final = 2**16
-_MOST_FILES: Final = 16
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from pate.runtime.manifest import Contents
+
 #: Folders beside a backup that are looked through for a newer one.
 _MOST_NEIGHBOURS: Final = 10_000
-_FILE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+#: Bytes that are copied at a time.
+_PART: Final = 2**20
 _WAIT_SECONDS: Final = 30.0
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a backup says of itself. It is a file like any other: only the chain proves anything.
-
-    Attributes:
-        role: whose ledger it is.
-        name: of the campaign or the party.
-        ledger: what tells this ledger from others: a campaign's id; empty for a party's.
-        head: the copy's last entry, ``number:digest``.
-        made_at: when it was taken, UTC, ISO 8601; told, not relied upon.
-        files: SHA-256 of each file, hex, by name.
-    """
-
-    role: Literal["server", "party"]
-    name: str
-    ledger: str
-    head: str
-    made_at: str
-    files: Mapping[str, str]
-
-    @property
-    def entries(self) -> int:
-        """Number of entries in the copy."""
-        return int(self.head.partition(":")[0])
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -137,71 +109,130 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync_directory(path.parent)
 
 
-def write_manifest(
+def take_stock(
     folder: Path,
+    contents: Contents,
     *,
-    role: Literal["server", "party"],
     name: str,
     ledger: str,
     head: str,
-    made_at: str,
+    key: Ed25519PrivateKey | None,
 ) -> Manifest:
-    """Take stock of the files in ``folder``, and write it down there."""
-    files = {path.name: _digest(path) for path in sorted(folder.iterdir())}
-    made = Manifest(role, name, ledger, head, made_at, files)
-    text = json.dumps({"format": _FORMAT} | asdict(made), indent=2, sort_keys=True)
-    write_file(folder / MANIFEST, text.encode() + b"\n")
-    return made
+    """Write the manifest of the files in ``folder``, signed if there is a key to sign with.
 
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read what a backup says of itself.
+    Args:
+        folder: of the backup.
+        contents: what it may hold.
+        name: of the campaign or the party.
+        ledger: what tells this ledger from others.
+        head: the copy's last entry.
+        key: of the role's identity.
 
     Raises:
-        DataError: if ``folder`` is no backup, or one of a form that is not known here.
+        StateError: if a file there could not be put back: it is too large, or none of the contents.
+        DiskError: if the manifest cannot be written.
     """
-    path = folder / MANIFEST
-    try:
-        with path.open("rb") as file:
-            body = file.read(_LARGEST_MANIFEST + 1)
-    except OSError as error:
-        raise DataError(f"{folder} is no backup: {path}: {error.strerror}") from error
-    try:
-        if len(body) > _LARGEST_MANIFEST:
-            raise ValueError("too large")
-        fields = json.loads(body)
-        if not isinstance(fields, dict) or fields.pop("format", None) != _FORMAT:
-            raise ValueError("of another form; a newer version may know it")
-        made = Manifest(**fields)
-        texts = (made.role, made.name, made.ledger, made.head, made.made_at)
-        if not all(isinstance(text, str) for text in texts) or not HEAD.fullmatch(made.head):
-            raise ValueError("fields that make no sense")
-        if made.role not in ("server", "party") or not isinstance(made.files, dict):
-            raise ValueError("fields that make no sense")
-        if not 0 < len(made.files) <= _MOST_FILES:
-            raise ValueError("too many files, or none")
-        for name, digest in made.files.items():
-            if not _FILE.fullmatch(name) or not _DIGEST.fullmatch(str(digest)):
-                raise ValueError("a file's name or digest")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} is not the manifest of a backup: {error}") from error
-    return made
+    files = {}
+    for path in sorted(folder.iterdir()):
+        size, most = path.stat().st_size, contents.files.get(path.name)
+        if most is None or size > most:
+            raise StateError(f"{path.name} with {size} bytes is not what a backup may hold")
+        files[path.name] = _digest(path)
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    made = Manifest(contents.role, name, ledger, head, made_at, files)
+    return write_manifest(folder, made, key)
 
 
-def copy_files(backup: Path, manifest: Manifest, target: Path) -> None:
+def copy_files(backup: Path, manifest: Manifest, contents: Contents, target: Path) -> None:
     """Copy a backup's files to the folder ``target``, and compare them with the manifest.
 
+    Args:
+        backup: its folder.
+        manifest: as :func:`pate.runtime.manifest.accept` returned it for these ``contents``.
+        contents: names the most bytes of each file.
+        target: an empty folder.
+
     Raises:
-        DataError: if one is missing or is not what was backed up.
-        DiskError: if they cannot be written.
+        DataError: if one is missing, is larger than it may be, or is not what was backed up.
+        DiskError: if they cannot be written, or there is no room for them.
     """
     for name, expected in manifest.files.items():
         held = backup / name
-        if held.is_symlink() or not held.is_file():
-            raise DataError(f"{held} is missing: the backup is not whole")
-        copy_file(held, target / name)
-        if _digest(target / name) != expected:
+        try:
+            with opened(held) as file:
+                found = _copy(file, target / name, contents.files[name])
+        except FileNotFoundError as error:
+            raise DataError(f"{held} is missing: the backup is not whole") from error
+        except OSError as error:
+            raise DiskError(f"cannot copy {held}: {error.strerror}") from error
+        if found != expected:
             raise DataError(f"{held} is not the file that was backed up: its digest differs")
+
+
+def _copy(file: BinaryIO, target: Path, most: int) -> str:
+    """Copy a file, for its owner alone, durably; return its SHA-256, hex.
+
+    Raises:
+        DataError: if it has more than ``most`` bytes.
+        OSError: if it cannot be read or written, or the disk has no room for it.
+    """
+    size = os.fstat(file.fileno()).st_size
+    if size > most:
+        raise DataError(f"{file.name} has {size} bytes, more than such a file may have")
+    if size > shutil.disk_usage(target.parent).free:  # before a sparse file fills the disk
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    digest, copied = hashlib.sha256(), 0
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+        while part := file.read(min(_PART, size - copied + 1)):
+            copied += len(part)
+            if copied > size:
+                raise DataError(f"{file.name} grew while it was read")
+            digest.update(part)
+            copy.write(part)
+        copy.flush()
+        os.fsync(copy.fileno())
+    return digest.hexdigest()
+
+
+def put_in_place(draft: Path, manifest: Manifest, contents: Contents, target: Path) -> None:
+    """Give the files of a draft their names in ``target``, the ledger last: with it, all is there.
+
+    Nothing that has one of the names is replaced. A file that is there with the bytes of the copy
+    was put there by an attempt that was killed, and stays.
+
+    Raises:
+        StateError: if something else has one of the names.
+        DiskError: if a file cannot be put there.
+    """
+    for name in reversed(contents.files):
+        if name not in manifest.files:
+            continue
+        try:
+            os.link(draft / name, target / name)
+        except FileExistsError:
+            if not of_this_copy(target / name, manifest, contents):
+                raise StateError(
+                    f"{target / name} is there already, and nothing is overwritten"
+                ) from None
+        except OSError as error:
+            raise DiskError(
+                f"cannot put {target / name} in place: {error.strerror}; it takes a disk with hard "
+                "links, as a ledger takes a local one"
+            ) from error
+        (draft / name).unlink()  # one name each, also if this is killed
+    sync_directory(target)
+
+
+def of_this_copy(held: Path, manifest: Manifest, contents: Contents) -> bool:
+    """Return whether a file is the copy's: put there by a restore that was killed half way.
+
+    To put the same bytes there once more loses nothing. Of the ledger this is never said: it comes
+    last, so a restore that put it there was not cut short.
+    """
+    expected = manifest.files.get(held.name)
+    if held.name == contents.ledger or expected is None or held.is_symlink() or not held.is_file():
+        return False
+    return _digest(held) == expected
 
 
 def copy_file(source: Path, target: Path) -> None:
@@ -224,24 +255,11 @@ def require_newest(backup: Path, manifest: Manifest) -> None:
     Raises:
         LedgerError: if there is one; the message names it.
     """
-    newest, where = manifest, backup
-    beside = sorted(backup.absolute().parent.glob(f"*/{MANIFEST}"))[:_MOST_NEIGHBOURS]
-    for path in beside:
-        try:
-            other = read_manifest(path.parent)
-        except PateError:
-            continue  # something else, or damaged: it shows nothing
-        same = (other.role, other.name, other.ledger) == (
-            manifest.role,
-            manifest.name,
-            manifest.ledger,
-        )
-        if same and other.entries > newest.entries:
-            newest, where = other, path.parent
-    if newest is not manifest:
+    if (found := newer_beside(backup, manifest, _MOST_NEIGHBOURS)) is not None:
+        newer, where = found
         raise LedgerError(
             f"{backup} is an old copy: it ends at entry {manifest.entries}, and {where} goes on to "
-            f"entry {newest.entries}; restore that one"
+            f"entry {newer.entries}; restore that one"
         )
 
 

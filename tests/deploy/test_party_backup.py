@@ -123,12 +123,12 @@ import os, signal, sys
 from pathlib import Path
 from party.backup import restore
 
-real = Path.rename
-def rename(self, target):
+real = os.link
+def link(source, target):
     if target.name == "ledger.db":
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(self, target)
-Path.rename = rename
+    return real(source, target)
+os.link = link
 restore(Path(sys.argv[1]), Path(sys.argv[2]), head=sys.argv[3])
 """
 

@@ -20,7 +20,7 @@ from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE
 from pate.errors import DataError, LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome
-from pate.runtime.backup import MANIFEST
+from pate.runtime.manifest import MANIFEST
 from tests.aggregator_server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:
