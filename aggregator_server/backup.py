@@ -123,7 +123,7 @@ def restore(
     manifest = accept(
         place,
         CONTENTS,
-        signer=expected_signer(signed_by, own and own.public_key()),
+        signer=expected_signer(signed_by, None if own is None else own.public_key()),
         unsigned=unsigned,
     )
     known = None if head is None else Head.parse(head)

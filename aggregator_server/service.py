@@ -21,7 +21,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from aggregator_server.statement import privacy_statement
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.runtime.failpoints import reach
+from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
+from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,12 +58,17 @@ class StudentService:
         ledger: of the campaign.
         host: a loopback address; without TLS nothing else is served.
         port: 0 for any free one.
+        token: what makes a student the campaign's own; None: a fresh one. Whoever reaches the port
+            may read what is released. Predictions, which decide what is asked and spent, are taken
+            from a student with the token only, and only it is waited for at the end.
 
     Raises:
         UsageError: if the host is not loopback.
     """
 
-    def __init__(self, ledger: Ledger, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, ledger: Ledger, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    ) -> None:
         if not _is_loopback(host):
             raise UsageError(
                 f"labels are served on loopback only until TLS is set up, got {host!r}: use 127.0.0.1"
@@ -70,7 +77,9 @@ class StudentService:
         self._where = (host, port)
         self._port = port
         self._stopping = threading.Event()
-        self._servicer = _Servicer(ledger, self._stopping)
+        #: Of the student.
+        self.token = new_token() if token is None else token
+        self._servicer = _Servicer(ledger, self._stopping, self.token)
         self._server: grpc.Server | None = None
         self._health = health.HealthServicer()
 
@@ -162,7 +171,7 @@ class StudentService:
 
     @property
     def delivered(self) -> bool:
-        """Whether a student got the campaign's end, and one the final statement."""
+        """Whether a student with the token got the campaign's end, and the final statement."""
         return self._servicer.sent_end.is_set() and self._servicer.sent_statement.is_set()
 
     def wait_until_delivered(self, stop: threading.Event, timeout: float | None = None) -> bool:
@@ -181,8 +190,9 @@ class StudentService:
 
 
 class _Servicer(student_pb2_grpc.StudentServicer):
-    def __init__(self, ledger: Ledger, stopping: threading.Event) -> None:
+    def __init__(self, ledger: Ledger, stopping: threading.Event, token: str) -> None:
         self._ledger = ledger
+        self._token = token
         self._stopping = stopping
         self._seats = threading.BoundedSemaphore(FOLLOWERS)
         self._count = threading.Lock()
@@ -215,13 +225,14 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         self, request: student_pb2.StreamLabelsRequest, context: grpc.ServicerContext
     ) -> Iterator[student_pb2.LabelEvent]:
         """Send events after the cursor; with ``follow`` until the campaign has ended."""
+        own = self._reads(context)
         if not self._seats.acquire(blocking=False):
             context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{FOLLOWERS} students follow already"
             )
         self._follow(1)
         try:
-            yield from self._events(request.after, request.follow, context)
+            yield from self._events(request.after, request.follow, context, own=own)
         finally:
             self._follow(-1)
             self._seats.release()
@@ -231,7 +242,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             self.followers += change
 
     def _events(
-        self, after: int, follow: bool, context: grpc.ServicerContext
+        self, after: int, follow: bool, context: grpc.ServicerContext, *, own: bool
     ) -> Iterator[student_pb2.LabelEvent]:
         def gone() -> bool:
             return self._stopping.is_set() or not context.is_active()
@@ -246,7 +257,8 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 reach("label-sent")
                 after = event.cursor
             if state.phase == "finished":
-                self._note(self.sent_end)
+                if own:
+                    self._note(self.sent_end)
                 return
             if not follow:
                 return
@@ -272,6 +284,11 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         self, request: student_pb2.Predictions, context: grpc.ServicerContext
     ) -> student_pb2.PredictionsReceipt:
         """Check and keep the student's predictions; the first ones for a round count."""
+        if not self._proved(context, predictions_proof(self._token, request)):
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                f"predictions need the token in {STUDENT_TOKEN} of the server's home",
+            )
         state = self._ledger.state()
         if request.campaign != bytes.fromhex(state.spec.id):
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "predictions for another campaign")
@@ -319,6 +336,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
     ) -> student_pb2.PrivacyStatement:
         """Return the statement as of now; it is final once the campaign is finished."""
         del request
+        own = self._reads(context)
         state = self._ledger.state()
         try:
             statement = privacy_statement(state)
@@ -326,9 +344,26 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, "the campaign has no roster yet: no statement"
             )
-        if state.phase == "finished":
+        if own and state.phase == "finished":
             context.add_callback(lambda: self._note(self.sent_statement))
         return student_pb2.PrivacyStatement(json=statement.to_json())
+
+    def _reads(self, context: grpc.ServicerContext) -> bool:
+        """Return whether who reads has the token; who has none may read all the same."""
+        campaign = bytes.fromhex(self._ledger.state().spec.id)
+        return self._proved(context, reading_proof(self._token, campaign))
+
+    def _proved(self, context: grpc.ServicerContext, wanted: str) -> bool:
+        """Return whether a call carries its proof; one that carries another ends here."""
+        given = dict(context.invocation_metadata()).get(PROOF_KEY)
+        if given is None:
+            return False
+        if not same(str(given), wanted):
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                f"the token given is not the one in {STUDENT_TOKEN} of the server's home",
+            )
+        return True
 
     def _note(self, what: threading.Event) -> None:
         with self.progress:

@@ -25,7 +25,14 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.noise import SystemNoise
 from pate.runtime.failpoints import reach
-from pate.runtime.home import kept_secret, private_directory, sweep_drafts, write_file
+from pate.runtime.home import (
+    default_home,
+    kept_secret,
+    private_directory,
+    sweep_drafts,
+    write_file,
+)
+from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.statement import do_records_vote, in_words
 from protos.public_set import pack_public_set, read_public_set
 
@@ -68,7 +75,7 @@ class Doors:
         port: for parties, 0 for any free one.
         student_port: on loopback, 0 for any free one.
         patience: seconds to wait for the last parties once enough have voted.
-        linger: seconds to serve labels after the end; negative: until Ctrl-C or a student has all.
+        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has all.
         identities: what `pate-server init` made, and who is enrolled; None: a trial on loopback,
             without TLS, in which anybody who reaches the port may take part.
         page: where the page is; None: there is none.
@@ -189,8 +196,11 @@ def _run(
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
+    token = folder.parent / STUDENT_TOKEN
     with (
-        _serving(StudentService(ledger, port=doors.student_port)) as service,
+        _serving(
+            StudentService(ledger, port=doors.student_port, token=kept_token(token))
+        ) as service,
         watched(
             ledger, folder.parent, doors.page, identities=identities, service=service, screen=screen
         ) as board,
@@ -206,9 +216,11 @@ def _run(
             ) as deployment:
                 board.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
                 server = "" if identities else f" --server {deployment.address}"
+                elsewhere = token != default_home("server") / STUDENT_TOKEN
                 screen.say(
                     f"parties: pate-party start --data PATH{server}    "
-                    f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH --out DIR"
+                    f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
+                    f"--out DIR{f' --token-file {token}' if elsewhere else ''}"
                 )
                 screen.say(_SEEN[spec.aggregation, spec.noise].format(spec=spec))
                 campaign = Campaign(
@@ -242,7 +254,7 @@ def _run(
             screen.say(
                 f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
             )
-        _serve_to_the_end(service, doors.linger, screen)
+        _serve_to_the_end(service, doors.linger, screen, token)
     return found
 
 
@@ -274,12 +286,12 @@ def _serving(service: StudentService) -> Iterator[StudentService]:
         service.stop()
 
 
-def _serve_to_the_end(service: StudentService, linger: float, screen: Screen) -> None:
+def _serve_to_the_end(service: StudentService, linger: float, screen: Screen, token: Path) -> None:
     if linger == 0 or service.delivered:
         return
     screen.say(
-        f"serving the labels on port {service.port} until a student has them all; Ctrl-C ends it, "
-        "and `pate-server resume` serves them again"
+        f"serving the labels on port {service.port} until a student with the token in {token} has "
+        "them all; Ctrl-C ends it, and `pate-server resume` serves them again"
     )
     never = threading.Event()
     if not service.wait_until_delivered(never, None if linger < 0 else linger):

@@ -61,6 +61,7 @@ def campaign(
         cast.start(
             "student", "student",
             "train", "--server", f"127.0.0.1:{student_port}", "--public", str(public),
+            "--token-file", str(place / "server" / "student.token"),
             "--out", str(place / "student"), "--json", *student,
         )  # fmt: skip
         found = cast.wait("server", "student", *parties)

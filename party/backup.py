@@ -133,7 +133,7 @@ def restore(
     manifest = accept(
         place,
         CONTENTS,
-        signer=expected_signer(signed_by, own and own.public_key()),
+        signer=expected_signer(signed_by, None if own is None else own.public_key()),
         unsigned=unsigned,
     )
     noted = None if entries_lost else Mark(home / LEDGER_FILE).read()

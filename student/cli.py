@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pate.data.values import Dataset, Inputs
     from pate.labels import LabelSet
+    from student.arrivals import Campaign
     from student.session import Trainer
     from student.trainers.base import Effort, Lesson, Student
 
@@ -143,6 +144,16 @@ def train(
             show_default=False,
         ),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The server's student.token, or a copy of it. Predictions are taken from a student "
+            "with this token only. Default: the one in your state directory, for a server on this "
+            "machine.",
+            show_default=False,
+        ),
+    ] = None,
     max_wait: Annotated[
         float,
         typer.Option(min=0.0, help="Give up after so many seconds without an answer."),
@@ -163,6 +174,8 @@ def train(
         raise UsageError("give either --server HOST:PORT or --labels FILE")
     if labels is not None and ca is not None:
         raise UsageError("--ca is about a connection, and --labels needs none")
+    if labels is not None and token_file is not None:
+        raise UsageError("--token-file is about a connection, and --labels needs none")
     from student.export import check_out
     from student.session import check_labels, graduate
     from student.trainers.base import Effort
@@ -186,7 +199,14 @@ def train(
     if released is None:
         assert server is not None  # noqa: S101  # checked above
         released, name = _follow(
-            server, inputs, trainer, test=measured, ca=ca, max_wait=max_wait, screen=screen
+            server,
+            inputs,
+            trainer,
+            test=measured,
+            ca=ca,
+            token_file=token_file,
+            max_wait=max_wait,
+            screen=screen,
         )
     facts = {"seed": seed, "steps": steps or "default", "time limit, s": seconds or "none"}
     published = graduate(released, inputs, trainer, out, facts=facts, name=name, test=measured)
@@ -348,12 +368,14 @@ def _follow(
     *,
     test: Dataset | None,
     ca: Path | None,
+    token_file: Path | None,
     max_wait: float,
     screen: Screen,
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
     from student.evaluate import evaluate
     from student.session import follow, identify
+    from student.tokens import token_for
 
     host, _, port = server.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -372,8 +394,28 @@ def _follow(
     with client:
         campaign = client.campaign()
         screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
+        # Only now: a server that is started at the same time has made the file once it answers.
+        client.token = token_for(token_file, host)
+        if client.token is None:
+            _do_without_token(campaign, screen)
         measure = None if test is None else lambda student: evaluate(student, test).accuracy
         return follow(client, inputs, trainer, say=screen.say, measure=measure), campaign.name
+
+
+def _do_without_token(campaign: Campaign, screen: Screen) -> None:
+    """Say what a student without a token cannot do.
+
+    Raises:
+        UsageError: if the campaign waits for predictions, which nobody would take from it.
+    """
+    if campaign.mechanism == "interactive-gnmax" and campaign.phase != "finished":
+        raise UsageError(
+            "this campaign waits for the student's predictions, and takes them with the server's "
+            "token only: give --token-file with student.token of the server's home, or a copy of it"
+        )
+    screen.say(
+        "no token (--token-file): the labels are read, and the server goes on waiting for its student"
+    )
 
 
 def _shortened(text: str) -> str:

@@ -18,6 +18,7 @@ from pate.labels import checked_statement
 from pate.noisy_votes import NoisyVotes
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
+from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 from student.arrivals import CampaignEnd, EventCheck, checked_campaign, readable
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class StudentClient:
         say: Callable[[str], None] = lambda _line: None,
         root_certificates: bytes | None = None,
         stream_seconds: float = STREAM_SECONDS,
+        token: str | None = None,
     ) -> None:
         """Prepare a connection; nothing is sent before the first call.
 
@@ -74,7 +76,10 @@ class StudentClient:
             root_certificates: PEM of the authority that signed the server's certificate; None
                 for a connection without TLS.
             stream_seconds: how long one stream is read at most before it is opened anew.
+            token: of the server's student; without it labels can be read, and no predictions given.
         """
+        #: May be set later, before :meth:`events`.
+        self.token = token
         self._address = address
         self._public = public
         self._stream_seconds = stream_seconds
@@ -146,7 +151,9 @@ class StudentClient:
         while end is None:
             request = wire.StreamLabelsRequest(after=check.cursor, follow=True)
             try:
-                for event in self._stub.StreamLabels(request, timeout=self._stream_seconds):
+                for event in self._stub.StreamLabels(
+                    request, timeout=self._stream_seconds, metadata=self._as_reader()
+                ):
                     self._stream.found()
                     if end is not None:
                         raise ProtocolError("an event came after the end of the campaign")
@@ -186,7 +193,7 @@ class StudentClient:
         Raises:
             DataError: if they have another shape, are no probabilities, or too many for one
                 message; or the accuracy is no share.
-            RefusedError: if the server does not want them.
+            RefusedError: if the server does not want them, or does not know the token.
             UnreachableError: as for :meth:`campaign`.
         """
         shape = (self._public.queries, self._class_count())
@@ -214,8 +221,11 @@ class StudentClient:
             probabilities=content,
             accuracy=accuracy,
         )
+        proof = None if self.token is None else predictions_proof(self.token, message)
         receipt = self._ask(
-            lambda: self._stub.SubmitPredictions(message, timeout=6 * _CALL_SECONDS)
+            lambda: self._stub.SubmitPredictions(
+                message, timeout=6 * _CALL_SECONDS, metadata=_metadata(proof)
+            )
         )
         return bool(receipt.already_had)
 
@@ -252,13 +262,23 @@ class StudentClient:
             RefusedError, UnreachableError: as for :meth:`submit`.
         """
         request = wire.GetPrivacyStatementRequest()
-        message = self._ask(lambda: self._stub.GetPrivacyStatement(request, timeout=_CALL_SECONDS))
+        message = self._ask(
+            lambda: self._stub.GetPrivacyStatement(
+                request, timeout=_CALL_SECONDS, metadata=self._as_reader()
+            )
+        )
         text: str = message.json
         try:
             checked_statement(text)
         except DataError as error:
             raise ProtocolError(f"{self._address} sent {error}") from error
         return text
+
+    def _as_reader(self) -> tuple[tuple[str, str], ...]:
+        if self.token is None:
+            return ()
+        campaign = self._campaign or self.campaign()
+        return _metadata(reading_proof(self.token, campaign.id))
 
     def _class_count(self) -> int:
         campaign = self._campaign
@@ -290,9 +310,17 @@ class StudentClient:
             raise ProtocolError(
                 f"{self._address} does not speak this version of the protocol: {details}"
             ) from error
+        if code == grpc.StatusCode.UNAUTHENTICATED:
+            raise RefusedError(
+                f"{self._address} said no: {details}; give --token-file with that file, or a copy of it"
+            ) from error
         if code not in _GONE:
             raise RefusedError(f"{self._address} said no: {details or code.name}") from error
         patience.lost(details or code.name)
+
+
+def _metadata(proof: str | None) -> tuple[tuple[str, str], ...]:
+    return () if proof is None else ((PROOF_KEY, proof),)
 
 
 class _Patience:

@@ -12,7 +12,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from aggregator_server.watch.token import cookie_of, same
+from aggregator_server.watch.token import cookie_of
+from pate.runtime.tokens import same
 
 if TYPE_CHECKING:
     from collections.abc import Collection

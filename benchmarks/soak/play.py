@@ -168,7 +168,13 @@ class Play:
     def student(self) -> Command:
         """Start a student, see :mod:`benchmarks.soak.pupil`."""
         address = f"127.0.0.1:{self.student_port}"
-        return self.run("student", address, self.public, self.folder / "labels.json")
+        return self.run(
+            "student",
+            address,
+            self.public,
+            self.folder / "labels.json",
+            self.home / "student.token",
+        )
 
     def stand(self) -> Stand | None:
         """Return what the server's ledger says; None if there is none yet."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from pate.data.read import read_inputs
+from pate.runtime.tokens import read_token
 from student.client import StudentClient
 from student.session import follow, identify
 
@@ -37,10 +38,19 @@ def _train(lesson: Lesson, _number: int) -> Student:
     return cast("Student", _Guess(len(lesson.classes)))
 
 
-def study(address: str, public: str, out: str) -> None:
-    """Follow the campaign at ``address`` to its end, and write its labels to ``out``."""
+def study(address: str, public: str, out: str, token: str) -> None:
+    """Follow the campaign at ``address`` to its end, and write its labels to ``out``.
+
+    Args:
+        address: of the student's service.
+        public: path of the public set.
+        out: path of the labels.
+        token: path of the student's token, which is there once the server answers.
+    """
     inputs = read_inputs(Path(public))
     trainer: Trainer = _train
     with StudentClient(address, identify(inputs), max_wait=600) as client:
+        client.campaign()
+        client.token = read_token(Path(token))
         labels = follow(client, inputs, trainer, say=lambda _: None)
     Path(out).write_text(labels.to_json(), encoding="utf-8")

@@ -19,6 +19,7 @@ from pate.commands.deal import Deal, deal, digits, write_deal
 from pate.commands.report import Report, draw, label_accuracy, majority_accuracy
 from pate.labels import LabelSet
 from pate.runtime.lifeline import free_port
+from pate.runtime.tokens import STUDENT_TOKEN
 from pate.statement import PrivacyStatement
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
         cast.start(
             "student", "student",
             "train", "--server", f"127.0.0.1:{student_port}", "--public", str(place / "public.npz"),
+            "--token-file", str(server / STUDENT_TOKEN),
             "--test", str(place / "test.npz"), "--out", str(student), "--json",
         )  # fmt: skip
         cast.wait_for_door(page_port)

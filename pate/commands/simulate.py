@@ -37,6 +37,7 @@ from pate.masking.context import most_colluders
 from pate.masking.degree import COMPLETE_UP_TO, degree_for
 from pate.noise import SystemNoise
 from pate.runtime.home import private_directory, write_file
+from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -340,7 +341,8 @@ def _campaign(
     setting: Simulation, ledger: Ledger, link: Wire, dealt: Deal, screen: Screen
 ) -> float | None:
     """Run the campaign with a student beside it; return the student's accuracy."""
-    service = StudentService(ledger)
+    token = setting.out / STUDENT_TOKEN
+    service = StudentService(ledger, token=kept_token(token))
     stop = threading.Event()
     failed: list[ProcessError] = []
 
@@ -360,7 +362,7 @@ def _campaign(
                 cast.start(
                     "student", "student",
                     "train", "--server", f"127.0.0.1:{port}", "--public", str(public),
-                    "--out", str(setting.out / "student"), "--json",
+                    "--token-file", str(token), "--out", str(setting.out / "student"), "--json",
                 )  # fmt: skip
                 watcher.start()
             Campaign(
@@ -377,6 +379,7 @@ def _campaign(
                 watcher.join()
         finally:
             service.stop()
+            token.unlink(missing_ok=True)
             if failed:
                 raise failed[0]
     return _accuracy(setting.out / "student", dealt.test) if setting.student else None

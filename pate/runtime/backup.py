@@ -204,7 +204,7 @@ def put_in_place(draft: Path, manifest: Manifest, contents: Contents, target: Pa
         StateError: if something else has one of the names.
         DiskError: if a file cannot be put there.
     """
-    for name in reversed(contents.files):
+    for name in reversed(list(contents.files)):
         if name not in manifest.files:
             continue
         try:

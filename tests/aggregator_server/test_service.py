@@ -16,8 +16,10 @@ from aggregator_server.chain import Head
 from aggregator_server.ledger import Ledger
 from aggregator_server.service import FOLLOWERS, StudentService
 from pate.errors import PortInUseError, UsageError
+from pate.runtime.tokens import new_token
 from pate.statement import PrivacyStatement
 from protos.pate.v1 import student_pb2, student_pb2_grpc
+from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 from tests.aggregator_server.campaigns import (
     CLASSES,
     label,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 SPEC = make_spec(aggregator="interactive-gnmax", rounds=2, queries=30, epsilon=20.0)
 NO_HURRY = 60.0
+TOKEN = new_token()
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 @pytest.fixture
 def service(ledger: Ledger) -> Iterator[StudentService]:
-    made = StudentService(ledger)
+    made = StudentService(ledger, token=TOKEN)
     made.start()
     yield made
     made.stop(0.0)
@@ -68,6 +71,18 @@ def predictions(**changes: Any) -> student_pb2.Predictions:
         "probabilities": make_predictions(30).tobytes(),
     }
     return student_pb2.Predictions(**(fields | changes))
+
+
+def submit(
+    student: student_pb2_grpc.StudentStub, message: student_pb2.Predictions, token: str = TOKEN
+) -> bool:
+    """Hand in predictions as the student does that has the token; return whether some were there."""
+    proof = ((PROOF_KEY, predictions_proof(token, message)),)
+    receipt = student.SubmitPredictions(message, timeout=NO_HURRY, metadata=proof)
+    return bool(receipt.already_had)
+
+
+AS_READER = ((PROOF_KEY, reading_proof(TOKEN, bytes.fromhex(SPEC.id))),)
 
 
 def stream(student: student_pb2_grpc.StudentStub, after: int = 0) -> list[student_pb2.LabelEvent]:
@@ -131,14 +146,12 @@ def test_a_follower_sees_a_whole_interactive_campaign(
     def study() -> tuple[list[student_pb2.LabelEvent], list[bool], PrivacyStatement]:
         seen, receipts = [], []
         request = student_pb2.StreamLabelsRequest(follow=True)
-        for event in student.StreamLabels(request, timeout=NO_HURRY):
+        for event in student.StreamLabels(request, timeout=NO_HURRY, metadata=AS_READER):
             seen.append(event)
             if event.round_end.wants_predictions:
-                for _ in range(2):
-                    receipt = student.SubmitPredictions(predictions(), timeout=NO_HURRY)
-                    receipts.append(receipt.already_had)
+                receipts.extend(submit(student, predictions()) for _ in range(2))
         told = student.GetPrivacyStatement(
-            student_pb2.GetPrivacyStatementRequest(), timeout=NO_HURRY
+            student_pb2.GetPrivacyStatementRequest(), timeout=NO_HURRY, metadata=AS_READER
         )
         return seen, receipts, PrivacyStatement.from_json(told.json)
 
@@ -203,16 +216,77 @@ def test_bad_predictions_are_refused_and_good_ones_still_count(
 ) -> None:
     ledger.end_round(wants_predictions=True)
     with pytest.raises(grpc.RpcError) as caught:
-        student.SubmitPredictions(predictions(**changes), timeout=NO_HURRY)
+        submit(student, predictions(**changes))
     assert caught.value.code() == code
     assert ledger.state().predictions == {}
-    assert not student.SubmitPredictions(predictions(), timeout=NO_HURRY).already_had
+    assert not submit(student, predictions())
 
 
 def test_predictions_before_their_time_are_refused(student: student_pb2_grpc.StudentStub) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        student.SubmitPredictions(predictions(), timeout=NO_HURRY)
+        submit(student, predictions())
     assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_predictions_of_anybody_but_the_student_are_not_taken(
+    ledger: Ledger, student: student_pb2_grpc.StudentStub
+) -> None:
+    """Whoever reaches the port could else decide what is asked, and what it costs."""
+    ledger.end_round(wants_predictions=True)
+    own = predictions_proof(TOKEN, predictions())
+    other = first_row(0, 0, 1)
+    for message, proof in (
+        (predictions(), None),
+        (predictions(), ""),
+        (predictions(), TOKEN),  # never sent, and good for nothing if it is
+        (predictions(), predictions_proof(new_token(), predictions())),
+        (predictions(), reading_proof(TOKEN, bytes.fromhex(SPEC.id))),
+        (predictions(probabilities=other), own),  # heard on the way, under other predictions
+        (predictions(round=3), own),
+        (predictions(accuracy=0.0), own),
+        (predictions(accuracy=0.5), own),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            student.SubmitPredictions(
+                message,
+                timeout=NO_HURRY,
+                metadata=() if proof is None else ((PROOF_KEY, proof),),
+            )
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        assert "student.token" in (caught.value.details() or "")
+        assert ledger.state().predictions == {}
+    assert not submit(student, predictions())
+    with pytest.raises(grpc.RpcError) as caught:  # nor does a stranger learn that they are there
+        student.SubmitPredictions(predictions(), timeout=NO_HURRY)
+    assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_server_waits_for_its_own_student_and_not_for_whoever_reads(
+    ledger: Ledger, service: StudentService, student: student_pb2_grpc.StudentStub
+) -> None:
+    label(ledger)
+    ledger.end_round(wants_predictions=True)
+    submit(student, predictions())
+    label(ledger)
+    ledger.end_round(wants_predictions=False)
+    ledger.finish()
+    ask = student_pb2.GetPrivacyStatementRequest()
+    read = stream(student)
+    assert read[-1].HasField("campaign_end")
+    student.GetPrivacyStatement(ask, timeout=NO_HURRY)
+    wrong = ((PROOF_KEY, reading_proof(new_token(), bytes.fromhex(SPEC.id))),)
+    for call in (
+        lambda: next(student.StreamLabels(student_pb2.StreamLabelsRequest(), metadata=wrong)),
+        lambda: student.GetPrivacyStatement(ask, timeout=NO_HURRY, metadata=wrong),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    assert not service.delivered
+    request = student_pb2.StreamLabelsRequest()
+    assert list(student.StreamLabels(request, timeout=NO_HURRY, metadata=AS_READER)) == read
+    student.GetPrivacyStatement(ask, timeout=NO_HURRY, metadata=AS_READER)
+    assert service.wait_until_delivered(threading.Event(), NO_HURRY)
 
 
 def test_waiting_for_predictions_ends_when_asked_to(

@@ -25,6 +25,7 @@ from aggregator_server.report import LEDGER_FILE
 from party import backup as party_backup
 from party.cli import app as party_app
 from party.keys import identity_key
+from party.ledger import LEDGER_FILE as PARTY_LEDGER
 from party.ledger import PartyLedger
 from party.noise_shares import NoiseShares
 from pate.errors import DataError, PateError, StateError, UsageError
@@ -46,7 +47,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A backup of either role that nobody signed."""
     root = tmp_path_factory.mktemp("kept")
     home = root / "hospital_a"
-    ledger = PartyLedger(home / party_backup.LEDGER_FILE)
+    ledger = PartyLedger(home / PARTY_LEDGER)
     NoiseShares(home / party_backup.NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn)
     ledger.join(joining())
     answer_and_open(ledger, settled(), queries(0, 2))
@@ -213,7 +214,7 @@ VARIANTS: dict[str, Callable[[Scene], object]] = {
     "of no role": lambda s: s.fields.update(role="root"),
     "without its ledger": lambda s: s.fields["files"].pop("ledger.db"),
     "without files": lambda s: s.fields.update(files={}),
-    "of many files": lambda s: [s.add(f"f{at}", b"") for at in range(17)],
+    "of many files": lambda s: s.fields["files"].update({f"f{at}": "0" * 64 for at in range(17)}),
     "files as a list": lambda s: s.fields.update(files=["ledger.db"]),
     "a link": lambda s: as_link(s, SECOND[s.role]),
     "a linked ledger": lambda s: as_link(s, "ledger.db"),

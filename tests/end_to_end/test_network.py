@@ -122,7 +122,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         pinned.write_text("-----BEGIN CERT" + pem.read_text().partition("-----BEGIN CERT")[2])
         student = spread.on("desk").run(
             "student", "student", "train", "--server", f"{hosts['server'].address}:{STUDENT_DOOR}",
-            "--ca", pinned, "--public", public,
+            "--ca", pinned, "--public", public, "--token-file", campaign.home / "student.token",
             "--out", folder / "student", "--steps", "3", "--json",
         )  # fmt: skip
         student.ends(0, PATIENT_S)

@@ -191,6 +191,7 @@ def _start(campaign: Campaign, name: str) -> Program:
 def _student_comes(campaign: Campaign, public: Path) -> dict[str, Program]:
     student = campaign.run(
         "student", "student", "train", "--server", f"127.0.0.1:{campaign.student_port}",
+        "--token-file", campaign.home / "student.token",
         "--public", public, "--out", campaign.folder / "student", "--steps", "2",
         "--json", "--log", "json",
     )  # fmt: skip

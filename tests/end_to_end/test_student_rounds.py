@@ -108,6 +108,7 @@ def played(sites: Sites, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
             parties = [campaign.party(name) for name in ("north", "south")]
             student = campaign.run(
                 "student", "student", "train", "--server", f"127.0.0.1:{campaign.student_port}",
+                "--token-file", campaign.home / "student.token",
                 "--public", public, "--out", folder / "student", "--steps", "3", "--json",
             )  # fmt: skip
             for program in (*parties, student, server):

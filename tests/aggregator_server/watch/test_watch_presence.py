@@ -14,6 +14,7 @@ from aggregator_server.service import StudentService
 from aggregator_server.watch.presence import Presence
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set
+from protos.student_proof import PROOF_KEY, predictions_proof
 from tests.aggregator_server.campaigns import label, make_predictions, start
 from tests.aggregator_server.test_exchange import BATCH, PUBLIC, Constant, House, _pause, fix
 from tests.aggregator_server.watch.boards import INTERACTIVE
@@ -100,7 +101,9 @@ def test_the_students_own_accuracy_is_checked_and_kept_with_its_predictions(tmp_
                         probabilities=make_predictions(INTERACTIVE.queries).tobytes(),
                         accuracy=accuracy,
                     )
-                    return bool(stub.SubmitPredictions(message, timeout=NO_HURRY).already_had)
+                    proof = ((PROOF_KEY, predictions_proof(service.token, message)),)
+                    receipt = stub.SubmitPredictions(message, timeout=NO_HURRY, metadata=proof)
+                    return bool(receipt.already_had)
 
                 for wrong in (-0.1, 1.1, float("nan"), float("inf")):
                     with pytest.raises(grpc.RpcError) as refused:
