@@ -1,11 +1,16 @@
-"""``python -m benchmarks.soak --campaigns 200``: campaigns with random faults, one after the other.
+"""``python -m benchmarks.soak --campaigns 200``: campaigns with random faults.
 
-Each campaign is of a random kind; in most a process is killed at a random failpoint, killed at a
-random time, or stopped for a while, at the server or at a party, and started again. After each the
-server's ledger and those of the parties are verified, and labels that were durable before a kill
-must be there after it, unchanged. Two processes live all the time (:mod:`benchmarks.soak.hosts`);
-what they hold is written down after each campaign, and a growth that is surely above the bound ends
-the soak with 1, as a ledger that does not verify does.
+Each campaign is of a random kind; in most of them processes are killed or stopped, at the server or
+at a party, and started again. After each the server's ledger and those of the parties are verified,
+and labels that were durable before a kill must be there after it, unchanged.
+
+``--link direct`` plays them one after the other, without Flower, a few seconds each, and faults come
+at random failpoints too. Two processes live all the time (:mod:`benchmarks.soak.hosts`); what they
+hold is written down after each campaign, and a growth that is surely above the bound ends the soak
+with 1, as a ledger that does not verify does.
+
+``--link flower`` plays them with all the processes that an operator starts, over TLS, with enrolled
+parties and a student, and most faults come after the first charge: :mod:`benchmarks.soak.flower`.
 """
 
 from __future__ import annotations
@@ -14,17 +19,27 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.soak.flower import FlowerSoak
 from benchmarks.soak.run import Soak
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--campaigns", type=int, default=200)
+    parser.add_argument("--link", choices=("direct", "flower"), default="direct")
+    parser.add_argument(
+        "--campaigns", type=int, help="default: 200 over the direct link, 30 over Flower"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("soak-output"))
+    parser.add_argument("--at-once", type=int, default=3, help="over Flower: beside each other")
     asked = parser.parse_args()
-    soak = Soak(asked.out, asked.seed)
-    soak.run(asked.campaigns)
+    soak: FlowerSoak | Soak
+    if asked.link == "flower":
+        soak = FlowerSoak(asked.out, asked.seed, asked.at_once)
+        soak.run(asked.campaigns or 30)
+    else:
+        soak = Soak(asked.out, asked.seed)
+        soak.run(asked.campaigns or 200)
     soak.report()
     return 1 if soak.wrong else 0
 

@@ -45,6 +45,7 @@ class Stand:
         kinds: of its entries, in order.
         digests: of its entries, in order.
         labels: by query.
+        answers: queries and their labels in the order of release; None: it was given none.
         vain: charges without a release.
         spent: of the budget.
         wasted: of that, for answers that never came.
@@ -54,6 +55,7 @@ class Stand:
     kinds: tuple[str, ...]
     digests: tuple[bytes, ...]
     labels: dict[int, int]
+    answers: tuple[tuple[int, int | None], ...]
     vain: int
     spent: Fraction
     wasted: Fraction
@@ -69,6 +71,7 @@ class Stand:
         told = verify(place, None)
         state, held = read_campaign(place / LEDGER_FILE)
         charges, labels = set[int](), dict[int, int]()
+        answers = list[tuple[int, int | None]]()
         for entry in held:
             body = json.loads(entry.body)
             if entry.kind == "charge":
@@ -76,6 +79,7 @@ class Stand:
             elif entry.kind == "release":
                 assert body["charge"] in charges, "a release without a charge, or its second one"
                 charges.remove(body["charge"])
+                answers += [(query, label) for query, label, *_ in body.get("answers", ())]
         for query, label in state.labels.items():
             assert query not in labels, f"query {query} has two labels"
             labels[query] = label.label
@@ -84,6 +88,7 @@ class Stand:
             tuple(entry.kind for entry in held),
             tuple(entry.digest for entry in held),
             labels,
+            tuple(answers),
             len(charges),
             Fraction(str(told["spent"])),
             Fraction(str(told["wasted"])),

@@ -1,20 +1,37 @@
-"""The soak, a short one: whatever it breaks, all ledgers verify; and it finds a leak where there is one."""
+"""The soak, a short one: whatever it breaks, all ledgers verify; and what is wrong, it finds."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
+from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from benchmarks.soak.checks import CHECKS, Left
+from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage, free_door
+from benchmarks.soak.faults import Fault, Havoc
 from benchmarks.soak.leaks import BOUNDS, Held, Slope
+from benchmarks.soak.play import Stand
+from benchmarks.soak.processes import Program, Surroundings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+#: Two releases on three queries; the second gave none.
+STAND = Stand(
+    phase="finished", kinds=("open", "charge", "release"), digests=(b"1", b"2", b"3"),
+    labels={4: 0, 5: 1}, answers=((4, 0), (5, 1), (6, None)), vain=0, spent=Fraction(2),
+    wasted=Fraction(0),
+)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -31,6 +48,115 @@ def test_six_campaigns_with_faults(tmp_path: Path) -> None:
     assert sum(each["kills"] for each in told["campaigns"]) >= 2
     assert told["leaks"] == []
     assert (tmp_path / "soak" / "soak.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.soak", "--link", "flower", "--campaigns", "3",
+         "--seed", "1132", "--out", str(tmp_path / "soak")],
+        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "soak" / "soak.json").read_text())
+    played = told["campaigns"]
+    assert [each["passed"] for each in played] == [list(CHECKS)] * 3
+    assert len({each["mode"] for each in played}) == 3
+    assert sum(each["late_kills"] for each in played) >= 3
+    assert "campaigns that passed every check" in done.stdout
+    assert not list((tmp_path / "soak" / "campaigns").iterdir()), "what is in order is not kept"
+
+
+def test_most_faults_come_after_the_first_charge() -> None:
+    """Of 2,000 faults and more, with a fixed seed: early is one of five."""
+    chance = random.Random(0)  # noqa: S311 - a simulation
+    drawn = [
+        fault
+        for mode in MODES
+        for _ in range(120)
+        for fault in Fault.draw(chance, mode, NAMES, MODES[mode].charges)
+    ]
+    assert len(drawn) > 2000
+    late = sum(fault.charges > 0 for fault in drawn) / len(drawn)
+    assert 0.76 < late < 0.84
+    assert {fault.target for fault in drawn} >= {
+        "server", "SuperLink", "party", "SuperNode", "student",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    """A campaign of which only its folders are there, and a ledger that says :data:`STAND`."""
+    stage = Stage(
+        tmp_path / "c",
+        Base(tmp_path),
+        tmp_path,
+        "masked",
+        NAMES[:3],
+        1.0,
+        random.Random(0),  # noqa: S311 - a simulation
+    )
+    for part in ("tmp", "elsewhere", "server", "homes"):
+        (stage.folder / part).mkdir(parents=True)
+    havoc = Havoc(stage, 0.0)
+    havoc.stands = [STAND]
+    found = Left(stage, havoc)
+    vars(stage)["stand"] = lambda: STAND
+    return found
+
+
+def test_what_is_in_order_passes(left: Left) -> None:
+    left._labelled_once()
+    left._prefixes()
+    left._spent_grows()
+    left._no_drafts()
+    left.stage.doors_closed()
+    left.stage.all_gone()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        ({"answers": (*STAND.answers, (4, 0))}, Left._labelled_once),
+        ({"answers": STAND.answers[1:]}, Left._labelled_once),
+        ({"digests": (b"1", b"x", b"3")}, Left._prefixes),
+        ({"digests": (b"1", b"2")}, Left._prefixes),
+        ({"labels": {4: 1, 5: 1}}, Left._prefixes),
+        ({"spent": Fraction(1)}, Left._spent_grows),
+    ],
+)
+def test_a_ledger_that_went_back_is_found(
+    left: Left, wrong: dict[str, object], rule: Callable[[Left], None]
+) -> None:
+    end = replace(STAND, **wrong)  # type: ignore[arg-type]
+    vars(left.stage)["stand"] = lambda: end
+    with pytest.raises(AssertionError):
+        rule(left)
+
+
+def test_what_is_left_behind_is_found(left: Left) -> None:
+    (left.stage.home / ".ledger.db.draft").touch()
+    with pytest.raises(AssertionError, match=r"server/\.ledger\.db\.draft"):
+        left._no_drafts()
+    with socket.create_server(("127.0.0.1", left.stage.port)), pytest.raises(AssertionError):
+        left.stage.doors_closed()
+    around = Surroundings({"TMPDIR": str(left.stage.temporary)})
+    program = Program(left.stage.folder, "sleeper", ["sleep", "60"], around=around)
+    try:
+        assert left.stage.processes() == [program.pid]
+    finally:
+        program.sweep()
+    left.stage.all_gone()
+
+
+def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
+    around = Surroundings({"PYTHONHASHSEED": "5"}, tmp_path, 0o027)
+    code = "import os; print(os.getcwd(), os.environ['PYTHONHASHSEED'], oct(os.umask(0)))"
+    program = Program(tmp_path, "shows", [sys.executable, "-c", code], around=around)
+    program.ends(0)
+    assert program.output.split() == [str(tmp_path), "5", "0o27"]
+    assert free_door() < 32_768
 
 
 @pytest.mark.parametrize(

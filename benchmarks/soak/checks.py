@@ -1,0 +1,188 @@
+"""What must hold of a campaign over Flower once it is over, whatever was killed or stopped."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.report import label_set
+from benchmarks.soak.enrolled import python
+from pate.errors import PateError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.soak.enrolled import Stage
+    from benchmarks.soak.faults import Havoc
+    from benchmarks.soak.play import Stand
+    from benchmarks.soak.processes import Program
+
+#: In this order.
+CHECKS: Final = (
+    "parties and student ended as they may",
+    "server's ledger verifies",
+    "no query labelled twice",
+    "every stand is a prefix of the end",
+    "spent only grows",
+    "parties' ledgers verify",
+    "parties agree with the statement",
+    "student's statement is the server's",
+    "no process left",
+    "no port left",
+    "no draft left",
+)
+#: A party that was killed as it heard of the end finds nobody; it is stopped after so long.
+_ALONE_S: Final = 10.0
+_ENDS_S: Final = 90.0
+
+
+@dataclass
+class Left:
+    """What a campaign left behind.
+
+    Attributes:
+        stage: the campaign; its server has ended with 0.
+        havoc: what was done to it.
+        passed: names of the checks that passed.
+        wrong: what did not.
+        labels: released.
+        vain: charges without a release.
+    """
+
+    stage: Stage
+    havoc: Havoc
+    passed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    labels: int = 0
+    vain: int = 0
+
+    def look(self) -> None:
+        """Make all checks; one that fails does not keep the others from being made."""
+        rules: dict[str, Callable[[], None]] = dict(
+            zip(
+                CHECKS,
+                (
+                    self._all_ended,
+                    self._server_verifies,
+                    self._labelled_once,
+                    self._prefixes,
+                    self._spent_grows,
+                    self._parties_verify,
+                    self._parties_agree,
+                    self._student_has_it,
+                    self.stage.all_gone,
+                    self.stage.doors_closed,
+                    self._no_drafts,
+                ),
+                strict=True,
+            )
+        )
+        for name, rule in rules.items():
+            try:
+                rule()
+            except (AssertionError, TimeoutError, PateError, OSError) as error:
+                self.wrong.append(f"{name}: {type(error).__name__}: {error}")
+            else:
+                self.passed.append(name)
+
+    # --- the processes -----------------------------------------------------------------------
+
+    def _all_ended(self) -> None:
+        for name, party in self.stage.parties.items():
+            if name not in self.havoc.disturbed:
+                party.ends(0, _ENDS_S)
+            else:
+                _ends_or_is_alone(party)
+        if (student := self.stage.student) is not None:
+            _ends_or_is_alone(student)
+
+    # --- the server's ledger -----------------------------------------------------------------
+
+    def _end(self) -> Stand:
+        stand = self.stage.stand()
+        assert stand is not None, "there is no ledger"
+        return stand
+
+    def _server_verifies(self) -> None:
+        told = self._tells("aggregator_server", "ledger", "verify", "--home", self.stage.home)
+        assert told["phase"] == "finished", told
+        end = self._end()
+        self.labels, self.vain = len(end.labels), end.vain
+        assert told["labels_released"] == len(end.labels), told
+        # A kill comes between a charge and its release or it does not.
+        assert end.vain <= self.havoc.kills, f"{end.vain} charges in vain"
+        if end.vain == 0 and self.stage.mode != "neighbour":
+            assert end.labels, "nothing was lost, and there is no label"
+
+    def _labelled_once(self) -> None:
+        """No query has two labels, in all that was released, in whichever round."""
+        seen = set[int]()
+        for query, label in self._end().answers:
+            if label is None:
+                continue
+            assert query not in seen, f"query {query} was labelled twice"
+            seen.add(query)
+        assert seen == set(self._end().labels) or self.stage.mode == "neighbour"
+
+    def _prefixes(self) -> None:
+        for earlier, later in self._steps():
+            later.follows(earlier)
+
+    def _spent_grows(self) -> None:
+        for earlier, later in self._steps():
+            assert later.spent >= earlier.spent, f"{earlier.spent}, later {later.spent}"
+            assert later.wasted >= 0
+
+    def _steps(self) -> list[tuple[Stand, Stand]]:
+        stands = [*self.havoc.stands, self._end()]
+        # Each against the next, and against the end itself.
+        return [*itertools.pairwise(stands), *((each, stands[-1]) for each in stands)]
+
+    # --- the others --------------------------------------------------------------------------
+
+    def _parties_verify(self) -> None:
+        for name in self.stage.names:
+            self._tells("party", "ledger", "--home", self.stage.home_of(name))
+
+    def _parties_agree(self) -> None:
+        statement = self.stage.folder / "privacy.json"
+        statement.write_text(label_set(self.stage.place).privacy)
+        for name in self.stage.names:
+            home = self.stage.home_of(name)
+            told = self._tells("party", "verify", statement, "--home", home)
+            assert told["agrees"] is True, f"{name}: {told}"
+
+    def _student_has_it(self) -> None:
+        student = self.stage.student
+        if student is None or student.code != 0:
+            return  # there is none, or it was killed and the server had gone when it was back
+        published = json.loads((self.stage.folder / "student" / "privacy.json").read_text())
+        assert published == json.loads(label_set(self.stage.place).privacy), "it differs"
+
+    def _no_drafts(self) -> None:
+        left = self.stage.drafts()
+        assert not left, ", ".join(left)
+
+    def _tells(self, module: str, *arguments: object) -> dict[str, object]:
+        """Return what a command prints as JSON; it ends with 0."""
+        command = python(module, *map(str, arguments), "--json")
+        program = self.stage.run(f"{module}-{arguments[0]}", command)
+        program.ends(0)
+        return program.result()
+
+
+def _ends_or_is_alone(program: Program) -> None:
+    """Check that a program that was disturbed ends with 0, or that nobody is there for it any more."""
+    deadline = time.monotonic() + _ALONE_S
+    while program.code is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if program.code is None:
+        program.send(signal.SIGTERM)
+        program.ends(130, _ENDS_S)
+        return
+    may = (0, UnreachableError.exit_code)
+    assert program.code in may, f"{program.name} ended with {program.code}:\n{program.text}"

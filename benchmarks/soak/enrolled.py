@@ -1,0 +1,337 @@
+"""One campaign over Flower with TLS: a server and enrolled parties as real processes, and their homes."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+
+from aggregator_server.report import LEDGER_FILE
+from benchmarks.soak.play import KINDS, TEACHERS, Stand
+from benchmarks.soak.processes import Program, Surroundings, until
+from pate.commands.deal import digits, write_labelled
+from pate.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Of a campaign the first three or all four.
+NAMES: Final = ("east", "north", "south", "west")
+_RECORDS: Final = 120
+_PATIENT_S: Final = 300.0
+#: Ports below those that connections are given, so that nobody has one while its server is down.
+_DOORS: Final = range(20_000, 32_000)
+_POLICY: Final = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+aggregation = ["masked"]
+least_roster = 3
+least_survivors = 3
+least_colluders = 0
+"""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What a campaign over Flower is like.
+
+    Attributes:
+        weight: how often it is drawn, beside the others.
+        queries: of its public set.
+        charges: that it makes at least, if nothing is lost.
+        options: of the server, beside those of the kind of the same name.
+    """
+
+    weight: int
+    queries: int
+    charges: int
+    options: tuple[str, ...] = ("--epsilon", "1000")
+
+
+#: By the kinds of :data:`benchmarks.soak.play.KINDS`.
+MODES: Final = {
+    "noisy": Mode(8, 1000, 16),
+    "proved": Mode(5, 320, 5, ("--epsilon", "1000", "--colluders", "0")),
+    "interactive": Mode(5, 300, 7, ("--epsilon", "10000", "--colluders", "0", "--rounds", "3")),
+    "neighbour": Mode(3, 200, 1, ("--epsilon", "1000", "--colluders", "0")),
+    "masked": Mode(3, 1000, 16, ("--epsilon", "1000", "--colluders", "0")),
+    "gated": Mode(1, 200, 1, ("--colluders", "0")),
+}
+
+
+def free_door() -> int:
+    """Return a port of loopback that nobody listens on."""
+    while True:
+        port = random.SystemRandom().choice(_DOORS)
+        with socket.socket() as door:
+            try:
+                door.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def python(module: str, *arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+@dataclass(frozen=True)
+class Base:
+    """Homes of an enrolled server and its parties, from which every campaign starts anew.
+
+    Attributes:
+        folder: with ``server``, ``homes/NAME`` and ``data/NAME``.
+    """
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Deal the data, enrol the parties and train their teachers, by the real commands.
+
+        Raises:
+            AssertionError: if one of them fails.
+        """
+        base, log = cls(folder), folder / "log"
+        log.mkdir(parents=True)
+        records = digits()
+        records = records.take(np.random.default_rng(0).permutation(len(records)))
+
+        def does(module: str, *arguments: str | Path) -> None:
+            Program(log, module, python(module, *arguments)).ends(0)
+
+        does("aggregator_server", "init", "--home", base.server)
+        trained = []
+        try:
+            for at, name in enumerate(NAMES):
+                (base.data(name)).mkdir(parents=True)
+                rows = range(at * _RECORDS, (at + 1) * _RECORDS)
+                write_labelled(base.data(name) / "records.npz", records.take(rows))
+                bundle, answer = folder / f"{name}.json", folder / f"{name}.answer"
+                home = folder / "homes" / name
+                does("aggregator_server", "enroll", name, "--out", bundle, "--home", base.server)
+                does("party", "enroll", bundle, "--answer", answer, "--home", home)
+                does("aggregator_server", "admit", answer, "--home", base.server)
+                (home / "policy.toml").write_text(_POLICY)
+                # A server that is not there: it trains, and is stopped when it looks for it.
+                command = base.start(name, home, free_door())
+                trained.append(Program(log, name, command))
+            for party in trained:
+                party.says("teachers are ready")
+                party.send(signal.SIGTERM)
+                party.ends(130)
+        finally:
+            for party in trained:
+                party.sweep()
+        return base
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "server"
+
+    def data(self, name: str) -> Path:
+        return self.folder / "data" / name
+
+    def start(self, name: str, home: Path, port: int, *options: str) -> list[str]:
+        """Return the command line of a party."""
+        return python(
+            "party", "start", "--data", self.data(name), "--model", "linear",
+            "--teachers", str(TEACHERS), "--server", f"127.0.0.1:{port}", "--home", home,
+            "--json", *options,
+        )  # fmt: skip
+
+
+@dataclass
+class Stage:
+    """One campaign: its homes, and the processes that run for it.
+
+    Attributes:
+        folder: of the logs, the homes, and what is temporary.
+        base: from which the homes are copied.
+        public: the public set.
+        mode: one of :data:`MODES`.
+        names: of the parties.
+        patience: of the server, seconds.
+        chance: draws what differs between two starts of the same command.
+        server: its present process.
+        parties: their present processes, by name.
+        student: its present process; None: the campaign needs none.
+    """
+
+    folder: Path
+    base: Base
+    public: Path
+    mode: str
+    names: tuple[str, ...]
+    patience: float
+    chance: random.Random
+    port: int = field(default_factory=free_door)
+    student_port: int = field(default_factory=free_door)
+    programs: list[Program] = field(default_factory=list)
+    server: Program = field(init=False)
+    parties: dict[str, Program] = field(default_factory=dict)
+    student: Program | None = None
+
+    def __enter__(self) -> Self:
+        for part in ("log", "tmp", "elsewhere"):
+            (self.folder / part).mkdir(parents=True)
+        shutil.copytree(self.base.server, self.home)
+        for name in self.names:
+            shutil.copytree(self.base.folder / "homes" / name, self.home_of(name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in self.programs:
+            program.sweep()
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "server"
+
+    @property
+    def place(self) -> Path:
+        """The campaign's folder in the server's home."""
+        return self.home / "campaign"
+
+    @property
+    def temporary(self) -> Path:
+        """What the processes of this campaign, and no others, have as their TMPDIR."""
+        return self.folder / "tmp"
+
+    def home_of(self, name: str) -> Path:
+        return self.folder / "homes" / name
+
+    # --- starting ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start everybody."""
+        self.serve()
+        for name in self.names:
+            self.start(name)
+        if self.mode == "interactive":
+            self.study()
+
+    def serve(self) -> None:
+        """Start the server, or go on with the campaign: by ``resume``, or by the same command."""
+        doors = (
+            "--port", self.port, "--student-port", self.student_port, "--home", self.home,
+            "--patience", self.patience, "--no-page", "--json",
+            *(("--linger", 60) if self.mode == "interactive" else ("--linger", 0)),
+        )  # fmt: skip
+        stand = self.stand()
+        # The same command begins a campaign or goes on with it; one that has ended is for ``resume``.
+        if stand and (stand.phase == "finished" or self.chance.random() < 0.5):
+            command = ["resume", *doors]
+        else:
+            command = [
+                "--public", self.public, "--parties", ",".join(self.names), "--min-parties", 3,
+                "--delta", "1e-4", *doors, *KINDS[self.mode], *MODES[self.mode].options,
+            ]  # fmt: skip
+        self.server = self.run("server", python("aggregator_server", *map(str, command)))
+
+    def start(self, name: str) -> None:
+        """Start a party; the same command goes on with one that was killed."""
+        self.parties[name] = self.run(name, self.base.start(name, self.home_of(name), self.port))
+
+    def study(self) -> None:
+        """Start the student."""
+        self.student = self.run(
+            "student",
+            python(
+                "student", "train", "--server", f"127.0.0.1:{self.student_port}",
+                "--public", self.public, "--out", self.folder / "student", "--steps", "3", "--json",
+            ),
+        )  # fmt: skip
+
+    def run(self, name: str, command: Sequence[str]) -> Program:
+        """Start a process; hash seed, folder and umask differ each time."""
+        program = Program(
+            self.folder / "log",
+            name,
+            command,
+            around=Surroundings(
+                {
+                    "TMPDIR": str(self.temporary),
+                    "PYTHONHASHSEED": str(self.chance.randrange(2**32)),
+                },
+                self.chance.choice([None, self.folder / "elsewhere", self.folder.parent]),
+                self.chance.choice([0, 0o022, 0o027, 0o077]),
+            ),
+        )
+        self.programs.append(program)
+        return program
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def progress(self) -> tuple[bool, int]:
+        """Return whether a sum is being opened or was, and how many charges are durable.
+
+        It looks at the ledger's file only, which takes about a millisecond; nothing is verified.
+        """
+        path = self.place / LEDGER_FILE
+        if not path.exists():
+            return False, 0
+        count = (
+            "SELECT count(*) FILTER (WHERE kind = ?), count(*) FILTER (WHERE kind = ?) FROM entries"
+        )
+        try:
+            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1)) as link:
+                openings, charges = link.execute(count, ("opening", "charge")).fetchone()
+        except sqlite3.Error:
+            return False, 0  # it is being made, or set right after a kill
+        return openings > 0, int(charges)
+
+    def stand(self) -> Stand | None:
+        """Return what the server's ledger says; None if there is none yet."""
+        try:
+            return Stand.of(self.place)
+        except StateError:
+            if (self.place / LEDGER_FILE).exists():
+                raise
+            return None
+
+    def processes(self) -> list[int]:
+        """Return the processes that belong to this campaign, whoever started them."""
+        mark, found = f"TMPDIR={self.temporary}\0".encode(), list[int]()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    if mark in (entry / "environ").read_bytes() + b"\0":
+                        found.append(int(entry.name))
+                except OSError:
+                    continue  # it has ended, or is somebody else's
+        return found
+
+    def all_gone(self) -> None:
+        """Wait until no process of this campaign is left.
+
+        Raises:
+            AssertionError: if one stays.
+        """
+        until(lambda: not self.processes(), f"processes of {self.folder.name} have ended", 30)
+
+    def doors_closed(self) -> None:
+        """Check that nobody listens on the campaign's ports.
+
+        Raises:
+            AssertionError: if somebody does.
+        """
+        for port in (self.port, self.student_port):
+            with socket.socket() as door:
+                assert door.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is open still"
+
+    def drafts(self) -> list[str]:
+        """Return what a process that was killed left half-made."""
+        left = [*self.home.rglob(".*"), *(self.folder / "homes").rglob(".*")]
+        left += [each for each in self.temporary.iterdir() if "torchinductor" not in each.name]
+        left += list((self.folder / "elsewhere").iterdir())
+        return [str(each.relative_to(self.folder)) for each in left]

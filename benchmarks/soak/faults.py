@@ -1,0 +1,289 @@
+"""Which faults a campaign meets and when, and how they are done to its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.soak.processes import children
+from pate.errors import QuorumError
+
+if TYPE_CHECKING:
+    import random
+
+    from benchmarks.soak.enrolled import Stage
+    from benchmarks.soak.play import Stand
+
+#: Share of the faults that come before the first charge.
+_EARLY: Final = 0.2
+#: Share of the stops that outlast the time after which Flower takes a node for gone.
+_LONG: Final = 0.06
+_ACTS: Final = {
+    ("server", "kill"): 8,
+    ("server", "stop"): 4,
+    ("party", "kill"): 4,
+    ("party", "stop"): 3,
+    ("SuperLink", "kill"): 2,
+    ("SuperLink", "stop"): 1,
+    ("SuperNode", "kill"): 2,
+    ("SuperNode", "stop"): 1,
+}
+_OF_STUDENT: Final = {("student", "kill"): 5, ("student", "stop"): 3}
+#: What may happen to others while the server is down or stopped: more than half of the time, nothing.
+_BESIDE: Final = (None, None, None, "party", "party", "SuperNode")
+#: How often a campaign that lost too many parties is resumed.
+_RESUMED: Final = 3
+_POLL_S: Final = 0.002
+_IDLE_S: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        target: server, SuperLink, party, SuperNode or student.
+        what: kill, as ``kill -9`` does, or stop, to go on later.
+        party: whose process, where it is a party's.
+        charges: durable ones that are waited for first; 0: none.
+        after: seconds that are waited then.
+        pause: seconds until it is started again, or goes on.
+        beside: killed meanwhile and started again afterwards, or None.
+    """
+
+    target: str
+    what: str
+    party: str
+    charges: int
+    after: float
+    pause: float
+    beside: str | None = None
+
+    @classmethod
+    def draw(
+        cls, chance: random.Random, mode: str, names: tuple[str, ...], charges: int
+    ) -> list[Fault]:
+        """Draw the faults of one campaign, in the order in which they come.
+
+        Args:
+            chance: decides.
+            mode: of the campaign.
+            names: of its parties.
+            charges: that it makes, at least.
+        """
+        acts = _ACTS | (_OF_STUDENT if mode == "interactive" else {})
+        besides = _BESIDE + (("student",) if mode == "interactive" else ())
+        drawn = []
+        for _ in range(chance.choice((2, 3, 3, 4))):
+            target, what = chance.choices(list(acts), list(acts.values()))[0]
+            early = chance.random() < _EARLY
+            pause = chance.uniform(0.0, 3.0) if what == "kill" else chance.uniform(0.5, 5.0)
+            if what == "stop" and chance.random() < _LONG:
+                pause = chance.uniform(32.0, 40.0)
+            drawn.append(
+                cls(
+                    target,
+                    what,
+                    chance.choice(names),
+                    0 if early else chance.randint(1, charges),
+                    chance.uniform(0.5, 9.0) if early else chance.choice((0.0, 0.02)),
+                    pause,
+                    chance.choice(besides) if target == "server" else None,
+                )
+            )
+        return sorted(drawn, key=lambda each: (each.charges, each.after))
+
+    def __str__(self) -> str:
+        when = f"charge {self.charges}" if self.charges else f"{self.after:.1f} s"
+        whom = f"{self.party}'s " * (self.target in ("party", "SuperNode")) + self.target
+        beside = f" and {self.beside}" if self.beside else ""
+        return f"{self.what} {whom}{beside} at {when}"
+
+
+@dataclass
+class Havoc:
+    """Does the faults of one campaign, and keeps count.
+
+    Attributes:
+        stage: the campaign.
+        deadline: of the whole campaign, by the monotonic clock.
+        stands: what the ledger said after each fault, in order.
+        disturbed: parties that were killed or stopped, or whose SuperNode was.
+        done: what was done, as text.
+        kills: processes killed.
+        late_kills: of these, after the first charge.
+        stops: processes stopped for a while.
+        late_stops: of these, after the first charge.
+        resumed: times that the campaign was resumed because too few parties were left.
+    """
+
+    stage: Stage
+    deadline: float
+    stands: list[Stand] = field(default_factory=list)
+    disturbed: set[str] = field(default_factory=set)
+    done: list[str] = field(default_factory=list)
+    kills: int = 0
+    late_kills: int = 0
+    stops: int = 0
+    late_stops: int = 0
+    resumed: int = 0
+    _student_killed: bool = False
+
+    def wreak(self, faults: list[Fault]) -> None:
+        """Do them all, as far as the campaign has not ended before.
+
+        Raises:
+            AssertionError: if the server ended otherwise than it may.
+            TimeoutError: if the campaign does not come to where a fault is to be done.
+        """
+        began = time.monotonic()
+        for fault in faults:
+            if not self._wait_until(fault, began):
+                return
+            self._do(fault)
+            if (stand := self.stage.stand()) is not None:
+                self.stands.append(stand)
+
+    def finish(self) -> None:
+        """Wait until the campaign has ended, resumed where it must be.
+
+        Raises:
+            AssertionError: if the server ended otherwise than it may.
+            TimeoutError: if it does not end.
+        """
+        while self._runs():
+            self._in_time("the server ends")
+            time.sleep(0.05)
+
+    # --- waiting -----------------------------------------------------------------------------
+
+    def _wait_until(self, fault: Fault, began: float) -> bool:
+        """Wait for the moment of a fault. False: the campaign ended before it came."""
+        while self._runs():
+            self._in_time(str(fault))
+            if fault.charges == 0 and time.monotonic() - began >= fault.after:
+                return True
+            is_opened, charges = self.stage.progress()
+            if fault.charges and charges >= fault.charges:
+                time.sleep(fault.after)
+                return True
+            # From an opening to the first charge it is a second, from charge to charge 10 ms.
+            time.sleep(_POLL_S if is_opened else _IDLE_S)
+        return False
+
+    def _runs(self) -> bool:
+        """Whether the server runs; one that lost too many parties is started again."""
+        code = self.stage.server.code
+        if code == QuorumError.exit_code and self.disturbed and self.resumed < _RESUMED:
+            self.resumed += 1
+            self.stage.serve()
+            return True
+        assert code in (None, 0), f"the server ended with {code}:\n{self.stage.server.text}"
+        return code is None
+
+    def _in_time(self, what: str) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeoutError(f"still not: {what}; the server said\n{self.stage.server.text}")
+
+    # --- doing -------------------------------------------------------------------------------
+
+    def _do(self, fault: Fault) -> None:
+        self.done.append(str(fault))
+        if fault.what == "stop":
+            self._stop(fault)
+        elif fault.target == "server":
+            self._kill_server(fault)
+        else:
+            self._kill(fault.target, fault.party)
+            time.sleep(fault.pause)
+            self._again(fault.target, fault.party)
+
+    def _kill_server(self, fault: Fault) -> None:
+        server = self.stage.server
+        self._count(kill=True, number=server.code is None)
+        server.kill()
+        server.leaves_nobody()
+        if (stand := self.stage.stand()) is not None:
+            self.stands.append(stand)
+        if fault.beside is not None:
+            self._kill(fault.beside, fault.party)
+        time.sleep(fault.pause)
+        if server.code != 0:  # it had not ended by itself
+            self.stage.serve()
+        if fault.beside is not None:
+            self._again(fault.beside, fault.party)
+
+    def _stop(self, fault: Fault) -> None:
+        pids = self._of(fault.target, fault.party)
+        self._count(kill=False, number=bool(pids))
+        _send(pids, signal.SIGSTOP)
+        try:
+            if fault.beside is not None:
+                self._kill(fault.beside, fault.party)
+            time.sleep(fault.pause)
+        finally:
+            _send(pids, signal.SIGCONT)
+        if fault.beside is not None:
+            self._again(fault.beside, fault.party)
+
+    def _kill(self, target: str, party: str) -> None:
+        pids = self._of(target, party)
+        self._count(kill=True, number=bool(pids))
+        if target == "party":
+            program = self.stage.parties[party]
+            if program.code is None:
+                program.kill()
+                program.leaves_nobody()
+        elif target == "student":
+            if self.stage.student is not None and self.stage.student.code is None:
+                self.stage.student.kill()
+                self._student_killed = True
+        else:
+            _send(pids, signal.SIGKILL)
+
+    def _again(self, target: str, party: str) -> None:
+        """Start what was killed; the SuperLink and a SuperNode are their owners' to start."""
+        if target == "party" and self.stage.parties[party].code not in (None, 0):
+            self.stage.start(party)
+        elif target == "student" and self._student_killed:
+            self._student_killed = False
+            self.stage.study()
+
+    def _of(self, target: str, party: str) -> list[int]:
+        """Return the processes that a fault is done to; none if they have ended."""
+        if target == "server":
+            return [self.stage.server.pid] if self.stage.server.code is None else []
+        if target == "student":
+            student = self.stage.student
+            return [student.pid] if student is not None and student.code is None else []
+        if target == "SuperLink":
+            return children(self.stage.server.pid)
+        self.disturbed.add(party)
+        program = self.stage.parties[party]
+        if program.code is not None:
+            return []
+        program.family()
+        return [program.pid] if target == "party" else children(program.pid)
+
+    def _count(self, *, kill: bool, number: int = 1) -> None:
+        late = number * (self.stage.progress()[1] > 0)
+        if kill:
+            self.kills += number
+            self.late_kills += late
+        else:
+            self.stops += number
+            self.late_stops += late
+
+
+def _send(pids: list[int], what: signal.Signals) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            continue
+
+
+__all__ = ["Fault", "Havoc"]

@@ -1,0 +1,168 @@
+"""The soak over Flower: real processes, TLS, enrolled parties, and faults at random times.
+
+Most faults come once the first charge is durable. Each restart has another hash seed, another
+working directory and another umask, and is by ``pate-server resume`` or by the same command. After
+each campaign :mod:`benchmarks.soak.checks` looks at all that is left.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.soak.checks import CHECKS, Left
+from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage
+from benchmarks.soak.faults import Fault, Havoc
+from pate.commands.deal import digits_like, write_inputs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds for one campaign, on a machine that is busy with others.
+_WITHIN_S: Final = 600.0
+
+
+@dataclass
+class Played:
+    """One campaign over Flower.
+
+    Attributes:
+        number: from 1.
+        mode: of the campaign.
+        parties: how many.
+        faults: what was done, in order.
+        seconds: that it took, checks included.
+        labels: released.
+        vain: charges without a release.
+        passed: names of the checks that it passed.
+        wrong: what was wrong, each as text.
+    """
+
+    number: int
+    mode: str
+    parties: int
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    kills: int = 0
+    late_kills: int = 0
+    stops: int = 0
+    late_stops: int = 0
+    resumed: int = 0
+    labels: int = 0
+    vain: int = 0
+    passed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+
+@dataclass
+class FlowerSoak:
+    """Plays campaigns over Flower, a few at a time.
+
+    Attributes:
+        out: where all of it lies; what is there is removed.
+        seed: of every choice but the times at which processes get where they are.
+        at_once: campaigns that run beside each other.
+        results: in the order of their numbers.
+    """
+
+    out: Path
+    seed: int
+    at_once: int = 2
+    results: list[Played] = field(default_factory=list)
+    _seconds: float = 0.0
+
+    @property
+    def wrong(self) -> list[str]:
+        return [
+            f"campaign {each.number} (seed {self.seed}): {wrong}"
+            for each in self.results
+            for wrong in each.wrong
+        ]
+
+    def run(self, campaigns: int) -> None:
+        """Play them all; one that fails keeps its folder, and the others go on."""
+        shutil.rmtree(self.out, ignore_errors=True)
+        base = Base.make((self.out / "base").resolve())
+        began = time.monotonic()
+        with ThreadPoolExecutor(self.at_once) as pool:
+            for played in pool.map(
+                lambda number: self._play(number, base), range(1, campaigns + 1)
+            ):
+                self.results.append(played)
+                late = f"{played.late_kills} of {played.kills} kills"
+                print(
+                    f"{played.number:4} {played.mode:11} {late}, {played.late_stops} of "
+                    f"{played.stops} stops after a charge; {played.seconds:5.1f} s, "
+                    f"{played.labels:4} labels, {played.vain} in vain; "
+                    f"{'all checks passed' if not played.wrong else 'WRONG'}"
+                    f"  [{'; '.join(played.faults)}]",
+                    flush=True,
+                )
+                for line in played.wrong:
+                    print(f"     {line}", flush=True)
+        self._seconds = time.monotonic() - began
+
+    def report(self) -> None:
+        """Print the table, and write ``soak.json``."""
+        held = self.results
+
+        def total(what: str) -> int:
+            return sum(getattr(each, what) for each in held)
+
+        clean = sum(not each.wrong for each in held)
+        rows = {
+            "campaigns": f"{len(held)}, seed {self.seed}, in {self._seconds:.0f} s",
+            "modes": ", ".join(f"{n} {mode}" for mode, n in Counter(r.mode for r in held).items()),
+            "kills": f"{total('kills')}, {total('late_kills')} of them after the first charge",
+            "stops": f"{total('stops')}, {total('late_stops')} of them after the first charge",
+            "resumed, too few parties left": str(total("resumed")),
+            "labels": f"{total('labels')}; {total('vain')} charges in vain",
+        }
+        for check in CHECKS:
+            rows[f"check: {check}"] = (
+                f"{sum(check in each.passed for each in held)} of {len(held)} passed"
+            )
+        rows["campaigns that passed every check"] = f"{clean} of {len(held)}"
+        print()
+        for name, text in rows.items():
+            print(f"{name:45} {text}")
+        told = {"seed": self.seed, "table": rows, "campaigns": [asdict(each) for each in held]}
+        (self.out / "soak.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+    def _play(self, number: int, base: Base) -> Played:
+        chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - which fault comes is no secret
+        mode = chance.choices(list(MODES), [each.weight for each in MODES.values()])[0]
+        names = NAMES if chance.random() < 1 / 3 else NAMES[:3]
+        faults = Fault.draw(chance, mode, names, MODES[mode].charges)
+        began = time.monotonic()
+        played = Played(number, mode, len(names))
+        folder = self.out.resolve() / "campaigns" / f"{number:04d}"
+        folder.mkdir(parents=True)
+        inputs = digits_like(MODES[mode].queries, seed=self.seed * 10_000 + number).inputs
+        public = write_inputs(folder / "public", inputs)
+        with Stage(folder, base, public, mode, names, chance.choice((5.0, 30.0)), chance) as stage:
+            havoc = Havoc(stage, began + _WITHIN_S)
+            try:
+                stage.begin()
+                havoc.wreak(faults)
+                havoc.finish()
+            except Exception as error:  # noqa: BLE001 - the other campaigns go on
+                played.wrong.append(f"{type(error).__name__}: {error}")
+            else:
+                left = Left(stage, havoc)
+                left.look()
+                played.passed, played.wrong = left.passed, left.wrong
+                played.labels, played.vain = left.labels, left.vain
+        played.faults = havoc.done
+        for what in ("kills", "late_kills", "stops", "late_stops", "resumed"):
+            setattr(played, what, getattr(havoc, what))
+        played.seconds = round(time.monotonic() - began, 1)
+        if not played.wrong:
+            shutil.rmtree(folder)
+        return played
