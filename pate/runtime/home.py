@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import secrets
 import shutil
 import tempfile
@@ -36,15 +37,53 @@ def private_directory(path: Path) -> Path:
 
     Raises:
         DiskError: if it cannot be made.
+        StateError: if it is another user's, and for nobody else.
     """
     try:
         for parent in reversed(path.parents):
             if not parent.exists():  # its own `parents=True` would leave them open to all
                 parent.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
+        if _is_private_to_another(path, os.geteuid()):
+            # A file system may give all that is written to one user, whoever writes.
+            with tempfile.NamedTemporaryFile(dir=path, prefix=".owner.") as probe:
+                _require_own(path, os.fstat(probe.fileno()).st_uid)
     except OSError as error:
         raise DiskError(f"cannot make the directory {path}: {error.strerror}") from error
     return path
+
+
+def _is_private_to_another(path: Path, user: int) -> bool:
+    """Return whether there is such a path, and it is for one user only, who is not ``user``."""
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return False
+    return facts.st_mode & 0o077 == 0 and facts.st_uid != user
+
+
+def _require_own(path: Path, user: int) -> None:
+    """Check that what ``user`` writes at a path can be read by whoever reads it now.
+
+    Root may write everywhere, and would leave files that the home's owner can neither read nor
+    replace.
+
+    Raises:
+        StateError: if it is another user's, and for nobody else.
+    """
+    if _is_private_to_another(path, user):
+        owner = path.stat().st_uid
+        raise StateError(
+            f"{path} belongs to user {_name_of(owner)}, and this is user {_name_of(user)}: run the "
+            "command as the former, who could not read what is written now"
+        )
+
+
+def _name_of(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
@@ -52,6 +91,7 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
     Raises:
         DiskError: if the disk is full or not writable; nothing is left behind.
+        StateError: if the file or its directory is another user's, and for nobody else.
     """
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -59,6 +99,8 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         raise DiskError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
+            for place in (path.parent, path):
+                _require_own(place, os.fstat(handle).st_uid)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

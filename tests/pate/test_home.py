@@ -16,6 +16,7 @@ from pate.runtime.home import (
     sweep_drafts,
     write_file,
 )
+from tests.needs import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,3 +114,53 @@ def test_drafts_of_one_file_alone_can_be_removed(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     sweep_drafts(tmp_path, "parties.json")
     assert [path.name for path in tmp_path.iterdir()] == [".server.pem.a1b2c3d4"]
+
+
+#: A user who is not there, whose files root may write all the same.
+STRANGER = 43_210
+
+
+def owners(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_uid for path in folder.rglob("*")}
+
+
+def test_root_leaves_nothing_in_a_directory_that_another_user_alone_may_use(
+    tmp_path: Path,
+) -> None:
+    require(os.geteuid() == 0, "root")
+    home = private_directory(tmp_path / "home")
+    write_file(home / "kept", b"old")
+    for path in (home, home / "kept"):
+        os.chown(path, STRANGER, STRANGER)
+    for change in (
+        lambda: private_directory(home),
+        lambda: write_file(home / "kept", b"new"),
+        lambda: write_file(home / "other", b"new"),
+        lambda: new_secret(home / "secret"),
+        lambda: locked(home / "lock", "another").__enter__(),
+    ):
+        with pytest.raises(StateError, match=rf"belongs to user {STRANGER}, and this is user root"):
+            change()
+    assert owners(home) == {"kept": STRANGER}
+    assert (home / "kept").read_bytes() == b"old"
+
+
+def test_a_private_file_of_another_user_is_not_replaced_in_an_open_directory(
+    tmp_path: Path,
+) -> None:
+    require(os.geteuid() == 0, "root")
+    tmp_path.chmod(0o755)
+    for name, mode in (("token", 0o600), ("shared", 0o644)):
+        write_file(tmp_path / name, b"old", mode=mode)
+        os.chown(tmp_path / name, STRANGER, STRANGER)
+    with pytest.raises(StateError, match="token belongs to user"):
+        write_file(tmp_path / "token", b"new")
+    write_file(tmp_path / "shared", b"new", mode=0o644)
+    assert (tmp_path / "token").read_bytes() == b"old"
+    assert (tmp_path / "shared").read_bytes() == b"new"
+    # A directory that others may use, too, such as a volume with a group, is nobody's home.
+    shared = tmp_path / "volume"
+    shared.mkdir()
+    shared.chmod(0o770)
+    os.chown(shared, STRANGER, STRANGER)
+    write_file(private_directory(shared) / "file", b"new")
