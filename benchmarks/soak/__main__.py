@@ -16,6 +16,7 @@ parties and a student, and most faults come after the first charge: :mod:`benchm
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("soak-output"))
     parser.add_argument("--at-once", type=int, default=3, help="over Flower: beside each other")
     asked = parser.parse_args()
+    # As Ctrl-C: what was started is ended first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     soak: FlowerSoak | Soak
     if asked.link == "flower":
         soak = FlowerSoak(asked.out, asked.seed, asked.at_once)

@@ -218,6 +218,7 @@ class Stage:
         for name in self.names:
             self.start(name)
         if self.mode == "interactive":
+            self.server.says("pate-student train")
             self.study()
 
     def serve(self) -> None:
@@ -244,13 +245,13 @@ class Stage:
 
     def study(self) -> None:
         """Start the student."""
-        self.student = self.run(
-            "student",
-            python(
-                "student", "train", "--server", f"127.0.0.1:{self.student_port}",
-                "--public", self.public, "--out", self.folder / "student", "--steps", "3", "--json",
-            ),
+        command = python(
+            "student", "train", "--server", f"127.0.0.1:{self.student_port}",
+            "--public", self.public, "--out", self.folder / "student", "--steps", "3", "--json",
         )  # fmt: skip
+        if (token := self.home / "student.token").exists():  # a server that knows its own student
+            command += ["--token-file", str(token)]
+        self.student = self.run("student", command)
 
     def run(self, name: str, command: Sequence[str]) -> Program:
         """Start a process; hash seed, folder and umask differ each time."""

@@ -12,7 +12,7 @@ import random
 import shutil
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +59,16 @@ class Played:
     passed: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        """Return a line for the screen, and one more for each thing that was wrong."""
+        line = (
+            f"{self.number:4} {self.mode:11} {self.late_kills} of {self.kills} kills, "
+            f"{self.late_stops} of {self.stops} stops after a charge; {self.seconds:5.1f} s, "
+            f"{self.labels:4} labels, {self.vain} in vain; "
+            f"{'WRONG' if self.wrong else 'all checks passed'}  [{'; '.join(self.faults)}]"
+        )
+        return "\n     ".join((line, *self.wrong))
+
 
 @dataclass
 class FlowerSoak:
@@ -68,7 +78,7 @@ class FlowerSoak:
         out: where all of it lies; what is there is removed.
         seed: of every choice but the times at which processes get where they are.
         at_once: campaigns that run beside each other.
-        results: in the order of their numbers.
+        results: in the order of their end, later of their numbers.
     """
 
     out: Path
@@ -76,6 +86,7 @@ class FlowerSoak:
     at_once: int = 2
     results: list[Played] = field(default_factory=list)
     _seconds: float = 0.0
+    _under_way: list[Havoc] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[str]:
@@ -91,21 +102,17 @@ class FlowerSoak:
         base = Base.make((self.out / "base").resolve())
         began = time.monotonic()
         with ThreadPoolExecutor(self.at_once) as pool:
-            for played in pool.map(
-                lambda number: self._play(number, base), range(1, campaigns + 1)
-            ):
-                self.results.append(played)
-                late = f"{played.late_kills} of {played.kills} kills"
-                print(
-                    f"{played.number:4} {played.mode:11} {late}, {played.late_stops} of "
-                    f"{played.stops} stops after a charge; {played.seconds:5.1f} s, "
-                    f"{played.labels:4} labels, {played.vain} in vain; "
-                    f"{'all checks passed' if not played.wrong else 'WRONG'}"
-                    f"  [{'; '.join(played.faults)}]",
-                    flush=True,
-                )
-                for line in played.wrong:
-                    print(f"     {line}", flush=True)
+            playing = [pool.submit(self._play, number, base) for number in range(1, campaigns + 1)]
+            try:
+                for each in as_completed(playing):
+                    self.results.append(each.result())
+                    print(self.results[-1], flush=True)
+            except BaseException:  # Ctrl-C: nothing that was started may stay
+                pool.shutdown(wait=False, cancel_futures=True)
+                for havoc in self._under_way:
+                    havoc.deadline = 0.0
+                raise
+        self.results.sort(key=lambda each: each.number)
         self._seconds = time.monotonic() - began
 
     def report(self) -> None:
@@ -148,6 +155,7 @@ class FlowerSoak:
         public = write_inputs(folder / "public", inputs)
         with Stage(folder, base, public, mode, names, chance.choice((5.0, 30.0)), chance) as stage:
             havoc = Havoc(stage, began + _WITHIN_S)
+            self._under_way.append(havoc)
             try:
                 stage.begin()
                 havoc.wreak(faults)
