@@ -26,7 +26,7 @@ from aggregator_server.identities.desk import Desk
 from aggregator_server.listening import raise_file_limit
 from aggregator_server.nodes import let_in, pem
 from aggregator_server.parties import listed
-from aggregator_server.superlink import SuperLink, trust_in
+from aggregator_server.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
 from pate.errors import PateError, ProcessError
 
@@ -113,6 +113,7 @@ class Deployment:
         self._trouble = ""
         self._closing = threading.Event()
         self._suspicion: str | None = None
+        self._times_outgrown = 0
         self._watcher = threading.Thread(target=self._watch, name="superlink-watch", daemon=True)
 
     @property
@@ -184,7 +185,9 @@ class Deployment:
             self._home, identities=self._identities, cancelled=self._closing.is_set
         )
         address, trust = self._superlink.address, self._superlink.trust
-        self._session = Session(address, self._superlink.secret, trust=trust)
+        self._session = Session(
+            address, self._superlink.secret, trust=trust, on_taken=self._gateway.taken
+        )
         # Before anybody can reach it: an enrolled party would be refused, and not know why.
         self._let_in(self._superlink)
         self._wire.attach(GridWire(self._session.grid, ttl=self._ttl, admits=self._admits))
@@ -267,8 +270,29 @@ class Deployment:
                 self._renew(f"the SuperLink ended (exit code {code})")
             elif self._suspicion is not None:
                 self._renew(self._suspicion)
+            elif (memory := superlink.memory() or 0) > MOST_MEMORY:
+                self._outgrown(memory)
             else:
                 self._look_at_registry(superlink)
+
+    def _outgrown(self, memory: int) -> None:
+        """Start a SuperLink anew that has too much memory; give up if that is of no use."""
+        why = f"the SuperLink has {memory >> 20} MiB of memory, and may have {MOST_MEMORY >> 20}"
+        if (most := self._gateway.most_pushed()) is not None:
+            names = {pem(member.node): name for name, member in self._members.items()}
+            who = names.get(most[0], "a node without a name")
+            why += (
+                f". Most was sent by {who} ({most[1] >> 20} MiB): if its data do not explain that, "
+                "revoke it with `pate-server revoke`"
+            )
+        self._times_outgrown += 1
+        if self._times_outgrown < _ATTEMPTS:
+            self._renew(why)
+            return
+        self._on_event(why)
+        self._tear_down()
+        self._wire.fail(ProcessError(f"{why}; it was started anew {_ATTEMPTS - 1} times already"))
+        self._closing.set()
 
     def _renew(self, why: str) -> None:
         began = time.monotonic()

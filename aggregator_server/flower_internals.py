@@ -26,7 +26,6 @@ from flwr.proto.control_pb2 import (
 )
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
@@ -57,7 +56,6 @@ from protos.flower_runtime import (
 
 __all__ = [
     "FLOWER_NODE",
-    "KEY_HEADER",
     "KEY_NEEDED",
     "KEY_REFUSED",
     "LINK_ERRORS",
@@ -79,7 +77,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from flwr.proto.message_pb2 import Message as ProtoMessage
     from flwr.proto.message_pb2 import ObjectTree
@@ -88,8 +86,6 @@ if TYPE_CHECKING:
 
 #: What of Flower runs as the child process.
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
-#: Where a node names its public key: PEM, in base64.
-KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
 #: How a node without a known key is told that it needs one, and that its key is not known.
 KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
@@ -219,12 +215,19 @@ class ResidentGrid(HttpGrid):
     others already taken from the SuperLink.
     """
 
-    def __init__(self, address: str, token: str, trust: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        trust: ssl.SSLContext | None = None,
+        on_taken: Callable[[str], None] = lambda _: None,
+    ) -> None:
         super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
         self.client = _client_of_task(address, token, trust)
         self._client = self.client
         self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
         self._arriving: dict[str, Future[Message]] = {}
+        self._on_taken = on_taken
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Return the replies that are completely here, and begin to fetch the others.
@@ -303,6 +306,7 @@ class ResidentGrid(HttpGrid):
                     node=self.node, run_id=run, message_object_id=envelope.metadata.message_id
                 )
             )
+            self._on_taken(envelope.metadata.reply_to_message_id)
         message = inflate_object_from_contents(envelope.metadata.message_id, contents)
         if not isinstance(message, Message):
             raise TypeError(type(message).__name__)
@@ -332,6 +336,7 @@ class Session:
         fab: bytes | None = None,
         *,
         trust: ssl.SSLContext | None = None,
+        on_taken: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Start a run and take its task.
 
@@ -340,6 +345,7 @@ class Session:
             secret: what allows tasks to be taken from it.
             fab: the bundle of the run; left out, :func:`codeless_fab`.
             trust: whom to trust as the SuperLink; None: speak to it in clear.
+            on_taken: called, from any thread, with the id of a message whose reply was fetched.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer.
@@ -347,7 +353,7 @@ class Session:
         """
         run_id = start_run(address, codeless_fab() if fab is None else fab, trust)
         token = _token_of(address, secret, run_id, trust)
-        self.grid = ResidentGrid(address, token, trust)
+        self.grid = ResidentGrid(address, token, trust, on_taken)
         try:
             task = self.grid.client.PullTaskInput(PullTaskInputRequest())
             self.grid.set_run(run_from_proto(task.run))

@@ -6,27 +6,33 @@ SuperLink listens on loopback, and this gateway is what the network sees: the tw
 API for parties, and the health check. Anything else does not exist, but for one route of our own:
 where parties that were invited send their keys, while a code is open for one.
 
-With identities, what does not even name the node key of an enrolled party ends here, unread.
-Whether the sender holds that key is for the SuperLink to check. What a stranger can make this
-process hold is bounded: connections and their time (:mod:`aggregator_server.listening`), heads, and
-bodies.
+What a stranger sends ends here, unread: with identities the key of an enrolled party must be named,
+and always the holder of the named key must have signed (:mod:`aggregator_server.fleet.signature`).
+What a party's node sends is read, and passes if it follows from what the node was asked
+(:mod:`aggregator_server.fleet.traffic`). What anybody can make this process hold is bounded:
+connections and their time (:mod:`aggregator_server.listening`), heads, and the bytes of bodies and
+answers, for each key and in all (:mod:`aggregator_server.fleet.allowance`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import json
 import ssl
 import threading
 import time
-from base64 import b64encode
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httpx
 
-from aggregator_server.flower_internals import KEY_HEADER, KEY_NEEDED, KEY_REFUSED
+from aggregator_server.fleet.allowance import Allowance, read_body
+from aggregator_server.fleet.requests import CALLS, MAX_BODY, RefusedCallError
+from aggregator_server.fleet.signature import is_signed, named_key
+from aggregator_server.fleet.traffic import Traffic
+from aggregator_server.flower_internals import KEY_NEEDED, KEY_REFUSED
 from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import ProcessError, UsageError
 from pate.runtime.lifeline import LOOPBACK, listen
@@ -35,45 +41,40 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, MutableMapping
     from pathlib import Path
 
+    from aggregator_server.fleet.requests import Call
+
     Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
     Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
 #: What a party may call, all by POST.
-FLEET_ROUTES: Final = frozenset(
-    f"/v1/fleet/{call}"
-    for call in (
-        "register-node",
-        "activate-node",
-        "deactivate-node",
-        "unregister-node",
-        "send-node-heartbeat",
-        "pull-messages",
-        "push-messages",
-        "get-run",
-        "get-fab",
-        "push-object",
-        "pull-object",
-        "confirm-message-received",
-    )
-)
+FLEET_ROUTES: Final = frozenset(CALLS)
 HEALTH_ROUTE: Final = "/health"
 #: What a node that is not enrolled is told where it first asks, in the words that it understands.
 _STRANGER: Final = {
     "/v1/fleet/register-node": (KEY_NEEDED, "only enrolled parties may connect"),
     "/v1/fleet/activate-node": (KEY_REFUSED, "this key is not one of an enrolled party"),
 }
+#: What a node is told whose signature is not that of its key, or not of this hour.
+_UNPROVEN: Final = b'{"detail":"Invalid SuperNode authentication"}'
 #: Largest head of one request (its line and headers), in bytes; Flower's stay below 2 KiB.
 MAX_HEAD: Final = 32 * 2**10
-#: Largest body of one request, in bytes; Flower cuts what is larger into pieces of 5 MiB.
-MAX_BODY: Final = 16 * 2**20
-#: Seconds in which a body must have arrived: the largest, at half a megabit per second.
-_BODY_S: Final = 300.0
-#: The same for the answer of a party that was invited.
+#: Bytes of bodies and answers that are held for parties' nodes at a time: for all, for one key.
+#: A node sends or fetches two pieces at a time.
+HELD_IN_ALL: Final = 128 * 2**20
+HELD_EACH: Final = 3 * MAX_BODY
+#: The same for the answers of parties that were invited: for all, for one address.
+_INVITED_IN_ALL: Final = 128 * MAX_FILE
+_INVITED_EACH: Final = 8 * MAX_FILE
+#: Bytes of an answer that are sent at a time.
+_SLICE: Final = 64 * 2**10
+#: Seconds in which the answer of a party that was invited must have arrived.
 _ANSWER_S: Final = 10.0
 _START_DEADLINE_S: Final = 20.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
+_CLOSE: Final = (b"connection", b"close")
+_JSON: Final = (b"content-type", b"application/json")
 
 
 class Desk(Protocol):
@@ -90,8 +91,8 @@ class Filter:
     """The gateway as an ASGI application.
 
     Attributes:
-        upstream: ``host:port`` of the SuperLink, or None while there is none.
-        keys: node keys that may pass, as they stand in a header; None: all.
+        keys: node keys (PEM) that may pass; None: all.
+        keep: called with the address and the key of a connection that a party's node uses.
     """
 
     def __init__(
@@ -108,27 +109,52 @@ class Filter:
             trust: whom to trust as the SuperLink; None: speak to it in clear.
             desk: who takes in answers of parties; None: nobody.
         """
-        self.upstream = upstream
         self.keys: frozenset[bytes] | None = None
+        self.point_at(upstream)
         self._trust = trust
         self._desk = desk
+        self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
         self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._one_answer = asyncio.Lock()
+        self._held = Allowance(HELD_IN_ALL, HELD_EACH)
+        self._invited = Allowance(_INVITED_IN_ALL, _INVITED_EACH)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What passed between the SuperLink and its nodes."""
+        return self._link[1]
+
+    def point_at(self, upstream: str | None) -> None:
+        """Pass on to another SuperLink, to which no node has spoken yet."""
+        self._link = upstream, Traffic()
+
+    def taken(self, message: str) -> None:
+        """Note, from any thread, that the campaign has fetched the reply to ``message``."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has stopped, and so has all traffic
+                self._loop.call_soon_threadsafe(self.traffic.taken, message)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            status, headers, body = await self._answer(scope, receive)
-            headers = [*headers, (b"content-length", str(len(body)).encode())]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            async with contextlib.AsyncExitStack() as held:
+                try:
+                    answer = await self._answer(scope, receive, held)
+                except TimeoutError:
+                    # No room, or too slow. What is left of the body is not read.
+                    answer = 503, [_CLOSE], b""
+                except RefusedCallError as error:
+                    answer = _refusal(error.status)
+                await _say(send, answer)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
+                self._loop = asyncio.get_running_loop()
                 self._client = httpx.AsyncClient(
                     timeout=_UPSTREAM_TIMEOUT_S,
                     trust_env=False,
@@ -144,86 +170,131 @@ class Filter:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        method, path = scope["method"], scope["path"]
+    async def _answer(
+        self, scope: Scope, receive: Receive, held: contextlib.AsyncExitStack
+    ) -> Answer:
+        """Answer a request; what it holds until the answer is sent goes to ``held``.
+
+        Raises:
+            TimeoutError: if there is no room for its body, or that comes too slowly.
+            RefusedCallError: if it may not pass.
+        """
+        method, path, headers = scope["method"], scope["path"], scope["headers"]
         if (method, path) == ("POST", ROUTE) and self._desk is not None:
             return await self._enrol(self._desk, scope, receive)
-        if not (
-            (method == "POST" and path in FLEET_ROUTES)
-            or (method == "GET" and path == HEALTH_ROUTE)
-        ):
-            return 404, [], b""
-        if method == "POST" and not self._is_known(scope):
-            return _refuse(path)
-        body = await _body(scope, receive, MAX_BODY, _BODY_S)
+        if (method, path) == ("GET", HEALTH_ROUTE):
+            status, said, body = await self._pass_on(method, path, headers, b"", self._link[0])
+            return status, [*said, *([_CLOSE] if _length(headers) != 0 else [])], body
+        if method != "POST" or path not in FLEET_ROUTES:
+            return 404, [_CLOSE], b""
+        key = named_key(headers)
+        if key is None or (self.keys is not None and key not in self.keys):
+            return _stranger(path)
+        if not is_signed(headers, key, dt.datetime.now(dt.UTC)):
+            raise RefusedCallError(401, "not signed by this key, or not now")
+        if scope.get("client"):
+            self.keep(scope["client"], key)
+        return await self._call(key, CALLS[path], scope, receive, held)
+
+    async def _call(
+        self,
+        key: bytes,
+        call: Call,
+        scope: Scope,
+        receive: Receive,
+        held: contextlib.AsyncExitStack,
+    ) -> Answer:
+        """Pass on a call of the holder of ``key``, if it may pass."""
+        length = _length(scope["headers"])
+        size = call.most if length is None else length
+        if size > call.most:
+            raise RefusedCallError(413, f"a body of {size} bytes")
+        await held.enter_async_context(self._held.holding(key, size + call.answer))
+        body = await read_body(receive, size)
         if body is None:
-            # What is left of the body is not read: the connection cannot be used again.
-            return 413, [(b"connection", b"close")], b""
-        if self._client is None or self.upstream is None:
+            raise RefusedCallError(413, "more than was said, or less")
+        upstream, traffic = self._link
+        settle, answer = await traffic.admit(key, call, body), None
+        try:
+            answer = await self._pass_on("POST", scope["path"], scope["headers"], body, upstream)
+        finally:
+            settle(answer[2] if answer is not None and answer[0] == httpx.codes.OK else None)
+        return answer
+
+    async def _pass_on(
+        self,
+        method: str,
+        path: str,
+        headers: Iterable[tuple[bytes, bytes]],
+        body: bytes,
+        upstream: str | None,
+    ) -> Answer:
+        """Ask the SuperLink, and return its answer; 503 if it gives none."""
+        if self._client is None or upstream is None:
             return 503, [], b""
         try:
             # The path is one of ours, the query is dropped, and only these headers pass.
             reply = await self._client.request(
                 method,
-                f"{'http' if self._trust is None else 'https'}://{self.upstream}{path}",
+                f"{'http' if self._trust is None else 'https'}://{upstream}{path}",
                 content=body,
-                headers=[(k, v) for k, v in scope["headers"] if _passes(k)],
+                headers=[(k, v) for k, v in headers if _passes(k)],
             )
         except httpx.HTTPError:
             return 503, [], b""
-        headers = [(k.lower(), v) for k, v in reply.headers.raw if _passes(k.lower())]
-        return reply.status_code, headers, reply.content
-
-    def _is_known(self, scope: Scope) -> bool:
-        """Say whether a request names a key that may pass, and no other."""
-        named = [value for name, value in scope["headers"] if name == KEY_HEADER]
-        return self.keys is None or (len(named) == 1 and named[0] in self.keys)
+        said = [(k.lower(), v) for k, v in reply.headers.raw if _passes(k.lower())]
+        return reply.status_code, said, reply.content
 
     async def _enrol(self, desk: Desk, scope: Scope, receive: Receive) -> Answer:
         """Pass on the answer of a party. Whatever is wrong with it, the reply is the same."""
         if not await asyncio.to_thread(desk.open):
-            return 404, [], b""
-        body = await _body(scope, receive, MAX_FILE, _ANSWER_S)
-        if body is None:
-            return 403, [(b"connection", b"close")], b""
+            return 404, [_CLOSE], b""
         source = str((scope.get("client") or ("an unknown address",))[0])
+        length, body = _length(scope["headers"]), None
+        if length is None or length <= MAX_FILE:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ANSWER_S), self._invited.holding(source, MAX_FILE):
+                    body = await read_body(receive, MAX_FILE)
+        if body is None:
+            return 403, [_CLOSE], b""
         async with self._one_answer:
             taken = await asyncio.to_thread(desk.answer, body, source)
         return 200 if taken else 403, [], b""
 
 
-def _refuse(path: str) -> Answer:
+async def _say(send: Send, answer: Answer) -> None:
+    """Send an answer, no faster than it is taken: what was not taken is still held."""
+    status, headers, body = answer
+    headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    for at in range(0, len(body), _SLICE):
+        piece = body[at : at + _SLICE]
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """Return how long a body is said to be, 0 if there is none; None if that is not said."""
+    for name, value in headers:
+        if name == b"content-length":
+            # Unreadable numbers do not come from our server's parser.
+            return int(value) if value.isdigit() else None
+    return None if any(name == b"transfer-encoding" for name, _ in headers) else 0
+
+
+def _refusal(status: int) -> Answer:
+    """Answer a call that may not pass. What is left of its body is not read."""
+    if status == httpx.codes.UNAUTHORIZED:
+        return status, [_CLOSE, _JSON], _UNPROVEN
+    return status, [_CLOSE], b""
+
+
+def _stranger(path: str) -> Answer:
     """Answer a stranger, whose body is not read: the connection cannot be used again."""
-    close = (b"connection", b"close")
     if path not in _STRANGER:
-        return 401, [close], b""
+        return 401, [_CLOSE], b""
     code, detail = _STRANGER[path]
-    headers = [close, (b"content-type", b"application/json")]
-    return 412, headers, json.dumps({"code": code, "detail": detail}).encode()
-
-
-async def _body(scope: Scope, receive: Receive, limit: int, within: float) -> bytes | None:
-    """Read a body; None if it has more than ``limit`` bytes, breaks off, or takes too long."""
-    for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > limit:
-            return None
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(within):
-            return await _whole(receive, limit)
-    return None
-
-
-async def _whole(receive: Receive, limit: int) -> bytes | None:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if len(body) > limit:
-            return None
-        if not message.get("more_body", False):
-            return bytes(body)
+    return 412, [_CLOSE, _JSON], json.dumps({"code": code, "detail": detail}).encode()
 
 
 class Gateway:
@@ -275,11 +346,19 @@ class Gateway:
 
     def point_at(self, upstream: str | None) -> None:
         """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
-        self._filter.upstream = upstream
+        self._filter.point_at(upstream)
+
+    def taken(self, message: str) -> None:
+        """Note that the campaign has fetched the reply to ``message``: it is stored no longer."""
+        self._filter.taken(message)
+
+    def most_pushed(self) -> tuple[bytes, int] | None:
+        """Return the node key (PEM) that has pushed most to this SuperLink, and how many bytes."""
+        return self._filter.traffic.most()
 
     def let_in(self, keys: Iterable[bytes]) -> None:
         """Let pass from now on what names one of these node keys (PEM), and nothing else."""
-        self._filter.keys = frozenset(map(b64encode, keys))
+        self._filter.keys = frozenset(keys)
 
     def keep_in(self, keys: Iterable[bytes]) -> None:
         """Let pass no longer what names a node key (PEM) that is not one of these.
@@ -287,7 +366,7 @@ class Gateway:
         Before the first :meth:`let_in` it changes nothing: nothing is passed on to anybody yet.
         """
         if self._filter.keys is not None:
-            self._filter.keys &= frozenset(map(b64encode, keys))
+            self._filter.keys &= frozenset(keys)
 
     def start(self) -> None:
         """Begin to serve, and return when it does.
@@ -298,19 +377,22 @@ class Gateway:
         import uvicorn
 
         from aggregator_server.listening import (
+            BoundedHead,
             BoundedListener,
-            ImpatientProtocol,
+            protocol_of,
             quiet_uvicorn,
             room_for_connections,
         )
 
         quiet_uvicorn()
+        listener = self._listener = BoundedListener(self._listener, room_for_connections())
+        self._filter.keep = listener.keep
         config = uvicorn.Config(
-            self._filter,
+            BoundedHead(self._filter, MAX_HEAD),
             lifespan="on",
             ws="none",
             # The other parser that uvicorn may take bounds neither headers nor the request's line.
-            http=ImpatientProtocol,
+            http=protocol_of(listener),
             h11_max_incomplete_event_size=MAX_HEAD,
             log_config=None,
             access_log=False,
@@ -325,7 +407,6 @@ class Gateway:
             # Both ends are ours, and the version before lets an onlooker see certificates.
             config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         self._server = uvicorn.Server(config)
-        self._listener = BoundedListener(self._listener, room_for_connections())
         self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
         self._thread.start()
         deadline = time.monotonic() + _START_DEADLINE_S

@@ -1,9 +1,10 @@
 """Listening where anybody may connect: what a stranger can hold is bounded before he is known.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections are counted at the socket itself, all together and per address, and those
-above the bound are closed unread; and a connection on which no request becomes complete, or no
-handshake, is closed after a while.
+request. So connections are counted at the socket itself, all together and per address. Where there
+is no room for another one, the oldest goes on which nobody has said who he is; so whoever comes is
+let in, whatever others hold, and who has said so stays. A connection on which no request becomes
+complete, or no handshake, or whose other end does not take what is sent, is closed after a while.
 """
 
 from __future__ import annotations
@@ -33,6 +34,12 @@ _WANTED_FILES: Final = 65_536
 _RESERVE: Final = 256
 _MOST: Final = 8192
 _MOST_PER_ADDRESS: Final = 256
+#: Connections of one holder that stay whatever comes.
+KEPT_EACH: Final = 32
+#: Connections that were told to go and are still open; if there are more, the newest is refused.
+_MOST_GOING: Final = 64
+#: Bytes that wait in this process to be sent on one connection, before its sender has to wait.
+_UNSENT: Final = 64 * 2**10
 
 
 @dataclass(frozen=True)
@@ -69,53 +76,127 @@ def room_for_connections() -> Room:
 
 
 class BoundedListener(socket.socket):
-    """A listening socket that closes at once whom it has no room for."""
+    """A listening socket that has room for so many, and for the newest of those it does not know."""
 
     def __init__(self, listener: socket.socket, room: Room) -> None:
         """Take over a socket that listens; ``listener`` is closed by it."""
         super().__init__(listener.family, listener.type, listener.proto, listener.detach())
         self._room = room
         self._lock = threading.Lock()
+        #: All connections, the oldest first, by the address and the port of the other end.
+        self._open: dict[tuple[str, int], _Counted] = {}
         self._held: Counter[str] = Counter()
+        self._kept: Counter[object] = Counter()
+        #: Those that were told to go and have not gone yet.
+        self._going: set[tuple[str, int]] = set()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection for which there is room.
+        """Accept a connection, for which another may have to go.
 
         Raises:
-            ConnectionAbortedError: if there was none; the next may be accepted.
+            ConnectionAbortedError: if all must stay; the next may be accepted.
         """
         handle, address = self._accept()  # type: ignore[attr-defined]
-        source = _network(str(address[0]))
+        source, client = _network(str(address[0])), (str(address[0]), int(address[1]))
         with self._lock:
-            fits = (
-                self._held.total() < self._room.all and self._held[source] < self._room.per_address
-            )
+            goes = self._who_goes(source)
+            fits = goes is None or goes in self._open
             if fits:
                 self._held[source] += 1
+                accepted = _Counted(self.family, self.type, self.proto, fileno=handle)
+                accepted.source = source
+                accepted.when_closed = lambda: self._release(client, accepted)
+                self._open[client] = accepted
+            leaving = None if goes is None else self._open.get(goes)
+            if goes is not None and leaving is not None:
+                self._going.add(goes)
         if not fits:
             socket.close(handle)
             raise ConnectionAbortedError(f"no room for another connection from {source}")
-        accepted = _Counted(self.family, self.type, self.proto, fileno=handle)
-        accepted.when_closed = lambda: self._release(source)
+        if leaving is not None:
+            leaving.leave()
         return accepted, address
 
-    def _release(self, source: str) -> None:
+    def reach(self, client: tuple[str, int], hang_up: Callable[[], None]) -> None:
+        """Say how a connection is closed at once, by what has taken it over meanwhile."""
         with self._lock:
-            self._held[source] -= 1
-            if self._held[source] <= 0:
-                del self._held[source]
+            found = self._open.get(client)
+            if found is not None:
+                found.hang_up = hang_up
+
+    def keep(self, client: tuple[str, int], holder: object) -> None:
+        """Let a connection stay, since its other end has shown that it is ``holder``.
+
+        Of one holder so many stay; the others may have to go for somebody new.
+        """
+        with self._lock:
+            found = self._open.get(client)
+            if found is None or found.holder is not None or self._kept[holder] >= KEPT_EACH:
+                return
+            found.holder = holder
+            self._kept[holder] += 1
+
+    def _who_goes(self, source: str) -> tuple[str, int] | None:
+        """Return who makes room for one more from ``source``; None: nobody must, or can."""
+        everybody = len(self._open) - len(self._going)
+        here = sum(self._open[client].source == source for client in self._going)
+        if self._held[source] - here >= self._room.per_address:
+            crowded = source
+        elif everybody >= self._room.all:
+            # Whoever has the most connections has to give one up.
+            crowded = max(self._held, key=self._held.__getitem__)
+        else:
+            return None
+        may_go = (
+            client
+            for client, each in self._open.items()
+            if each.source == crowded and each.holder is None and client not in self._going
+        )
+        nobody = ("", 0)
+        return nobody if len(self._going) >= _MOST_GOING else next(may_go, nobody)
+
+    def _release(self, client: tuple[str, int], gone: _Counted) -> None:
+        with self._lock:
+            self._held[gone.source] -= 1
+            if self._held[gone.source] <= 0:
+                del self._held[gone.source]
+            if self._open.get(client) is gone:
+                del self._open[client]
+                self._going.discard(client)
+            if gone.holder is not None:
+                self._kept[gone.holder] -= 1
+                if self._kept[gone.holder] <= 0:
+                    del self._kept[gone.holder]
 
 
 class _Counted(socket.socket):
-    """A connection that says once when it is closed."""
+    """A connection that says once when it is closed, and can be told to go.
 
+    Attributes:
+        source: what it counts for; see :func:`_network`.
+        holder: who has shown that it is his, or None.
+        when_closed: called when it is closed.
+        hang_up: closes it, if something else reads from it by now.
+    """
+
+    source = ""
+    holder: object | None = None
     when_closed: Callable[[], None] | None = None
+    hang_up: Callable[[], None] | None = None
 
     def close(self) -> None:
         super().close()
         told, self.when_closed = self.when_closed, None
         if told is not None:
             told()
+
+    def leave(self) -> None:
+        """End it from this side. Whoever reads from it meets its end, and closes it."""
+        if self.hang_up is not None:
+            self.hang_up()
+            return
+        with contextlib.suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)
 
 
 def _network(host: str) -> str:
@@ -140,13 +221,25 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection on which no request head becomes complete in time."""
+    """HTTP/1.1 that closes a connection on which no request head becomes complete in time.
+
+    Nor does it wait longer for an other end that does not take its answer.
+
+    Attributes:
+        listener: whose connections these are; see :func:`protocol_of`.
+    """
+
+    listener: BoundedListener | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_UNSENT)
         self._waits_since = self.loop.time()
+        self._stuck_since: float | None = None
         self._watch = self.loop.call_later(PATIENCE_S, self._look)
+        if self.listener is not None and self.client is not None:
+            self.listener.reach(self.client, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
@@ -158,13 +251,68 @@ class ImpatientProtocol(H11Protocol):
         self._waits_since = self.loop.time()
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        """Begin to wait until the other end has taken what was sent."""
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Wait for that no more."""
+        self._stuck_since = None
+        super().resume_writing()
+
     def _look(self) -> None:
         under_way = self.cycle is not None and not self.cycle.response_complete
-        left = PATIENCE_S if under_way else self._waits_since + PATIENCE_S - self.loop.time()
-        if left <= 0:
+        since = self.loop.time() if under_way else self._waits_since
+        if self._stuck_since is not None:
+            since = min(since, self._stuck_since)
+        left = since + PATIENCE_S - self.loop.time()
+        # One that is being closed, and is still here at the second look, has unsent bytes.
+        if left <= 0 or self.transport.is_closing():
             self.transport.abort()
         else:
             self._watch = self.loop.call_later(left, self._look)
+
+
+def protocol_of(listener: BoundedListener) -> type[ImpatientProtocol]:
+    """Return the protocol of the connections that ``listener`` accepts."""
+    return type("ImpatientProtocol", (ImpatientProtocol,), {"listener": listener})
+
+
+class BoundedHead:
+    """An ASGI application that does not hear of requests with a larger head than allowed.
+
+    The parser bounds a head that is not complete; one that comes in one piece it takes whole.
+    """
+
+    def __init__(self, app: Callable[..., Any], most: int) -> None:
+        """Stand before ``app``.
+
+        Args:
+            app: what answers.
+            most: largest head, in bytes: the request's line and its headers, without the spaces
+                that the parser drops.
+        """
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse the request, or pass it on."""
+        if scope["type"] != "http" or _head(scope) <= self._most:
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"connection", b"close"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 431, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _head(scope: Any) -> int:
+    """Return the length of a request's head, each line with its end."""
+    target = len(scope["raw_path"]) + (
+        1 + len(scope["query_string"]) if scope["query_string"] else 0
+    )
+    line = len(scope["method"]) + target + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"]) + 2
 
 
 def quiet_uvicorn() -> None:

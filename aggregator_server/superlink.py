@@ -7,8 +7,10 @@ asks again, and tells the new one whose nodes may connect.
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -20,12 +22,14 @@ from pate.runtime.lifeline import Child, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from aggregator_server.identities import Identities
 
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.1
+#: Most memory that a SuperLink may have, in bytes: what it stores of replies at most
+#: (:mod:`aggregator_server.fleet.traffic`), as much again for what is on the way, and itself.
+MOST_MEMORY: Final = 3 * 2**30
 #: How long a SuperLink may take to answer after its start, on a machine that is busy.
 START_DEADLINE_S: Final = 90.0
 
@@ -102,6 +106,14 @@ class SuperLink:
             ).is_success
         except httpx.HTTPError:
             return False
+
+    def memory(self) -> int | None:
+        """Return how many bytes of memory it has now; None where the system does not say."""
+        try:
+            pages = Path(f"/proc/{self.child.pid}/statm").read_text("ascii").split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError, ValueError, AttributeError):
+            return None
 
     def stop(self) -> None:
         """End it, reap it, and remove its secret."""

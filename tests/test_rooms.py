@@ -98,6 +98,9 @@ def test_mathematics_needs_numpy_and_scipy_alone() -> None:
 
 def test_flower_is_imported_by_its_glue_alone() -> None:
     glue = {
+        "aggregator_server/fleet/requests.py",
+        "aggregator_server/fleet/signature.py",
+        "aggregator_server/fleet/traffic.py",
         "aggregator_server/flower_internals.py",
         "aggregator_server/wire.py",
         "aggregator_server/local_grid.py",

@@ -64,6 +64,7 @@ def make_app(
     closing: threading.Event | None = None,
     scrape: Callable[[Overview, int], bytes] = lambda found, _: metrics.render(found),
     on_fault: Callable[[BaseException], None] = lambda _: None,
+    keep: Callable[[tuple[str, int]], None] = lambda _: None,
 ) -> FastAPI:
     """Return the application that shows a board.
 
@@ -76,9 +77,10 @@ def make_app(
         closing: ends the streams when it is set.
         scrape: makes metrics of an overview and the number of browsers that follow.
         on_fault: takes an error of the page itself; whoever asked is told nothing of it.
+        keep: takes the address of whoever has shown the token; see :class:`Guard`.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure)
+    app.add_middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure, keep=keep)
     told, over = _Told(board), closing or threading.Event()
     following: set[int] = set()
 

@@ -16,7 +16,7 @@ from aggregator_server.watch.token import cookie_of
 from pate.runtime.tokens import same
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,10 +56,19 @@ class Guard:
             that a site whose name is made to point here cannot read it through a browser.
         cookie: name of the cookie.
         secure: whether the page is served over TLS.
+        keep: takes the address of whoever has shown the token: his connection is not closed to
+            make room for another.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str, hosts: Collection[str], cookie: str, secure: bool
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        hosts: Collection[str],
+        cookie: str,
+        secure: bool,
+        keep: Callable[[tuple[str, int]], None] = lambda _: None,
     ) -> None:
         self._app = app
         self._token = token
@@ -67,6 +76,7 @@ class Guard:
         self._cookie = cookie
         self._cookie_value = cookie_of(token)
         self._secure = secure
+        self._keep = keep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let the request through."""
@@ -80,7 +90,11 @@ class Guard:
 
         request = Request(scope)
         # Not `request.url`, which raises for a query that is not UTF-8.
-        answer = None if scope["path"] in OPEN else self._judge(request)
+        answer = None
+        if scope["path"] not in OPEN:
+            answer = self._judge(request)
+            if answer is None and request.client is not None:
+                self._keep((request.client.host, request.client.port))
         await (answer or self._app)(scope, receive, send_with_headers)
 
     def _judge(self, request: Request) -> Response | None:

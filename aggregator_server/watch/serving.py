@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Where the page is unless told otherwise; any free port if somebody else is there.
 DEFAULT_PORT: Final = 9094
-#: Connections that are held at a time: those that follow, and a few for all else.
-_CONNECTIONS: Final = 48
+#: Connections that are held at a time: those with the token, and as many again for all else.
+_CONNECTIONS: Final = 64
 _MAX_HEAD: Final = 16 * 1024
 _START_S: Final = 30.0
 _STOP_S: Final = 10.0
@@ -138,30 +138,37 @@ class Page:
         import uvicorn
 
         from aggregator_server.listening import (
+            BoundedHead,
             BoundedListener,
-            ImpatientProtocol,
             Room,
+            protocol_of,
             quiet_uvicorn,
         )
         from aggregator_server.watch.app import make_app
 
         quiet_uvicorn()
         files = self._certificate
+        # Whoever asks anew is let in, whatever others hold: a probe that got no answer would have
+        # the campaign ended.
+        room = Room(_CONNECTIONS, _CONNECTIONS)
+        listener = self._listener = BoundedListener(self._listener, room)
+        app = make_app(
+            self._board,
+            token=self._token,
+            hosts=self._hosts,
+            # Browsers keep cookies by name and host, not by port.
+            cookie=f"pate-page-{self.port}",
+            secure=files is not None,
+            closing=self._closing,
+            scrape=self._scrape,
+            on_fault=self._failed,
+            keep=lambda client: listener.keep(client, "the token"),
+        )
         config = uvicorn.Config(
-            make_app(
-                self._board,
-                token=self._token,
-                hosts=self._hosts,
-                # Browsers keep cookies by name and host, not by port.
-                cookie=f"pate-page-{self.port}",
-                secure=files is not None,
-                closing=self._closing,
-                scrape=self._scrape,
-                on_fault=self._failed,
-            ),
+            BoundedHead(app, _MAX_HEAD),
             lifespan="off",
             ws="none",
-            http=ImpatientProtocol,
+            http=protocol_of(listener),
             h11_max_incomplete_event_size=_MAX_HEAD,
             log_config=None,
             access_log=False,
@@ -175,7 +182,6 @@ class Page:
         if config.ssl is not None:
             config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         self._server = uvicorn.Server(config)
-        self._listener = BoundedListener(self._listener, Room(_CONNECTIONS, _CONNECTIONS))
         self._thread = threading.Thread(target=self._serve, name="page", daemon=True)
         self._thread.start()
         deadline = time.monotonic() + _START_S

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import http.server
+import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from fastapi.routing import iter_route_contexts
+from flwr.proto.fab_pb2 import GetFabRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeResponse,
+    DeactivateNodeRequest,
+    PullMessagesResponse,
+    PushMessagesRequest,
+    PushMessagesResponse,
+    RegisterNodeFleetRequest,
+    UnregisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import ObjectTree, PullObjectRequest, PushObjectResponse
+from flwr.proto.run_pb2 import GetRunRequest
 from flwr.supercore.error import FlowerError
 from flwr.superlink.main import create_app
 
-from aggregator_server.gateway import FLEET_ROUTES, MAX_BODY, Gateway
+from aggregator_server.fleet import allowance
+from aggregator_server.fleet.requests import MAX_BODY, MAX_PIECE
+from aggregator_server.gateway import FLEET_ROUTES, Gateway
 from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.lifeline import free_port, listen
+from tests.aggregator_server.fleet_nodes import Attacker, piece, signed, some_id
+from tests.end_to_end.processes import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from flwr.proto.message_pb2 import Message
+
 #: Flower's, and not the one of our own that exists while a party is invited.
 ALLOWED = {("POST", route) for route in FLEET_ROUTES} | {("GET", "/health")}
+#: The node, the run and the session of everybody here.
+NODE, RUN, SESSION = 7, 5, "session"
 
 
 def every_route_of_flower() -> set[tuple[str, str]]:
@@ -45,6 +67,32 @@ class Upstream(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Noting)
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        #: What each node is handed.
+        self.asked = PullMessagesResponse()
+        metadata = self.asked.messages_list.add().metadata
+        metadata.message_id, metadata.run_id = some_id(), RUN
+        metadata.created_at, metadata.ttl = time.time(), 3600.0
+        self.asked.message_object_trees.append(ObjectTree(object_id=metadata.message_id))
+
+    @property
+    def message(self) -> Message:
+        return self.asked.messages_list[0]
+
+    def answer(self, path: str, body: bytes) -> bytes:
+        """Answer as a SuperLink does where the gateway reads it, and else as it was called."""
+        if path.endswith("/activate-node"):
+            return ActivateNodeResponse(node_id=NODE).SerializeToString()
+        if path.endswith("/pull-messages"):
+            return self.asked.SerializeToString()
+        if path.endswith("/push-messages"):
+            announced = PushMessagesRequest.FromString(body).message_object_trees[0]
+            names = [announced.object_id, *(each.object_id for each in announced.children)]
+            return PushMessagesResponse(
+                objects_to_push=names, session_id=SESSION
+            ).SerializeToString()
+        if path.endswith("/push-object"):
+            return PushObjectResponse(stored=True).SerializeToString()
+        return body
 
 
 class Noting(http.server.BaseHTTPRequestHandler):
@@ -61,6 +109,7 @@ class Noting(http.server.BaseHTTPRequestHandler):
         assert isinstance(self.server, Upstream)
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.seen.append((self.command, self.path, headers, body))
+        body = self.server.answer(self.path, body)
         self.send_response(200)
         self.send_header("content-type", "application/protobuf")
         self.send_header("flwr-component-name", "SuperLink")
@@ -99,6 +148,17 @@ def client(gateway: Gateway) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture
+def node(gateway: Gateway, upstream: Upstream) -> Iterator[Attacker]:
+    """A node that is known and was handed a message."""
+    node = Attacker(f"127.0.0.1:{gateway.port}")
+    assert node.activate().is_success
+    assert node.pull() is not None
+    upstream.seen.clear()
+    yield node
+    node.client.close()
+
+
 def test_the_allowed_routes_are_those_that_flower_has_for_parties() -> None:
     routes = every_route_of_flower()
     assert len(FLEET_ROUTES) == 12
@@ -119,10 +179,30 @@ def test_every_other_route_of_flower_does_not_exist(
     assert upstream.seen == []
 
 
-def test_every_route_for_parties_passes(client: httpx.Client, upstream: Upstream) -> None:
-    upstream.seen.clear()
-    for method, path in sorted(ALLOWED):
-        assert client.request(method, path).status_code == 200, (method, path)
+def test_every_route_for_parties_passes(
+    client: httpx.Client, node: Attacker, upstream: Upstream
+) -> None:
+    asked, (name, content) = upstream.message, piece(100)
+    reply = node.answer_to(asked)
+    replies = [
+        client.get("/health"),
+        node.call("register-node", RegisterNodeFleetRequest(public_key=node.pem)),
+        node.activate(),
+        node.call("send-node-heartbeat", SendNodeHeartbeatRequest(node=node.node)),
+        node.call("get-run", GetRunRequest(node=node.node, run_id=RUN)),
+        node.call("get-fab", GetFabRequest(node=node.node, run_id=RUN, hash_str=some_id())),
+        node.call(
+            "pull-object",
+            PullObjectRequest(node=node.node, run_id=RUN, object_id=asked.metadata.message_id),
+        ),
+        node.confirm(asked),
+        node.push(reply, name),
+        node.store(RUN, SESSION, name, content),
+        node.call("deactivate-node", DeactivateNodeRequest(node_id=node.id)),
+        node.call("unregister-node", UnregisterNodeFleetRequest(node_id=node.id)),
+    ]
+    assert [reply.status_code for reply in replies] == [200] * 12
+    assert node.pull() is not None
     assert {(method, path) for method, path, _, _ in upstream.seen} == ALLOWED
 
 
@@ -161,24 +241,21 @@ def raw_status(port: int, method: str, path: str) -> int:
         connection.close()
 
 
-def test_a_path_is_not_changed_by_its_query(client: httpx.Client, upstream: Upstream) -> None:
-    upstream.seen.clear()
-    client.post("/v1/fleet/get-run?path=/v1/control/start-run")
+def test_a_path_is_not_changed_by_its_query(node: Attacker, upstream: Upstream) -> None:
+    node.call("get-run?path=/v1/control/start-run", GetRunRequest(node=node.node, run_id=RUN))
     assert [path for _, path, _, _ in upstream.seen] == ["/v1/fleet/get-run"]
 
 
-def test_body_and_flowers_headers_pass_and_no_others(
-    client: httpx.Client, upstream: Upstream
-) -> None:
-    upstream.seen.clear()
-    headers = {"flwr-signature": "s", "x-forwarded-for": "10.0.0.1", "cookie": "c"}
-    reply = client.post("/v1/fleet/push-object", content=b"\x00body\xff", headers=headers)
-    assert reply.content == b"\x00body\xff"
+def test_body_and_flowers_headers_pass_and_no_others(node: Attacker, upstream: Upstream) -> None:
+    request = GetRunRequest(node=node.node, run_id=RUN)
+    headers = {"x-forwarded-for": "10.0.0.1", "cookie": "c"}
+    reply = node.call("get-run", request, **headers)
+    assert reply.content == request.SerializeToString()
     assert reply.headers["flwr-component-name"] == "SuperLink"
     assert "x-internal" not in reply.headers
     _, _, seen, body = upstream.seen[0]
-    assert body == b"\x00body\xff"
-    assert seen["flwr-signature"] == "s"
+    assert body == request.SerializeToString()
+    assert {"flwr-signature", "flwr-timestamp", "flwr-public-key"} <= set(seen)
     assert not {"x-forwarded-for", "cookie"} & set(seen)
 
 
@@ -195,26 +272,26 @@ def test_who_may_pass_can_be_narrowed_and_not_widened(upstream: Upstream) -> Non
     gateway = Gateway("127.0.0.1", 0)
     gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
     gateway.start()
+    a, b, c = nodes = [Attacker(f"127.0.0.1:{gateway.port}") for _ in range(3)]
     try:
-        url = f"http://127.0.0.1:{gateway.port}/v1/fleet/get-run"
-
-        def passes(key: bytes) -> bool:
-            return httpx.post(url, headers=named(key), trust_env=False).is_success
-
-        gateway.keep_in([b"a"])
-        assert passes(b"b"), "before anybody was let in it changes nothing"
-        gateway.let_in([b"a", b"b"])
-        gateway.keep_in([b"a", b"c"])
-        assert [passes(key) for key in (b"a", b"b", b"c")] == [True, False, False]
+        gateway.keep_in([a.pem])
+        assert b.activate().is_success, "before anybody was let in it changes nothing"
+        gateway.let_in([a.pem, b.pem])
+        gateway.keep_in([a.pem, c.pem])
+        assert [each.activate().is_success for each in nodes] == [True, False, False]
     finally:
+        for each in nodes:
+            each.client.close()
         gateway.stop()
 
 
-def test_a_body_of_the_limit_passes_and_a_larger_one_does_not(
-    client: httpx.Client, upstream: Upstream
+def test_a_piece_of_the_limit_passes_and_a_larger_one_does_not(
+    node: Attacker, upstream: Upstream
 ) -> None:
+    name, content = some_id(), bytes(MAX_PIECE)
+    node.announce(node.answer_to(upstream.message), name)
     upstream.seen.clear()
-    assert client.post("/v1/fleet/push-object", content=bytes(MAX_BODY)).status_code == 200
+    assert node.store(RUN, SESSION, name, content).status_code == 200
     assert len(upstream.seen) == 1
 
     def unannounced() -> Iterator[bytes]:
@@ -224,19 +301,43 @@ def test_a_body_of_the_limit_passes_and_a_larger_one_does_not(
     for body in (bytes(MAX_BODY + 1), unannounced()):
         # Who goes on sending after the answer may find the connection closed instead of reading it.
         with contextlib.suppress(httpx.TransportError):
-            assert client.post("/v1/fleet/push-object", content=body).status_code == 413
+            reply = node.client.post("push-object", content=body, headers=signed(node.key))
+            assert reply.status_code == 413
     assert len(upstream.seen) == 1
-    assert client.get("/health").status_code == 200
+    assert node.pull() is not None
+
+
+@pytest.mark.parametrize("route", sorted(FLEET_ROUTES - {"/v1/fleet/push-object"}))
+def test_what_carries_no_piece_is_small(node: Attacker, upstream: Upstream, route: str) -> None:
+    with contextlib.suppress(httpx.TransportError):
+        assert node.call(route.rpartition("/")[2], bytes(66_000)).status_code == 413
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize(
+    "request_line", ["GET /health", "GET /", "POST /v1/control/start-run", "PUT /health"]
+)
+def test_a_body_that_nobody_wants_is_not_read(gateway: Gateway, request_line: str) -> None:
+    """The answer comes before the body, and the connection is closed under it."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=10) as stranger:
+        stranger.sendall(
+            f"{request_line} HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n".encode()
+        )
+        said = b""
+        while more := stranger.recv(4096):
+            said += more
+    assert said.startswith(b"HTTP/1.1 200" if request_line == "GET /health" else b"HTTP/1.1 404")
+    assert b"connection: close" in said
 
 
 def test_without_a_superlink_it_says_that_it_is_not_ready(
-    gateway: Gateway, client: httpx.Client, upstream: Upstream
+    gateway: Gateway, client: httpx.Client, node: Attacker, upstream: Upstream
 ) -> None:
     try:
         for nowhere in (None, f"127.0.0.1:{free_port()}"):
             gateway.point_at(nowhere)
             assert client.get("/health").status_code == 503
-            assert client.post("/v1/fleet/get-run").status_code == 503
+            assert node.activate().status_code == 503
             assert client.post("/v1/control/start-run").status_code == 404
     finally:
         gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
@@ -263,48 +364,92 @@ def test_a_certificate_that_cannot_be_used_is_a_usage_error(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def guarded(upstream: Upstream) -> Iterator[httpx.Client]:
-    """A gateway that lets in whoever names one of two keys."""
+def guarded(upstream: Upstream) -> Iterator[tuple[Gateway, list[Attacker]]]:
+    """A gateway that lets in two keys, and whoever has one of them or a third."""
     gateway = Gateway("127.0.0.1", 0)
     gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
-    gateway.let_in([b"first key", b"second key"])
     gateway.start()
+    nodes = [Attacker(f"127.0.0.1:{gateway.port}") for _ in range(3)]
+    gateway.let_in([node.pem for node in nodes[:2]])
     upstream.seen.clear()
-    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
-        yield client
+    yield gateway, nodes
+    for node in nodes:
+        node.client.close()
     gateway.stop()
 
 
-def named(*keys: bytes) -> list[tuple[str, str]]:
-    return [("flwr-public-key", base64.b64encode(key).decode()) for key in keys]
-
-
-def test_who_names_a_known_key_passes(guarded: httpx.Client, upstream: Upstream) -> None:
-    for key in (b"first key", b"second key"):
-        for route in FLEET_ROUTES:
-            assert guarded.post(route, headers=named(key)).status_code == 200
-    assert len(upstream.seen) == 24
-
-
-@pytest.mark.parametrize(
-    "keys", [(), (b"third key",), (b"first key", b"third key"), (b"first key", b"second key")]
-)
-def test_a_stranger_ends_at_the_gateway(
-    guarded: httpx.Client, upstream: Upstream, keys: tuple[bytes, ...]
+def test_who_has_a_known_key_passes(
+    guarded: tuple[Gateway, list[Attacker]], upstream: Upstream
 ) -> None:
+    _, nodes = guarded
+    assert [node.activate().status_code for node in nodes] == [200, 200, 412]
+    assert len(upstream.seen) == 2
+
+
+@pytest.mark.parametrize("keys", [(), (2,), (0, 2), (0, 1), (0, 0)])
+def test_a_stranger_ends_at_the_gateway(
+    guarded: tuple[Gateway, list[Attacker]], upstream: Upstream, keys: tuple[int, ...]
+) -> None:
+    gateway, nodes = guarded
+    proof = [item for key in keys for item in signed(nodes[key].key).items()]
+    with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
+        for route in FLEET_ROUTES:
+            answer = client.post(route, content=b"body", headers=proof)
+            first = route.rpartition("/")[2] in ("register-node", "activate-node")
+            assert answer.status_code == (412 if first else 401), route
+        assert upstream.seen == []
+        assert client.get("/health").status_code == 200
+
+
+def test_who_names_a_key_and_does_not_prove_it_is_no_stranger(
+    guarded: tuple[Gateway, list[Attacker]], upstream: Upstream
+) -> None:
+    """So a party's check learns that its key is known, and nobody holds a body here by naming it."""
+    gateway, nodes = guarded
+    named = {"flwr-public-key": signed(nodes[0].key)["flwr-public-key"]}
     for route in FLEET_ROUTES:
-        answer = guarded.post(route, content=b"body", headers=named(*keys))
-        first = route.rpartition("/")[2] in ("register-node", "activate-node")
-        assert answer.status_code == (412 if first else 401), route
+        answer = httpx.post(
+            f"http://127.0.0.1:{gateway.port}{route}", headers=named, trust_env=False
+        )
+        assert answer.status_code == 401
+        assert answer.json() == {"detail": "Invalid SuperNode authentication"}
     assert upstream.seen == []
-    assert guarded.get("/health").status_code == 200
 
 
-def test_a_stranger_is_told_so_in_flowers_words(guarded: httpx.Client) -> None:
+def test_a_stranger_is_told_so_in_flowers_words(guarded: tuple[Gateway, list[Attacker]]) -> None:
+    gateway, _ = guarded
     for call, code in (("register-node", 2001), ("activate-node", 2004)):
-        error = FlowerError.from_json(guarded.post(f"/v1/fleet/{call}").text)
+        url = f"http://127.0.0.1:{gateway.port}/v1/fleet/{call}"
+        error = FlowerError.from_json(httpx.post(url, trust_env=False).text)
         assert error is not None
         assert error.code == code
+
+
+def test_bodies_that_are_held_are_bounded_for_each_key(
+    guarded: tuple[Gateway, list[Attacker]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four bodies that do not end, of which there is room for three; another party passes."""
+    monkeypatch.setattr(allowance, "ROOM_S", 0.3)
+    monkeypatch.setattr(allowance, "SPAN_S", 3.0)
+    gateway, (hostile, honest, _) = guarded
+    head = f"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\ncontent-length: {MAX_BODY}\r\n"
+    head += "".join(f"{k}: {v}\r\n" for k, v in signed(hostile.key).items()) + "\r\n"
+    held = [socket.create_connection(("127.0.0.1", gateway.port), timeout=10) for _ in range(4)]
+    try:
+        for each in held[:3]:
+            each.sendall(head.encode() + b"x" * 1000)
+        allowed = gateway._filter._held
+        until(lambda: allowed.held[hostile.pem] == 3 * MAX_BODY, "three are held")
+        held[3].sendall(head.encode() + b"x" * 1000)
+        assert held[3].recv(100).startswith(b"HTTP/1.1 503"), "no room"
+        assert honest.activate().is_success
+        # Nor are they held for long: nothing comes any more.
+        for each in held[:3]:
+            assert each.recv(100).startswith(b"HTTP/1.1 503"), "too slow"
+        until(lambda: allowed.total == 0, "nothing is held")
+    finally:
+        for each in held:
+            each.close()
 
 
 class Counter:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+import uvicorn
 
 from aggregator_server import listening
 from aggregator_server.gateway import MAX_HEAD, Gateway
 from aggregator_server.identities import Identities
-from aggregator_server.listening import BoundedListener, Room, room_for_connections
+from aggregator_server.listening import (
+    KEPT_EACH,
+    BoundedListener,
+    Loop,
+    Room,
+    protocol_of,
+    room_for_connections,
+)
 from aggregator_server.superlink import trust_in
 from pate.runtime.lifeline import listen
+from tests.aggregator_server.fleet_nodes import new_key, pem_of, signed
 from tests.aggregator_server.identities.makers import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+ROOMY = Room(all=100, per_address=100)
 PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
 
 
@@ -133,15 +146,95 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("impatient")
 def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
     """The head is there at once; what comes after it has another deadline."""
-    gateway.let_in([b"key"])
+    key = new_key()
+    gateway.let_in([pem_of(key)])
+    proof = "".join(f"{name}: {value}\r\n" for name, value in signed(key).items())
     with connect(gateway.port) as slow:
-        slow.sendall(
-            PULL + b"flwr-public-key: a2V5\r\ncontent-length: 3\r\nconnection: close\r\n\r\n"
-        )
+        slow.sendall(PULL + proof.encode() + b"content-length: 3\r\nconnection: close\r\n\r\n")
         for _ in range(3):
             time.sleep(0.25)
             slow.sendall(b"a")
-        assert ends(slow).startswith(b"HTTP/1.1 503")
+        # Whole, and no message of Flower's.
+        assert ends(slow).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("filler", [b"flwr-x: %s\r\n", b"%s: x\r\n"])
+def test_a_head_is_bounded_to_the_byte_however_it_comes(gateway: Gateway, filler: bytes) -> None:
+    """In one piece, which a parser may take whole, and in two, of which it must hold the first."""
+    frame = b"GET /health HTTP/1.1\r\nhost: x\r\n%sconnection: close\r\n\r\n"
+    room = MAX_HEAD - len(frame % (filler % b""))
+    for extra, pieces in ((0, 1), (0, 2), (1, 1), (1, 2), (8000, 1), (8000, 2), (250_000, 1)):
+        head = frame % (filler % (b"a" * (room + extra)))
+        assert len(head) == MAX_HEAD + extra
+        with connect(gateway.port) as stranger:
+            middle = len(head) // pieces
+            stranger.sendall(head[:middle])
+            time.sleep(0.05 * (pieces - 1))
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(head[middle:])
+            status = ends(stranger)[9:12]
+        assert status in ((b"503",) if extra == 0 else (b"400", b"431", b"")), (extra, pieces)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_who_does_not_take_what_is_sent_is_cut_off() -> None:
+    """Answers pile up at one that asks on and on, and does not read."""
+    with serving(b"x" * 2**20) as (port, listener), connect(port) as deaf:
+        deaf.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 100)
+        deadline = time.monotonic() + 20
+        while listener._open:
+            assert time.monotonic() < deadline, "it is held on to"
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def serving(answer: bytes, room: Room = ROOMY) -> Iterator[tuple[int, BoundedListener]]:
+    """A server of ours that gives one answer to everybody."""
+
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for at in range(0, len(answer), 2**16):
+            piece = answer[at : at + 2**16]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    listener = BoundedListener(listen("127.0.0.1", 0), room)
+    config = uvicorn.Config(
+        app, lifespan="off", ws="none", http=protocol_of(listener), log_config=None
+    )
+    server = uvicorn.Server(config)
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(server.serve(sockets=[listener]))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield listener.getsockname()[1], listener
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def test_whoever_comes_is_answered_while_others_hold_all_the_room() -> None:
+    """Of one address, as a probe on the same machine has it: idle, and half a request each."""
+    with serving(b"alive", Room(all=20, per_address=20)) as (port, listener):
+        held = []
+        try:
+            for at in range(60):
+                held.append(connect(port))
+                held[-1].sendall(PULL if at % 2 else b"")
+                if at % 10 == 9:
+                    answer = httpx.get(f"http://127.0.0.1:{port}/", trust_env=False)
+                    assert answer.text == "alive"
+            assert len(listener._open) - len(listener._going) <= 20
+        finally:
+            for each in held:
+                each.close()
 
 
 @pytest.fixture
@@ -155,25 +248,68 @@ def come(door: BoundedListener, source: str, held: list[socket.socket]) -> socke
     return door.accept()[0]
 
 
+def known(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
+    """A connection of somebody who has said who he is."""
+    accepted = come(door, source, held)
+    held.append(accepted)
+    door.keep(accepted.getpeername(), source)
+    return accepted
+
+
 def test_connections_are_counted_by_address_and_in_all(door: BoundedListener) -> None:
+    """Of those who are known; the others make room for them."""
     held: list[socket.socket] = []
     try:
-        first = come(door, "127.0.0.2", held)
-        held.append(come(door, "127.0.0.2", held))
+        first = known(door, "127.0.0.2", held)
+        known(door, "127.0.0.2", held)
         with pytest.raises(ConnectionAbortedError, match=r"from 127\.0\.0\.2"):
             come(door, "127.0.0.2", held)
         assert held[-1].recv(1) == b"", "closed at once"
-        held.append(come(door, "127.0.0.3", held))
+        known(door, "127.0.0.3", held)
         with pytest.raises(ConnectionAbortedError):
             come(door, "127.0.0.4", held)
         first.close()
         first.close()  # counted once
-        held.append(come(door, "127.0.0.4", held))
+        known(door, "127.0.0.4", held)
         with pytest.raises(ConnectionAbortedError):
             come(door, "127.0.0.5", held)
     finally:
         for each in held:
             each.close()
+
+
+def test_the_oldest_of_the_unknown_makes_room(door: BoundedListener) -> None:
+    held: list[socket.socket] = []
+    try:
+        old, kept = come(door, "127.0.0.2", held), known(door, "127.0.0.2", held)
+        held += [old, come(door, "127.0.0.2", held)]
+        assert held[0].recv(1) == b"", "the oldest of this address was told to go"
+        assert old.recv(1) == b""
+        old.close()
+        third = come(door, "127.0.0.3", held)
+        # All is full now, and nobody of the new address is there: the crowded one gives one up.
+        fourth = come(door, "127.0.0.4", held)
+        held += [third, fourth]
+        kept.send(b"x")
+        third.send(b"x")
+        fourth.send(b"x")
+    finally:
+        for each in held:
+            each.close()
+
+
+def test_of_one_holder_so_many_stay() -> None:
+    room, held = Room(all=100, per_address=100), list[socket.socket]()
+    with BoundedListener(listen("127.0.0.1", 0), room) as door:
+        try:
+            for _ in range(100):
+                held.append(come(door, "127.0.0.2", held))
+                door.keep(held[-1].getpeername(), "one party")
+            assert sum(each.holder is not None for each in door._open.values()) == KEPT_EACH
+        finally:
+            for each in held:
+                each.close()
+        assert (door._held, door._kept, door._open) == ({}, {}, {})
 
 
 def test_all_who_left_make_room_again(gateway: Gateway) -> None:

@@ -1,0 +1,115 @@
+"""The twelve calls of the API for parties: how large each may be, and what its body is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from flwr.proto.fab_pb2 import GetFabRequest
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    ActivateNodeResponse,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PullMessagesResponse,
+    PushMessagesRequest,
+    PushMessagesResponse,
+    RegisterNodeFleetRequest,
+    UnregisterNodeFleetRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import (
+    ConfirmMessageReceivedRequest,
+    PullObjectRequest,
+    PushObjectRequest,
+    PushObjectResponse,
+)
+from flwr.proto.run_pb2 import GetRunRequest
+from google.protobuf.message import DecodeError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from google.protobuf.message import Message
+
+__all__ = [
+    "CALLS",
+    "MAX_BODY",
+    "MAX_PIECE",
+    "ActivateNodeResponse",
+    "Call",
+    "PullMessagesResponse",
+    "PushMessagesResponse",
+    "PushObjectResponse",
+    "RefusedCallError",
+]
+
+#: Largest piece of a message, in bytes; Flower cuts what is larger into pieces of 5 MiB.
+MAX_PIECE: Final = 6 * 2**20
+#: Largest body of a request that carries a piece, with what stands around it.
+MAX_BODY: Final = MAX_PIECE + 4096
+#: Of one that announces a reply: its metadata, and the names of its pieces.
+_MAX_ANNOUNCEMENT: Final = 64 * 2**10
+#: Of every other one; they hold a key or a few names.
+_MAX_OTHER: Final = 4096
+
+
+class RefusedCallError(Exception):
+    """A call that is not passed on.
+
+    Attributes:
+        status: of the answer (HTTP).
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        """Say how to answer, and why."""
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the API for parties.
+
+    Attributes:
+        name: the last part of its path.
+        kind: the message that its body is.
+        most: largest body, in bytes.
+        answer: bytes that its answer may have, as far as they need to be counted.
+    """
+
+    name: str
+    kind: type[Message]
+    most: int = _MAX_OTHER
+    answer: int = 0
+
+    def read(self, body: bytes) -> Any:
+        """Return the message in a body.
+
+        Raises:
+            RefusedCallError: if it is no such message.
+        """
+        message = self.kind()
+        try:
+            message.ParseFromString(body)
+        except DecodeError as error:
+            raise RefusedCallError(400, f"no {self.kind.DESCRIPTOR.name}") from error
+        return message
+
+
+_ALL: Final = (
+    Call("register-node", RegisterNodeFleetRequest),
+    Call("activate-node", ActivateNodeRequest),
+    Call("deactivate-node", DeactivateNodeRequest),
+    Call("unregister-node", UnregisterNodeFleetRequest),
+    Call("send-node-heartbeat", SendNodeHeartbeatRequest),
+    Call("pull-messages", PullMessagesRequest),
+    Call("push-messages", PushMessagesRequest, _MAX_ANNOUNCEMENT),
+    Call("get-run", GetRunRequest),
+    Call("get-fab", GetFabRequest),
+    Call("push-object", PushObjectRequest, MAX_BODY),
+    Call("pull-object", PullObjectRequest, answer=MAX_BODY),
+    Call("confirm-message-received", ConfirmMessageReceivedRequest),
+)
+#: The calls by path.
+CALLS: Final = {f"/v1/fleet/{call.name}": call for call in _ALL}
