@@ -38,6 +38,7 @@ class Attendance:
         described: nodes that were asked who they are.
         known: every party that ever said so, by name.
         node_of: the node of each party that is here.
+        visits: how often each party was met, by name: whoever came back is another process.
         has_public_set: names of those that have the campaign's public set.
         roster: whom alone is talked to, by name; None while it is open.
         out: parties that said no, or failed too often: not waited for unless they come back.
@@ -58,6 +59,7 @@ class Attendance:
         self.described: set[int] = set()
         self.known: dict[str, Party] = {}
         self.node_of: dict[str, int] = {}
+        self.visits: Counter[str] = Counter()
         self.has_public_set: set[str] = set()
         self.roster: dict[str, Party] | None = None
         self.out: set[str] = set()
@@ -139,6 +141,7 @@ class Attendance:
         back = party.name in self.known
         self.known[party.name] = party
         self.node_of[party.name] = node
+        self.visits[party.name] += 1
         self.has_public_set.discard(party.name)
         if has_public_set:
             self.has_public_set.add(party.name)

@@ -7,6 +7,7 @@ missing.
 
 from __future__ import annotations
 
+import time
 from array import array
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +32,7 @@ from protos.public_set import PackedPublicSet
 from protos.terms import mechanism_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -66,6 +67,8 @@ class Campaign:
         await_predictions: called with a round; returns when the student's predictions for it are
             in the ledger. Meanwhile it may call :meth:`look`.
         show: takes who is here and what is asked of them.
+        returning: names of the parties that ask to be let in again just now.
+        pause: waits that many seconds, or less if something may have come.
         batch: counts of one batch of votes, queries times classes.
     """
 
@@ -82,6 +85,8 @@ class Campaign:
         await_predictions: Callable[[int], object],
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
         show: Callable[[Presence], None] | None = None,
+        returning: Callable[[], Collection[str]] = frozenset,
+        pause: Callable[[float], None] = time.sleep,
         batch: int = BATCH_COUNTS,
     ) -> None:
         self._batch = batch
@@ -99,6 +104,8 @@ class Campaign:
             pieces=lambda: PackedPublicSet(inputs),
             say=screen.say,
             show=show,
+            returning=returning,
+            pause=pause,
         )
 
     def run(self) -> None:

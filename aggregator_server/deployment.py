@@ -45,6 +45,13 @@ _NODES_S: Final = 2.0
 _ATTEMPTS: Final = 4
 #: What a SuperLink answers when our run is not one that it lets us use: it was stopped or is gone.
 _RUN_IS_OVER: Final = frozenset({401, 403, 404})
+#: Least time between two looks at what has come, however much of it comes, in seconds.
+_BREATH_S: Final = 0.02
+#: Between two looks at who is connected, if nothing comes, in seconds.
+_LOOK_S: Final = 1.0
+#: A party that asks to be let in counts as coming back for so long: it has to be let in, say who it
+#: is, and be asked.
+_RETURNING_S: Final = 15.0
 
 
 class Deployment:
@@ -93,6 +100,9 @@ class Deployment:
         self._home = home / "superlink"
         self._ttl = ttl
         self._on_event = on_event
+        self._wire = SwitchableWire(self._suspected)
+        self._stir = threading.Event()
+        self._knocks: dict[bytes, float] = {}
         self._gateway = Gateway(
             host,
             port,
@@ -100,10 +110,12 @@ class Deployment:
             tls_key=None if identities is None else identities.certificate_key,
             trust=trust,
             desk=desk,
+            on_knock=self._knocked,
+            on_arrived=self._wire.renew,
+            on_stir=self._stir.set,
         )
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._gateway.port}"
-        self._wire = SwitchableWire(self._suspected)
         self._superlink: SuperLink | None = None
         self._session: Session | None = None
         self._names: Mapping[int, str] = {}
@@ -129,6 +141,29 @@ class Deployment:
         name is false.
         """
         return self._names
+
+    def returning(self) -> frozenset[str]:
+        """Return the enrolled parties that asked to be let in a moment ago."""
+        since = time.monotonic() - _RETURNING_S
+        knocks, members = dict(self._knocks), self._members.values()
+        return frozenset(m.name for m in members if knocks.get(pem(m.node), since) > since)
+
+    def pause(self, seconds: float) -> None:
+        """Wait until something has come from a party that may be news, or for a while.
+
+        Args:
+            seconds: how long whoever looks would wait without being called; here it is longer, since
+                all but a party that goes in silence is noticed at once.
+        """
+        time.sleep(_BREATH_S)
+        self._stir.wait(max(seconds, _LOOK_S))
+        self._stir.clear()
+
+    def _knocked(self, key: bytes) -> None:
+        """Note that the holder of a node key (PEM) asks to be let in. From the gateway's thread."""
+        if any(pem(member.node) == key for member in self._members.values()):
+            self._knocks[key] = time.monotonic()
+            self._stir.set()
 
     @property
     def superlink_pid(self) -> int | None:
@@ -190,7 +225,15 @@ class Deployment:
         )
         # Before anybody can reach it: an enrolled party would be refused, and not know why.
         self._let_in(self._superlink)
-        self._wire.attach(GridWire(self._session.grid, ttl=self._ttl, admits=self._admits))
+        self._session.grid.on_fetched = self._stir.set
+        self._wire.attach(
+            GridWire(
+                self._session.grid,
+                ttl=self._ttl,
+                admits=self._admits,
+                on_sent=self._gateway.wake,
+            )
+        )
         self._gateway.point_at(self._superlink.address)
 
     def _tear_down(self) -> int:

@@ -60,8 +60,9 @@ class Exchange:
         pieces: makes the slices of the serialised public set, for parties without a copy.
         say: one line for the server's screen.
         show: takes who is here and what is asked, after every step.
+        returning: names of the parties that ask to be let in again just now.
         clock: seconds, monotonic.
-        pause: waits that many seconds.
+        pause: waits that many seconds, or less if something may have come.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Exchange:
         say: Callable[[str], None],
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
         show: Callable[[Presence], None] | None = None,
+        returning: Callable[[], Collection[str]] = frozenset,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -81,11 +83,13 @@ class Exchange:
         self.campaign = campaign
         self._signing_key = signing_key
         self._show = show
+        self._returning = returning
         self._handout = Handout(pieces)
         self._say = say
         self._clock = clock
         self._pause = pause
         self._questions: dict[str, _Question] = {}
+        self._met: dict[str, float] = {}  # when each party last said who it is
         self._who = Attendance(campaign, enrolled, say)
         self._ballot: Ballot | None = None
         self._farewells: set[str] = set()
@@ -158,7 +162,8 @@ class Exchange:
         In each step every party that can still do it is waited for until ``least`` have done it,
         or all whom the step needs, and ``patience`` seconds have passed since. One that refuses or
         keeps failing is not waited for, nor, after the first step of a masked sum, one that has
-        been away for ``patience`` seconds: its secrets are gone if it was started anew.
+        been away for ``patience`` seconds: its secrets are gone if it was started anew. In the
+        first step one that is coming back then, is waited for a second ``patience``, and no longer.
 
         Args:
             ballot: what to ask, step by step.
@@ -221,7 +226,8 @@ class Exchange:
                 )
             if len(answered) >= least:
                 enough_since = now if enough_since is None else enough_since
-                if now - enough_since > patience:
+                back = ballot.first and (able - answered) & self._coming(enough_since)
+                if now - enough_since > (2 * patience if back else patience):
                     late = listed(sorted(able - answered))
                     self._say(f"going on without {late}: no answer in {patience:g} s")
                     return
@@ -229,6 +235,11 @@ class Exchange:
                 remind = now + _REMIND_S
                 self._say(self._voting_line(ballot, able))
             self._pause(_POLL_S)
+
+    def _coming(self, since: float) -> set[str]:
+        """Return who is about to take part: it asks to be let in, or is back ``since`` then."""
+        back = {name for name, met in self._met.items() if met >= since}
+        return back | (set(self._returning()) & set(self._who.roster or ()))
 
     def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
         missing = sorted(able - ballot.answered)
@@ -273,24 +284,25 @@ class Exchange:
             finish: what they are told.
             voted: names of those who have reason to be there or to come back soon.
         """
-        told: dict[tuple[str, int], float] = {}
+        told: dict[tuple[str, int], float] = {}  # by name and visit
         began = self._clock()
         remind = began + _REMIND_S
         self._farewells.clear()
         while True:
             self._step()
             now = self._clock()
+            visits = self._who.visits
             for name, node in list(self._who.node_of.items()):
-                if name not in self._farewells and (name, node) not in told:
-                    told[name, node] = now
+                if name not in self._farewells and (name, visits[name]) not in told:
+                    told[name, visits[name]] = now
                     request = vote_pb2.PartyRequest()
                     request.finish.CopyFrom(finish)
                     self._put(node, request, "finish", name)
             waits = any(
-                name not in self._farewells and now < told[name, node] + _FAREWELL_S
-                for name, node in self._who.node_of.items()
+                name not in self._farewells and now < told[name, visits[name]] + _FAREWELL_S
+                for name in self._who.node_of
             )
-            away = set(voted) - set(self._who.node_of) - self._farewells
+            away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._farewells
             if not waits and (not away or now >= began + _RETURN_S):
                 return
             if away and now >= remind:
@@ -402,6 +414,7 @@ class Exchange:
         party = self._who.meet(node, identity, reply)
         if party is None:
             return
+        self._met[party.name] = self._clock()
         # What its last process was asked will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
             if question.party == party.name and question.node != node:

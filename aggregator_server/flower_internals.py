@@ -24,6 +24,11 @@ from flwr.proto.control_pb2 import (
     StartRunRequest,
     UnregisterNodeRequest,
 )
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeResponse,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+)
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
 from flwr.supercore.control import ControlHttpClient
@@ -38,6 +43,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.supercore.run import Run
 from flwr.superlink.grid import HttpGrid
+from google.protobuf.message import DecodeError
 
 from pate.errors import ProcessError
 from protos.carriage import MESSAGE_TYPE
@@ -67,10 +73,13 @@ __all__ = [
     "Run",
     "Session",
     "UnregisterNodeRequest",
+    "activated_node",
     "codeless_fab",
+    "deactivation_of",
     "empty_run",
     "error_reply",
     "make_fab",
+    "pulling_node",
     "query",
     "start_run",
 ]
@@ -110,6 +119,27 @@ publisher = "pate"
 serverapp = "aggregator_server.resident:none"
 clientapp = "party.resident:none"
 """
+
+
+def pulling_node(body: bytes) -> int | None:
+    """Return the node whose messages a request asks for; None: it is no such request."""
+    try:
+        return int(PullMessagesRequest.FromString(body).node.node_id) or None
+    except DecodeError:
+        return None
+
+
+def activated_node(body: bytes) -> int | None:
+    """Return the node that a SuperLink says it let in; None: it says nothing of the kind."""
+    try:
+        return int(ActivateNodeResponse.FromString(body).node_id) or None
+    except DecodeError:
+        return None
+
+
+def deactivation_of(node: int) -> bytes:
+    """Return the request by which a node says that it leaves."""
+    return DeactivateNodeRequest(node_id=node).SerializeToString(deterministic=True)
 
 
 class ControlClient(DirectClient, ControlHttpClient):
@@ -213,6 +243,9 @@ class ResidentGrid(HttpGrid):
     nobody, and one that is malformed or too large becomes an error for its sender alone. The
     original fetches them one after another and raises at the first that is broken, with all the
     others already taken from the SuperLink.
+
+    Attributes:
+        on_fetched: called when a reply has been fetched, from the thread that did it.
     """
 
     def __init__(
@@ -223,6 +256,7 @@ class ResidentGrid(HttpGrid):
         on_taken: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
+        self.on_fetched: Callable[[], None] = lambda: None
         self.client = _client_of_task(address, token, trust)
         self._client = self.client
         self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
@@ -241,7 +275,8 @@ class ResidentGrid(HttpGrid):
             if isinstance(found, Message):
                 replies.append(found)
             else:
-                self._arriving[asked] = self._pool.submit(self._fetch, *found)
+                fetched = self._arriving[asked] = self._pool.submit(self._fetch, *found)
+                fetched.add_done_callback(lambda _: self.on_fetched())
         trouble: BaseException | None = None
         for asked in [i for i, reply in self._arriving.items() if reply.done()]:
             reply = self._arriving.pop(asked)

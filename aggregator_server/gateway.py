@@ -33,6 +33,8 @@ from aggregator_server.fleet.requests import CALLS, MAX_BODY, RefusedCallError
 from aggregator_server.fleet.signature import is_signed, named_key
 from aggregator_server.fleet.traffic import Traffic
 from aggregator_server.flower_internals import KEY_NEEDED, KEY_REFUSED
+from aggregator_server.held_pulls import HeldPulls
+from aggregator_server.node_sessions import Sessions
 from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import ProcessError, UsageError
 from pate.runtime.lifeline import LOOPBACK, listen
@@ -72,6 +74,8 @@ _SLICE: Final = 64 * 2**10
 #: Seconds in which the answer of a party that was invited must have arrived.
 _ANSWER_S: Final = 10.0
 _START_DEADLINE_S: Final = 20.0
+#: How long the health check waits for a SuperLink that starts; parties give up after 5 seconds.
+_READY_S: Final = 3.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
 _CLOSE: Final = (b"connection", b"close")
 _JSON: Final = (b"content-type", b"application/json")
@@ -101,6 +105,7 @@ class Filter:
         *,
         trust: ssl.SSLContext | None = None,
         desk: Desk | None = None,
+        sessions: Sessions | None = None,
     ) -> None:
         """Filter what goes to ``upstream``.
 
@@ -108,17 +113,20 @@ class Filter:
             upstream: ``host:port`` of the SuperLink, or None.
             trust: whom to trust as the SuperLink; None: speak to it in clear.
             desk: who takes in answers of parties; None: nobody.
+            sessions: which process speaks for a key, and where pulls wait; None: pass all on.
         """
         self.keys: frozenset[bytes] | None = None
-        self.point_at(upstream)
         self._trust = trust
         self._desk = desk
+        self._sessions = sessions
         self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._one_answer = asyncio.Lock()
+        self._ready = asyncio.Event()
         self._held = Allowance(HELD_IN_ALL, HELD_EACH)
         self._invited = Allowance(_INVITED_IN_ALL, _INVITED_EACH)
+        self.point_at(upstream)
 
     @property
     def traffic(self) -> Traffic:
@@ -126,8 +134,14 @@ class Filter:
         return self._link[1]
 
     def point_at(self, upstream: str | None) -> None:
-        """Pass on to another SuperLink, to which no node has spoken yet."""
+        """Pass on to another SuperLink, to which no node has spoken yet; None: answer 503.
+
+        From any thread.
+        """
         self._link = upstream, Traffic()
+        if self._loop is not None and upstream is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._ready.set)
 
     def taken(self, message: str) -> None:
         """Note, from any thread, that the campaign has fetched the reply to ``message``."""
@@ -183,6 +197,8 @@ class Filter:
         if (method, path) == ("POST", ROUTE) and self._desk is not None:
             return await self._enrol(self._desk, scope, receive)
         if (method, path) == ("GET", HEALTH_ROUTE):
+            if self._link[0] is None:
+                await self._wait_until_ready()
             status, said, body = await self._pass_on(method, path, headers, b"", self._link[0])
             return status, [*said, *([_CLOSE] if _length(headers) != 0 else [])], body
         if method != "POST" or path not in FLEET_ROUTES:
@@ -213,13 +229,27 @@ class Filter:
         body = await read_body(receive, size)
         if body is None:
             raise RefusedCallError(413, "more than was said, or less")
-        upstream, traffic = self._link
-        settle, answer = await traffic.admit(key, call, body), None
-        try:
-            answer = await self._pass_on("POST", scope["path"], scope["headers"], body, upstream)
-        finally:
-            settle(answer[2] if answer is not None and answer[0] == httpx.codes.OK else None)
-        return answer
+
+        async def ask(path: str, body: bytes) -> Answer:
+            upstream, traffic = self._link
+            settle, answer = await traffic.admit(key, CALLS[path], body), None
+            try:
+                answer = await self._pass_on("POST", path, scope["headers"], body, upstream)
+            finally:
+                settle(answer[2] if answer is not None and answer[0] == httpx.codes.OK else None)
+            return answer
+
+        if self._sessions is None:
+            return await ask(scope["path"], body)
+        return await self._sessions.call(key, scope["path"], scope["headers"], body, ask, receive)
+
+    async def _wait_until_ready(self) -> None:
+        """Wait a moment for a SuperLink that starts, so that nobody has to ask often for it."""
+        self._ready.clear()
+        if self._link[0] is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_READY_S):
+                    await self._ready.wait()
 
     async def _pass_on(
         self,
@@ -313,6 +343,9 @@ class Gateway:
         tls_key: Path | None = None,
         trust: ssl.SSLContext | None = None,
         desk: Desk | None = None,
+        on_knock: Callable[[bytes], None] = lambda _: None,
+        on_arrived: Callable[[int], None] = lambda _: None,
+        on_stir: Callable[[], None] = lambda: None,
     ) -> None:
         """Take the port. Nothing is served before :meth:`start`.
 
@@ -323,6 +356,10 @@ class Gateway:
             tls_key: its key (PEM).
             trust: whom to trust as the SuperLink; None: speak to it in clear.
             desk: who takes in answers of parties that were invited; None: nobody.
+            on_knock: called with the node key (PEM) of a party that asks to be let in; as the next
+                two, from the gateway's thread.
+            on_arrived: called with a node at which there is another process than before.
+            on_stir: called when there may be something new from a party.
 
         Raises:
             PortInUseError: if somebody else listens there.
@@ -338,7 +375,14 @@ class Gateway:
             )
         self._certificate, self._key = tls_certificate, tls_key
         _check_certificate(tls_certificate, tls_key)
-        self._filter = Filter(trust=trust, desk=desk)
+        self._pulls = HeldPulls()
+        sessions = Sessions(
+            self._pulls,
+            on_knock=on_knock,
+            on_arrived=on_arrived,
+            on_stir=on_stir,
+        )
+        self._filter = Filter(trust=trust, desk=desk, sessions=sessions)
         self._listener = listen(host, port)
         self.port = int(self._listener.getsockname()[1])
         self._server: Any = None  # uvicorn, which is imported when it is needed
@@ -347,6 +391,7 @@ class Gateway:
     def point_at(self, upstream: str | None) -> None:
         """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
         self._filter.point_at(upstream)
+        self._pulls.release_all()
 
     def taken(self, message: str) -> None:
         """Note that the campaign has fetched the reply to ``message``: it is stored no longer."""
@@ -355,6 +400,10 @@ class Gateway:
     def most_pushed(self) -> tuple[bytes, int] | None:
         """Return the node key (PEM) that has pushed most to this SuperLink, and how many bytes."""
         return self._filter.traffic.most()
+
+    def wake(self, node: int) -> None:
+        """Let a node look now whether there is a message for it."""
+        self._pulls.wake(node)
 
     def let_in(self, keys: Iterable[bytes]) -> None:
         """Let pass from now on what names one of these node keys (PEM), and nothing else."""
@@ -424,6 +473,7 @@ class Gateway:
 
     def stop(self) -> None:
         """Stop serving and give the port back. Harmless if it never started."""
+        self._pulls.close()
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(timeout=10)

@@ -236,6 +236,8 @@ def _run(
                         round_, never, campaign.look
                     ),
                     show=board.present,
+                    returning=deployment.returning,
+                    pause=deployment.pause,
                 )
                 campaign.run()
                 campaign.farewell(privacy_statement(ledger.state()).epsilon)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -108,6 +109,7 @@ class GridWire:
         ttl: float = DEFAULT_TTL_S,
         limit: int = MAX_MESSAGE,
         admits: Callable[[int], bool] = lambda _: True,
+        on_sent: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Speak through ``grid``.
 
@@ -117,8 +119,13 @@ class GridWire:
             limit: largest body that is accepted from a party, in bytes.
             admits: says of a node whether it is a party's. Whoever it does not admit is never
                 sent anything nor heard, whatever the grid lets in.
+            on_sent: called with a node when a message to it is there to be fetched.
         """
         self._admits = admits
+        self._on_sent = on_sent
+        #: Nodes that were there at the last look, and those of them at which others are now.
+        self._seen: frozenset[int] = frozenset()
+        self._renewed: set[int] = set()
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
@@ -128,8 +135,22 @@ class GridWire:
         self._ready: list[Arrival] = []
 
     def nodes(self) -> frozenset[int]:
-        """Return the parties that are connected now."""
-        return frozenset(filter(self._admits, self._grid.get_node_ids()))
+        """Return the parties that are connected now.
+
+        A node that was renewed is absent once, so that whoever looks knows it for a new one.
+        """
+        here = frozenset(filter(self._admits, self._grid.get_node_ids()))
+        renewed, self._renewed = self._renewed & self._seen, set()
+        self._seen = here - renewed
+        return self._seen
+
+    def renew(self, node: int) -> None:
+        """Take note that another process is at a node: what the one before was sent is lost."""
+        self._renewed.add(node)
+        for sent, (handle, at) in list(self._under_way.items()):
+            if at == node:
+                del self._under_way[sent]
+                self._ready.append(Arrival(handle, node, None, LOST))
 
     def send(self, node: int, body: bytes) -> str:
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
@@ -142,6 +163,7 @@ class GridWire:
         sent = next(iter(self._grid.push_messages([message])), None)
         if sent:
             self._under_way[sent] = (handle, node)
+            self._on_sent(node)
         else:
             self._ready.append(Arrival(handle, node, None, GONE))
         return handle
@@ -218,6 +240,7 @@ class SwitchableWire:
         self._lock = threading.Lock()
         self._link: GridWire | None = None
         self._ready: list[Arrival] = []
+        self._renewed: deque[int] = deque()
         self._over: PateError | None = None
 
     def attach(self, link: GridWire) -> None:
@@ -232,6 +255,13 @@ class SwitchableWire:
             lost = [] if link is None else link.abandon()
             self._ready += lost
             return sum(arrival.failure == LOST for arrival in lost)
+
+    def renew(self, node: int) -> None:
+        """Take note that another process is at a node; see :meth:`GridWire.renew`.
+
+        From any thread and without waiting: it counts from the next call of another method on.
+        """
+        self._renewed.append(node)
 
     def fail(self, error: PateError) -> None:
         """Raise ``error`` from every call from now on: the link cannot be had again."""
@@ -284,4 +314,8 @@ class SwitchableWire:
     def _usable(self) -> GridWire | None:
         if self._over is not None:
             raise self._over
+        while self._renewed:
+            node = self._renewed.popleft()
+            if self._link is not None:
+                self._link.renew(node)
         return self._link

@@ -8,6 +8,7 @@ installed here, and a run that carries code of its own is refused unread.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from typing import TYPE_CHECKING, Final
@@ -29,13 +30,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Between two looks at the SuperNode; it looks at the server every 3 seconds itself.
-_POLL_S: Final = 0.2
+#: Between two looks at the SuperNode, and at one that is still starting, in seconds.
+_POLL_S: Final = 0.1
+_STARTING_S: Final = 0.05
 #: Between two looks at the server's health while nothing is asked.
 _HEALTH_S: Final = 10.0
 #: After so long without the server whoever waits is told what that may mean.
 _ABSENCE_S: Final = 180.0
 _FIRST_PAUSE_S: Final = 1.0
+#: Between two looks for a server that does not answer, during the first seconds.
+_OFTEN_S: Final = 0.5
+_SOON_S: Final = 10.0
+#: What the last look before a server is given up may take.
+_LEAST_PROBE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 #: A SuperNode that lived this long was connected: its end starts the pauses anew.
 _SETTLED_S: Final = 15.0
@@ -134,11 +141,13 @@ class Connection:
         pauses = _Pauses()
         while not stop():
             self._on_state("connecting")
-            if not self._wait_for_server(stop):
-                return
+            # Before the server is there: what it imports is imported meanwhile.
             self._node = SuperNode(self._home, self._server, self._node_key)
-            began = time.monotonic()
             try:
+                if not self._wait_for_server(stop):
+                    return
+                began = time.monotonic()
+                self._node.connect()
                 self._serve(self._node, stop)
             finally:
                 node, self._node = self._node, None
@@ -194,15 +203,29 @@ class Connection:
 
     def _wait_for_server(self, stop: Callable[[], bool]) -> bool:
         """Wait until the server answers its health check. False: ``stop()`` came first."""
-        pauses = _Pauses()
+        pauses, said = _Pauses(_OFTEN_S), ""
+        began = time.monotonic()
         while not stop():
             why = self._look()
             if why is None:
                 return True
             pause = pauses.next()
-            self._on_event(f"{why}; trying again in {pause:.0f} s")
+            is_early = time.monotonic() - began < _SOON_S
+            if is_early:
+                # It may have been started with us, and be there in a moment.
+                pauses.reset()
+            pause = min(pause, self._left())
+            if not is_early or why != said:
+                self._on_event(f"{why}; trying again" + _in_words(pause))
+                said = why
             _sleep(pause, stop)
         return False
+
+    def _left(self) -> float:
+        """Return how long a server that does not answer is still waited for, in seconds."""
+        if self._max_wait is None or self._unreachable_since is None:
+            return math.inf
+        return max(0.0, self._unreachable_since + self._max_wait - time.monotonic())
 
     def _look(self) -> str | None:
         """Return why the server does not answer, or None if it does.
@@ -211,7 +234,7 @@ class Connection:
             UnreachableError: if it is not trusted, or has not answered for ``max_wait``.
         """
         try:
-            self._server.probe()
+            self._server.probe(within=max(_LEAST_PROBE_S, self._left()))
         except UntrustedServerError:
             raise
         except UnreachableError as error:
@@ -251,14 +274,14 @@ class Connection:
                     # It waits for an answer that it will not get: only a new one goes on.
                     _log.warning("the SuperNode cannot be used any more: %s", error)
                     return
-                if time.monotonic() - looked > _HEALTH_S:
+                if time.monotonic() - looked > min(_HEALTH_S, self._left()):
                     looked, why = time.monotonic(), self._look()
                     if why is not None and not was_away:
                         self._on_event(f"{why}; the connection is kept, waiting")
                     if is_up and was_away != (why is not None):
                         self._on_state("connected" if why is None else "away")
                     was_away = why is not None
-                node.child.ended(_POLL_S)
+                node.child.ended(_POLL_S if is_up else _STARTING_S)
 
     def _answer(self, errand: Errand) -> None:
         """Compute and send one answer. What the party's code raises becomes its class name."""
@@ -279,16 +302,21 @@ class Connection:
 class _Pauses:
     """Growing pauses between attempts, each a little different so that parties do not march."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: float = _FIRST_PAUSE_S) -> None:
+        self._first = first
         self.reset()
 
     def reset(self) -> None:
-        self._pause = _FIRST_PAUSE_S
+        self._pause = self._first
 
     def next(self) -> float:
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE_S)
         # No secret depends on it: it only spreads the load.
         return pause * random.uniform(0.75, 1.25)  # noqa: S311
+
+
+def _in_words(pause: float) -> str:
+    return "" if pause < 1 else f" in {pause:.0f} s"
 
 
 def _sleep(seconds: float, stop: Callable[[], bool]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: What a party votes with.
 VOTES: Final = ("any", "teachers", "neighbour")
-#: After its last answer a party stays connected for so long: a SuperNode sends what it was given
-#: within about 3.5 seconds, and what it has not sent when it is stopped is lost.
-_LAST_WORDS_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -144,15 +140,19 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         public=public,
         say=screen.say,
     )
-    over = _Over(voter)
+
+    def over() -> bool:
+        """All is decided: the SuperNode sends the last answer before it ends."""
+        return voter.ending is not None or voter.refusal is not None
+
     connection = Connection(
         server,
         make_client_app(voter.handle),
         home=settings.home / "flower",
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
-        on_absence=lambda: None if over.decided else screen.say(of_absence(ledger)),
-        on_event=lambda line: None if over.decided else screen.say(line),
+        on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
+        on_event=lambda line: None if over() else screen.say(line),
         on_state=board.is_now,
         max_wait=settings.max_wait,
     )
@@ -160,7 +160,7 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         connection.run(stop=over)
     except UnreachableError:
         # A server that has heard our last words may be gone at once, and that is as it should be.
-        if not over.decided:
+        if not over():
             raise
     if voter.refusal is not None:
         raise voter.refusal
@@ -240,22 +240,3 @@ def _ask(question: str) -> bool:
         return input().strip().lower() in ("y", "yes")
     except EOFError:
         return False
-
-
-class _Over:
-    """Says whether a party may disconnect: all is decided, and its last answer has been sent."""
-
-    def __init__(self, voter: Voter) -> None:
-        self._voter = voter
-        self._since: float | None = None
-
-    @property
-    def decided(self) -> bool:
-        return self._voter.ending is not None or self._voter.refusal is not None
-
-    def __call__(self) -> bool:
-        if not self.decided:
-            return False
-        if self._since is None:
-            self._since = time.monotonic()
-        return time.monotonic() - self._since >= _LAST_WORDS_S

@@ -75,8 +75,11 @@ class Server:
         self.skew = 0.0
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
-    def probe(self) -> None:
+    def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:
         """Ask the server's health, once.
+
+        Args:
+            within: seconds that each part of it may take, if fewer than usual.
 
         Raises:
             UntrustedServerError: if its certificate is not signed by one that is trusted.
@@ -85,7 +88,7 @@ class Server:
         try:
             reply = httpx.get(
                 f"{self.url}/health",
-                timeout=_PROBE_TIMEOUT_S,
+                timeout=min(within, _PROBE_TIMEOUT_S),
                 verify=self.verify,
                 trust_env=self.host not in LOOPBACK,
             )
@@ -146,8 +149,10 @@ def probe(server: str, root_certificates: Path | None = None) -> None:
 class SuperNode:
     """A SuperNode that was started; whether it is connected is for it to find out.
 
+    It is imported when it is made, which takes a while, and connects after :meth:`connect`.
+
     Attributes:
-        address: where it offers what arrives, ``host:port``.
+        address: where it offers what arrives once it connects, ``host:port``.
         secret: what allows this process, and no other, to take it.
         child: its process.
     """
@@ -165,8 +170,7 @@ class SuperNode:
         """
         self._secret_file = home.resolve() / "superexec.secret"
         self.secret = new_secret(self._secret_file)
-        port = free_port(_HOST)
-        self.address = f"{_HOST}:{port}"
+        self.address = ""
         trust: list[str] = []
         if server.in_clear:
             trust = ["--insecure"]
@@ -182,12 +186,18 @@ class SuperNode:
             [
                 *trust,
                 *("--superlink", server.address),
-                *("--host", _HOST, "--port", str(port)),
+                *("--host", _HOST),
                 *("--isolation", "process"),
                 *("--superexec-auth-secret-file", str(self._secret_file)),
             ],
             home=home,
         )
+
+    def connect(self) -> None:
+        """Let it connect to the server. Only now, so that its port is free when it takes it."""
+        port = free_port(_HOST)
+        self.address = f"{_HOST}:{port}"
+        self.child.go(str(port))
 
     def refusal(self) -> int | None:
         """Return the code with which the server refused the connection, if it did."""

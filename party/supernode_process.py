@@ -1,31 +1,56 @@
-"""Flower's SuperNode as a process of ours, which looks for the next message sooner.
+"""Flower's SuperNode as a process of ours, which waits less and leaves in order.
 
-Between two looks at the server Flower's SuperNode sleeps three seconds, always. A masked sum has
-five steps, each of which waits for it; so for a while after a message this one sleeps half a
-second. Nothing else of it is changed. ``tests/test_flower_internals.py`` holds the names that this
-relies on; without them it is Flower's SuperNode as it is, and slower.
+It is imported while the server is not ready yet, and begins when its parent says so. Then:
+
+* Between two looks at the server Flower's SuperNode sleeps three seconds, always. A masked sum has
+  five steps, each of which waits for it. Our server holds a look open until there is a message, and
+  says so (:mod:`aggregator_server.held_pulls`): after that this one looks again at once, and else it
+  sleeps half a second for a while after a message.
+* While its party computes an answer it tells the server every few seconds that it is there, so that
+  one that was killed is known from one that is busy (:mod:`aggregator_server.node_sessions`).
+* When it is asked to end it first sends the answer that its party has given it.
+
+Nothing else of it is changed. ``tests/test_flower_internals.py`` holds the names that this relies
+on; without them it is Flower's SuperNode as it is, and slower.
 """
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.fleet_http_connection import http_request_response
 from flwr.supernode.start_client_internal import start_client_internal
+
+from pate.runtime.lifeline import told
+from protos.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
-#: What the loop gets messages with.
+    _Handler = Callable[[int, FrameType | None], Any] | int | None
+
+#: What the loop gets messages with, and what it sends answers with.
 _PULL: Final = "_pull_and_store_message"
-#: Flower's own pause, and the one that takes its place, in seconds.
+_PUSH: Final = "_push_messages"
+#: What tells the server that the node is there, and what signs each request.
+_HEARTBEAT: Final = "HeartbeatSender"
+_SIGNER: Final = "NodeAuthHttpInterceptor"
+#: Flower's own pause between two looks, and the one that takes its place, in seconds.
 SLOW_S: Final = 3
 _QUICK_S: Final = 0.5
 #: How long after a message the next one is looked for soon: parties may take that long to train
 #: nothing more and vote.
 _LIVELY_S: Final = 120.0
+#: Flower's pause between two looks at what the party has answered, and ours.
+ANSWER_S: Final = 0.5
+_BREATH_S: Final = 0.05
 
 
 class Pauses:
@@ -34,6 +59,10 @@ class Pauses:
     Args:
         clock: seconds, monotonic.
         sleep: waits that many seconds.
+
+    Attributes:
+        beat: tells the server that this node is there; None until there is a connection.
+        was_held: whether the server held the last look open.
     """
 
     def __init__(
@@ -44,6 +73,13 @@ class Pauses:
         self._clock = clock
         self._sleep = sleep
         self._last: float | None = None
+        self.was_held = False
+        self._sends = False
+        self._spoke = clock()
+        self._ending: tuple[int, FrameType | None] | None = None
+        self._patience = 0
+        self._end: _Handler = signal.SIG_DFL
+        self.beat: Callable[[], object] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -52,6 +88,7 @@ class Pauses:
         """Return ``pull`` so that it notes when it got a message."""
 
         def pulling(*args: object, **kwargs: object) -> int | None:
+            self.was_held = False
             run = pull(*args, **kwargs)
             if run is not None:
                 self._last = self._clock()
@@ -59,18 +96,99 @@ class Pauses:
 
         return pulling
 
+    def sending(self, push: Callable[..., None]) -> Callable[..., None]:
+        """Return ``push`` so that a request to end waits until an answer that is there is sent."""
+
+        def pushing(*args: object, **kwargs: object) -> None:
+            if signal.getsignal(signal.SIGTERM) != self.ended:
+                self._end = signal.signal(signal.SIGTERM, self.ended)
+            self._sends, self._patience, self._spoke = True, 1, self._clock()
+            try:
+                push(*args, **kwargs)
+            finally:
+                self._sends = False
+                if self._ending is not None:
+                    self._leave(*self._ending)
+
+        return pushing
+
+    def ended(self, number: int, frame: FrameType | None) -> None:
+        """Take the request to end: at once, or after the answer that is there."""
+        if self._sends and self._ending is None:
+            self._ending = number, frame
+        else:
+            self._leave(number, frame)
+
     def sleep(self, seconds: float) -> None:
         """Sleep, and less than Flower would while messages come."""
-        if seconds == SLOW_S and self._last is not None and self._clock() - self._last < _LIVELY_S:
-            seconds = _QUICK_S
+        if self._sends and seconds == ANSWER_S:
+            self._await_answer()
+            return
+        if seconds == SLOW_S:
+            lively = self._last is not None and self._clock() - self._last < _LIVELY_S
+            seconds = _BREATH_S if self.was_held else _QUICK_S if lively else seconds
         self._sleep(seconds)
+
+    def _await_answer(self) -> None:
+        if self._ending is not None:
+            # An answer was given before the request to end, so one more look would have found it.
+            if self._patience == 0:
+                self._leave(*self._ending)
+            self._patience -= 1
+        if self.beat is not None and self._clock() - self._spoke >= BEAT_S:
+            with contextlib.suppress(Exception):  # Flower's own heartbeat decides what it means
+                self.beat()
+            self._spoke = self._clock()
+        self._sleep(_BREATH_S)
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        self._sends, self._ending = False, None
+        if callable(self._end):
+            self._end(number, frame)
+        else:
+            sys.exit(0)
 
 
 def main() -> None:
-    """Run the SuperNode with the arguments of this process."""
-    pauses, loop = Pauses(), sys.modules[start_client_internal.__module__]
-    pull = getattr(loop, _PULL, None)
-    if pull is not None and hasattr(loop, "time"):
-        setattr(loop, _PULL, pauses.noted(pull))
-        loop.time = pauses  # type: ignore[attr-defined]
+    """Run the SuperNode with the arguments of this process and the port that its parent says."""
+    pauses = Pauses()
+    loop = sys.modules[start_client_internal.__module__]
+    connection = sys.modules[http_request_response.__module__]
+    _replace(loop, pauses)
+    speak_up(connection, pauses)
+    sys.argv += ["--port", told()]
     flower_supernode()
+
+
+def _replace(loop: Any, pauses: Pauses) -> None:
+    """Let Flower's loop pause as ours does, if it has what that needs."""
+    pull, push = getattr(loop, _PULL, None), getattr(loop, _PUSH, None)
+    if pull is None or push is None or not hasattr(loop, "time"):
+        return
+    setattr(loop, _PULL, pauses.noted(pull))
+    setattr(loop, _PUSH, pauses.sending(push))
+    loop.time = pauses
+
+
+def speak_up(connection: Any, pauses: Pauses) -> None:
+    """Join Flower's ``connection`` to ``pauses``, and let each request name this process."""
+    number = secrets.token_hex(16)
+    signer, heartbeat = getattr(connection, _SIGNER, None), getattr(connection, _HEARTBEAT, None)
+    if signer is None or heartbeat is None:
+        return
+
+    class NamingSigner(signer):  # type: ignore[misc]
+        def intercept(self, context: Any, call_next: Any) -> Any:
+            context.request.headers[SESSION_HEADER] = number
+            answer = super().intercept(context, call_next)
+            if HELD_HEADER in answer.headers:
+                pauses.was_held = True
+            return answer
+
+    class LoudHeartbeat(heartbeat):  # type: ignore[misc]
+        def __init__(self, beat: Callable[[], bool]) -> None:
+            super().__init__(beat)
+            pauses.beat = beat
+
+    setattr(connection, _SIGNER, NamingSigner)
+    setattr(connection, _HEARTBEAT, LoudHeartbeat)

@@ -48,6 +48,11 @@ BEHIND_THE_DOOR = {
             "StartRunRequest",
             "UnregisterNodeRequest",
         },
+        "flwr.proto.fleet_pb2": {
+            "ActivateNodeResponse",
+            "DeactivateNodeRequest",
+            "PullMessagesRequest",
+        },
         "flwr.proto.message_pb2": {"ConfirmMessageReceivedRequest", "Message", "ObjectTree"},
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
         "flwr.supercore.control": {"ControlHttpClient"},
@@ -120,6 +125,7 @@ BEHIND_THE_DOOR = {
     },
     "party/supernode_process.py": {
         "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
+        "flwr.supernode.fleet_http_connection": {"http_request_response"},
         "flwr.supernode.start_client_internal": {"start_client_internal"},
     },
 }

@@ -61,6 +61,12 @@ class DirectDeployment:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def returning(self) -> frozenset[str]:
+        return frozenset()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def nodes(self) -> frozenset[int]:
         self._hear()
         with self._turn:
@@ -187,6 +193,5 @@ def install() -> None:
     vars(party)["Connection"] = DirectConnection
     vars(party)["make_client_app"] = lambda handle: handle
     # Waits that are made for Flower's pace.
-    vars(party)["_LAST_WORDS_S"] = 0.0
     vars(exchange)["_POLL_S"] = 0.02
     vars(exchange)["_RETURN_S"] = 2.0

@@ -13,6 +13,7 @@ function by name and calls it as its main program, with the arguments as its com
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
@@ -35,6 +36,9 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 ORPHANED: Final = 75
 _STDIN: Final = 0
 _LISTEN_BACKLOG: Final = 512
+#: In a child: what its parent told it over the pipe.
+_line: Final = bytearray()
+_told: Final = threading.Event()
 
 
 class Child:
@@ -70,6 +74,7 @@ class Child:
                 # -P: no module may be picked up from the directory that the child starts in.
                 [sys.executable, "-P", "-m", "pate.runtime.lifeline", target, *arguments],
                 stdin=subprocess.PIPE,
+                bufsize=0,  # what is told goes out at once, or not at all
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=home,
@@ -111,6 +116,12 @@ class Child:
         # Only now: the closed pipe would end it at once, without its own clean-up.
         if self._process.stdin is not None:
             self._process.stdin.close()
+
+    def go(self, line: str) -> None:
+        """Let a child go on that waits in :func:`told`, and tell it one line. Once only."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, which its owner sees by itself
+                self._process.stdin.write(line.encode() + b"\n")
 
     def last_words(self, lines: int = 12) -> str:
         """Return the end of its log, for an error message."""
@@ -200,16 +211,27 @@ def require_free_port(host: str, port: int) -> None:
     listen(host, port).close()
 
 
+def told() -> str:
+    """Wait, in a child, for the line of :meth:`Child.go`, and return it."""
+    _told.wait()
+    return _line.decode().rstrip("\n")
+
+
 def _die_with_parent() -> None:
     """Block until the parent's end of the pipe is closed, then end this process."""
     while True:
         try:
-            if not os.read(_STDIN, 1):
-                break
+            said = os.read(_STDIN, 1)
         except InterruptedError:
             continue
         except OSError:
             break
+        if not said:
+            break
+        if not _told.is_set():
+            _line.extend(said)
+        if said == b"\n":
+            _told.set()
     os._exit(ORPHANED)
 
 
@@ -223,4 +245,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    # As the module that others import, so that they find what is told to this process.
+    importlib.import_module("pate.runtime.lifeline").main(sys.argv[1:])

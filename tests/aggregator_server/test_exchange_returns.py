@@ -183,3 +183,38 @@ def test_a_party_that_leaves_when_told_has_heard_but_a_lost_link_says_nothing(
     play.wire.at(3, lambda: play.wire.report(failure))
     play.exchange.finish(END, voted=["p"])
     assert (play.wire.now < 10) == heard
+
+
+def test_one_that_comes_back_hears_the_end_though_its_node_is_the_same(play: Play) -> None:
+    play.connects(1)
+    play.exchange._step()
+    play.exchange._step()
+    play.dies(1)  # before it is told, and nobody knows
+
+    def comes_back() -> None:
+        play.wire.report(LOST)  # what it was sent is not answered
+        play.wire.at(play.wire.now + 0.2, lambda: play.connects(1))
+
+    play.wire.at(3, comes_back)
+    play.exchange.finish(END, voted=["p"])
+    assert play.voter.ending is not None
+
+
+@pytest.mark.parametrize(("returns", "waited"), [(False, 5.0), (True, 10.0)])
+def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
+    tmp_path: Path, returns: bool, waited: float
+) -> None:
+    (tmp_path / "p").mkdir()
+    play = Play(tmp_path / "p")
+    absent = Party("q", bytes(32), 1, "record", CLASSES)
+    roster = [*play.roster, absent]
+    play.exchange.fix_roster(
+        roster, CLASSES, terms_message([(p.name, p.identity, 1) for p in roster])
+    )
+    play.exchange._returning = lambda: ["q", "not on the roster"] if returns else []
+    play.connects(1)
+    batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
+    ballot = PlainBallot(play.exchange.campaign, roster, batch, 1)
+    found = play.exchange.collect(ballot, least=1, patience=5, bar=no_bar)
+    assert found.responders == ("p",)
+    assert waited <= play.wire.now <= waited + 2

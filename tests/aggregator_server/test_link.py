@@ -280,3 +280,21 @@ def test_a_link_that_cannot_be_had_again_is_an_error_everywhere(grid: LocalGrid)
         with pytest.raises(ProcessError, match="it is over"):
             call()
     wire.close()
+
+
+def test_what_a_node_was_sent_is_lost_when_another_process_is_there(grid: LocalGrid) -> None:
+    """And it is absent once, so that whoever looks asks again who it is."""
+    told: list[int] = []
+    wire = SwitchableWire(lambda error: pytest.fail(str(error)))
+    wire.attach(GridWire(grid, on_sent=told.append))
+    assert wire.nodes() == {FIRST, SECOND}
+    kept, lost = wire.send(FIRST, b"kept"), wire.send(SECOND, b"lost")
+    assert told == [FIRST, SECOND]
+    wire.renew(SECOND)
+    wire.renew(7)  # it was never there
+    arrivals = {arrival.handle: arrival for arrival in collect(wire, 2)}
+    assert arrivals[kept].body == b"echo kept"
+    assert arrivals[lost].failure == LOST
+    assert wire.nodes() == {FIRST}
+    assert wire.nodes() == {FIRST, SECOND}
+    assert wire.receive() == []

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from aggregator_server.cli import app as server
 from aggregator_server.report import entries
-from party.cli import app as party
+from tests.end_to_end.enrolling import enrol
 from tests.end_to_end.processes import Campaign, Sites
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import typer
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +31,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     folder = tmp_path_factory.mktemp("enrolled")
     sites = Sites.make(folder, NAMES)
     with Campaign(folder / "campaign", sites) as campaign:
-        _enrol(campaign)
+        enrol(campaign, POLICY)
         started = campaign.serve(
             sites.public(0, QUERIES), "--min-parties", "3", "--colluders", "0", "--patience", "8",
             "--aggregator", "gnmax", "--sigma2", "2", "--vote-proofs", parties=",".join(NAMES),
@@ -51,24 +43,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         for name, one in joined.items():
             one.ends(-9 if name in points else 0)
         return campaign
-
-
-def _enrol(campaign: Campaign) -> None:
-    """One command after the other, as people would: init, enroll, enroll there, admit."""
-    home = ("--home", campaign.home)
-
-    def does(app: typer.Typer, *arguments: str | Path) -> None:
-        done = CliRunner().invoke(app, list(map(str, arguments)))
-        assert done.exit_code == 0, done.output
-
-    does(server, "init", "--port", str(campaign.port), *home)
-    for name in NAMES:
-        bundle, answer = campaign.folder / f"{name}.json", campaign.folder / f"{name}.answer"
-        does(server, "enroll", name, "--out", bundle, *home)
-        place = campaign.sites.home(name)
-        does(party, "enroll", bundle, "--answer", answer, "--home", place)
-        does(server, "admit", answer, *home)
-        (place / "policy.toml").write_text(POLICY)
 
 
 def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from flwr.clientapp import ClientApp
 
+from party import resident
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.resident import Connection
 from party.session import of_absence
@@ -47,3 +48,40 @@ def test_it_is_said_once_when_the_server_is_away_for_long(
             on_absence=lambda: said.append("away"),
         ).run(lambda: False)
     assert len(said) == times
+
+
+class Away:
+    """Stands in for the clock, a server that never answers, and the SuperNode that waits for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(resident, "time", self)
+        monkeypatch.setattr(resident.Server, "probe", self.probe)
+        monkeypatch.setattr(resident, "SuperNode", lambda *_: self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def probe(self, *, within: float) -> None:
+        self.now += min(within, 5.0)
+        raise UnreachableError("nobody answers")
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize("max_wait", [3.0, 17.0, 90.0, 3600.0])
+def test_a_server_is_waited_for_as_long_as_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait: float
+) -> None:
+    away, said = Away(monkeypatch), list[str]()
+    connection = Connection(
+        "127.0.0.1:1", ClientApp(), tmp_path, max_wait=max_wait, on_event=said.append
+    )
+    with pytest.raises(UnreachableError, match="given up after"):
+        connection.run(lambda: False)
+    # The first look ends after 5 seconds, and the last one may take one.
+    assert max_wait <= away.now - 1005 <= max_wait + 1.5
+    assert len(said) <= 2 + max_wait / 25 + 6

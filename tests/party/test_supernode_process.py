@@ -1,15 +1,29 @@
-"""The pauses of a SuperNode: short while messages come, Flower's own otherwise."""
+"""The pauses of a SuperNode, its end, and how it says which process it is."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import signal
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
+import httpx
+import pytest
+from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.primitives.asymmetric import generate_key_pairs
+from flwr.supercore.protobuf.client import ProtobufRequestContext
+from flwr.supernode.fleet_http_connection import http_request_response
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.start_client_internal import start_client_internal
+from google.protobuf.empty_pb2 import Empty
 
-from party.supernode_process import SLOW_S, Pauses
+from party.supernode_process import ANSWER_S, SLOW_S, Pauses, speak_up
+from protos.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Clock:
@@ -22,6 +36,16 @@ class Clock:
         self.now += seconds
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def pauses(clock: Clock) -> Pauses:
+    return Pauses(lambda: clock.now, clock.sleep)
+
+
 def test_flowers_loop_has_what_is_replaced() -> None:
     loop = sys.modules[start_client_internal.__module__]
     source = inspect.getsource(start_client_internal)
@@ -29,11 +53,14 @@ def test_flowers_loop_has_what_is_replaced() -> None:
     assert re.search(rf"time\.sleep\({SLOW_S}\)", source)
     assert vars(loop)["time"] is time
     assert callable(vars(loop)["_pull_and_store_message"])
+    push = inspect.getsource(vars(loop)["_push_messages"])
+    assert push.count(f"time.sleep({ANSWER_S})") == 2
+    connection = inspect.getsource(http_request_response)
+    assert "HeartbeatSender(send_node_heartbeat)" in connection
+    assert "NodeAuthHttpInterceptor(private_key, public_key)" in connection
 
 
-def test_pauses_are_short_after_a_message_and_for_a_while() -> None:
-    clock = Clock()
-    pauses = Pauses(lambda: clock.now, clock.sleep)
+def test_pauses_are_short_after_a_message_and_for_a_while(clock: Clock, pauses: Pauses) -> None:
     answers = iter([None, 7, None])
     pull = pauses.noted(lambda **_: next(answers))
     assert pull(state=1) is None
@@ -47,10 +74,97 @@ def test_pauses_are_short_after_a_message_and_for_a_while() -> None:
     assert clock.slept == [3, 0.5, 0.5, 3]
 
 
-def test_other_pauses_are_not_touched() -> None:
-    clock = Clock()
-    pauses = Pauses(lambda: clock.now, clock.sleep)
+def test_after_a_look_that_was_held_open_the_next_one_follows_at_once(
+    clock: Clock, pauses: Pauses
+) -> None:
+    def held() -> None:
+        pauses.was_held = True
+
+    pauses.noted(held)()
+    pauses.sleep(SLOW_S)
+    pauses.noted(lambda: None)()
+    pauses.sleep(SLOW_S)
+    assert clock.slept == [0.05, 3]
+
+
+def test_other_pauses_are_not_touched(clock: Clock, pauses: Pauses) -> None:
     pauses.noted(lambda: 7)()
     pauses.sleep(0.1)
-    assert clock.slept == [0.1]
+    pauses.sleep(ANSWER_S)  # not while an answer is waited for
+    assert clock.slept == [0.1, 0.5]
     assert pauses.monotonic is time.monotonic
+
+
+def test_while_an_answer_is_waited_for_the_server_hears_of_us(clock: Clock, pauses: Pauses) -> None:
+    heard: list[float] = []
+
+    def beat() -> None:
+        heard.append(clock.now)
+        raise httpx.ReadTimeout("the server is away")
+
+    pauses.beat = beat
+
+    def push() -> None:
+        while clock.now < 1000 + 3.5 * BEAT_S:
+            pauses.sleep(ANSWER_S)
+
+    pauses.sending(push)()
+    assert len(heard) == 3
+    assert max(clock.slept) <= 0.05
+
+
+@pytest.fixture
+def asked_to_end() -> Iterator[list[str]]:
+    """Has a handler of its own while the test runs, as Flower's loop has."""
+    ends: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: ends.append("ended"))
+    yield ends
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_an_answer_that_is_there_is_sent_before_the_end(
+    pauses: Pauses, asked_to_end: list[str]
+) -> None:
+    def push() -> None:
+        pauses.sleep(ANSWER_S)
+        signal.raise_signal(signal.SIGTERM)
+        pauses.sleep(ANSWER_S)  # a part of the answer is still to come
+        asked_to_end.append("sent")
+
+    pauses.sending(push)()
+    assert asked_to_end == ["sent", "ended"]
+    signal.raise_signal(signal.SIGTERM)
+    assert asked_to_end == ["sent", "ended", "ended"]
+
+
+def test_without_an_answer_it_ends_at_once(pauses: Pauses, asked_to_end: list[str]) -> None:
+    def push() -> None:
+        for _ in range(3):
+            pauses.sleep(ANSWER_S)
+        signal.raise_signal(signal.SIGTERM)
+        while not asked_to_end:
+            pauses.sleep(ANSWER_S)
+        asked_to_end.append("left the wait")
+
+    pauses.sending(push)()
+    assert asked_to_end == ["ended", "left the wait"]
+
+
+def test_each_request_names_the_process_and_each_answer_says_whether_it_was_held() -> None:
+    class Connection:
+        NodeAuthHttpInterceptor: Any = NodeAuthHttpInterceptor
+        HeartbeatSender: Any = HeartbeatSender
+
+    named = set()
+    for _ in range(2):
+        connection, pauses = Connection(), Pauses()
+        speak_up(connection, pauses)
+        own = connection.NodeAuthHttpInterceptor(*generate_key_pairs())
+        for headers in ({}, {HELD_HEADER: "1"}):
+            assert not pauses.was_held
+            request = httpx.Request("POST", "https://server.test/")
+            context = ProtobufRequestContext("call", Empty(), request)
+            own.intercept(context, lambda _, h=headers: httpx.Response(200, headers=h))
+            named.add(request.headers[SESSION_HEADER])
+        assert pauses.was_held
+    assert len(named) == 2
