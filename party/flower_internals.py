@@ -52,7 +52,9 @@ KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
 #: All that a server can make a SuperNode wait for. Each is taken, so that nothing blocks it.
 _KINDS: Final = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
-#: How long a message may take to follow its announcement, and its pieces to follow it, in seconds.
+#: How long a message may take to follow its announcement, and its pieces to follow it, in seconds:
+#: the SuperNode hands them over when it has them all, and drops a message of which nothing comes
+#: (:mod:`party.pieces`).
 _MESSAGE_S: Final = 30.0
 _PIECES_S: Final = 1800.0
 
@@ -117,6 +119,7 @@ class Errand:
             ),
             return_type=Message,
             max_time=_PIECES_S,
+            max_tries_per_object=None,
             initial_backoff=0.05,
             backoff_cap=0.5,
         )

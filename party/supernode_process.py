@@ -6,6 +6,8 @@ It is imported while the server is not ready yet, and begins when its parent say
   five steps, each of which waits for it. Our server holds a look open until there is a message, and
   says so (:mod:`aggregator_server.held_pulls`): after that this one looks again at once, and else it
   sleeps half a second for a while after a message.
+* A message of which nothing comes is given up after a minute, not after two hours
+  (:mod:`party.pieces`).
 * While its party computes an answer it tells the server every few seconds that it is there, so that
   one that was killed is known from one that is busy (:mod:`aggregator_server.node_sessions`).
 * When it is asked to end it first sends the answer that its party has given it.
@@ -27,6 +29,7 @@ from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
 from flwr.supernode.start_client_internal import start_client_internal
 
+from party.pieces import unless_silent
 from pate.runtime.lifeline import told
 from protos.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
 
@@ -87,8 +90,11 @@ class Pauses:
     def noted(self, pull: Callable[..., int | None]) -> Callable[..., int | None]:
         """Return ``pull`` so that it notes when it got a message."""
 
-        def pulling(*args: object, **kwargs: object) -> int | None:
+        def pulling(*args: object, **kwargs: Any) -> int | None:
             self.was_held = False
+            if "pull_object" in kwargs:
+                # For each message anew: its pieces are what is waited for.
+                kwargs["pull_object"] = unless_silent(kwargs["pull_object"])
             run = pull(*args, **kwargs)
             if run is not None:
                 self._last = self._clock()

@@ -123,6 +123,12 @@ BEHIND_THE_DOOR = {
         },
         "flwr.supernode.runtime.run_clientapp": {"push_message"},
     },
+    "party/pieces.py": {
+        "flwr.supercore.inflatable.inflatable_utils": {
+            "ObjectPullError",
+            "ObjectUnavailableError",
+        },
+    },
     "party/supernode_process.py": {
         "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
         "flwr.supernode.fleet_http_connection": {"http_request_response"},

@@ -106,6 +106,7 @@ def test_flower_is_imported_by_its_glue_alone() -> None:
         "aggregator_server/local_grid.py",
         "party/client_app.py",
         "party/flower_internals.py",
+        "party/pieces.py",
         "party/resident.py",
         "party/supernode_process.py",
         "protos/carriage.py",

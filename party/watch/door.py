@@ -1,15 +1,17 @@
 """The door through which a party is watched: ``/metrics``, ``/healthz`` and ``/readyz`` over HTTP.
 
 It only reads, answers nothing but these three, and takes a few visitors at a time, each for a few
-seconds: whatever they do, and whatever fails in here, the party goes on.
+seconds, of whom the oldest goes when another comes: whatever they do, and whatever fails in here,
+the party goes on, and a probe gets its answer.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,14 +21,13 @@ from pate.errors import PortInUseError
 from pate.runtime.lifeline import listen
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
     from party.watch.board import Board
 
 _log = logging.getLogger(__name__)
-#: Visitors at a time; more are turned away at once.
+#: Visitors at a time.
 _VISITORS: Final = 8
 #: Seconds that one of them may keep us waiting.
 _PATIENCE_S: Final = 5.0
@@ -82,22 +83,36 @@ class _Server(ThreadingHTTPServer):
         self.server_address = listener.getsockname()
         self.board, self.home = board, home
         self._room = threading.BoundedSemaphore(_VISITORS)
+        self._lock = threading.Lock()
+        #: The connections of those who are here, the oldest first.
+        self._here: dict[Any, None] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            with self._lock, suppress(OSError, StopIteration):
+                # Whoever reads from it meets its end.
+                next(iter(self._here)).shutdown(socket.SHUT_RDWR)
+            if not self._room.acquire(timeout=_PATIENCE_S):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._here[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._room.release()
+            self._leave(request)
             raise
+
+    def _leave(self, request: Any) -> None:
+        with self._lock:
+            self._here.pop(request, None)
+        self._room.release()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a visitor that hangs up, or is too slow, is nothing to report."""

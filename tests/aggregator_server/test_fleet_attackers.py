@@ -19,6 +19,7 @@ from flwr.proto.fleet_pb2 import (
     DeactivateNodeRequest,
     PullMessagesRequest,
     PushMessagesRequest,
+    PushMessagesResponse,
     RegisterNodeFleetRequest,
 )
 from flwr.proto.message_pb2 import (
@@ -124,7 +125,7 @@ def test_an_honest_answer_passes_and_leaves_nothing_behind(server: Server) -> No
         node=avon.node, messages_list=[envelope], message_object_trees=[tree]
     )
     for _ in range(2):  # as Flower does it when an answer is lost
-        given = trafficking.PushMessagesResponse.FromString(
+        given = PushMessagesResponse.FromString(
             avon.call("push-messages", request).raise_for_status().content
         )
     assert set(given.objects_to_push) == set(objects)

@@ -166,6 +166,20 @@ def test_visitors_that_never_finish_are_few_and_go(
     raise AssertionError("nobody is let in any more")
 
 
+def test_a_probe_is_answered_while_others_hold_all_the_room(address: str) -> None:
+    """A supervisor that gets no answer would start the party anew."""
+    port, held = httpx.URL(address).port, []
+    assert port is not None
+    try:
+        for _ in range(5 * door._VISITORS):
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            if len(held) % door._VISITORS == 0:
+                assert get(f"{address}/healthz").status_code == 200
+    finally:
+        for each in held:
+            each.close()
+
+
 def _is_closed(visitor: socket.socket) -> bool:
     try:
         return visitor.recv(1) == b""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
 import stat
 import threading
 from typing import TYPE_CHECKING, Any
@@ -82,6 +84,53 @@ def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Board]) -
     assert "pate_campaign_round 2.0" in replies[6].text
     assert [r.status_code for r in ask(campaign[1], ("/docs", BEARER), ("/openapi.json", BEARER))] \
         == [404, 404]  # fmt: skip
+
+
+def test_probes_are_answered_whatever_others_hold(
+    campaign: tuple[Ledger, Board], tmp_path: Path
+) -> None:
+    """A supervisor that gets no answer would end the campaign. Nobody here has the token."""
+    with a_page(campaign[1], tmp_path) as page:
+        held: list[socket.socket] = []
+        try:
+            for half in (b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"):
+                for _ in range(100):
+                    held.append(socket.create_connection(("127.0.0.1", page.port), timeout=10))
+                    with contextlib.suppress(OSError):  # the oldest are told to go
+                        held[-1].sendall(half)
+                for path in sorted(OPEN):
+                    reply = httpx.get(f"http://127.0.0.1:{page.port}{path}", trust_env=False)
+                    assert reply.status_code == 200, (half, path)
+        finally:
+            for each in held:
+                each.close()
+
+
+def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
+    campaign: tuple[Ledger, Board], tmp_path: Path
+) -> None:
+    with a_page(campaign[1], tmp_path) as page:
+        follows = socket.create_connection(("127.0.0.1", page.port), timeout=30)
+        token = kept_token(tmp_path)
+        follows.sendall(
+            b"GET /api/stream HTTP/1.1\r\nhost: localhost\r\n"
+            b"authorization: Bearer " + token.encode() + b"\r\n\r\n"
+        )
+        said = b""
+        while b"event: overview" not in said:
+            said += follows.recv(4096)
+        held = [socket.create_connection(("127.0.0.1", page.port), timeout=10) for _ in range(200)]
+        try:
+            # It goes on: the next sign of life comes after them.
+            follows.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while follows.recv(4096):
+                    pass
+            follows.settimeout(30)
+            assert follows.recv(4096)
+        finally:
+            for each in (follows, *held):
+                each.close()
 
 
 def test_the_token_is_exchanged_for_a_cookie_once(campaign: tuple[Ledger, Board]) -> None:
