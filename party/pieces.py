@@ -6,6 +6,7 @@ server announced and does not have. Nothing else that it is asked is looked at m
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -29,11 +30,12 @@ def unless_silent(
             The last of its arguments is the piece's name.
         clock: seconds, monotonic.
     """
-    last, under_way = clock(), 0
+    last, under_way, lock = clock(), 0, threading.Lock()
 
     def pulling(*args: object) -> bytes:
         nonlocal last, under_way
-        under_way += 1
+        with lock:
+            under_way += 1
         try:
             content = pull(*args)
         except ObjectUnavailableError:
@@ -44,7 +46,8 @@ def unless_silent(
                 ) from None
             raise
         finally:
-            under_way -= 1
+            with lock:
+                under_way -= 1
         last = clock()
         return content
 

@@ -29,6 +29,7 @@ from protos.pate.v1 import student_pb2, vote_pb2
 from protos.public_set import pack_public_set, read_public_set
 from student.arrivals import EventCheck, PublicSet, checked_campaign
 from tests.campaign_messages import SERVER_KEY
+from tests.fuzz import fleet
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.fuzz.page import page
 from tests.party.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
@@ -214,6 +215,7 @@ def _of_the_server(folder: Path) -> tuple[Target, ...]:
         return lambda: verify(about, commitment, SEED, changed)
 
     made.append(Target("a proof of votes", "server", prove))
+    made.append(Target("a call of a node", "server", fleet.call))
 
     def enrol(body: bytes) -> object:
         answer = Answer.from_json(body)
