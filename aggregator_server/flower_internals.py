@@ -31,6 +31,7 @@ from flwr.proto.fleet_pb2 import (
 )
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
@@ -62,6 +63,7 @@ from protos.flower_runtime import (
 
 __all__ = [
     "FLOWER_NODE",
+    "KEY_HEADER",
     "KEY_NEEDED",
     "KEY_REFUSED",
     "LINK_ERRORS",
@@ -95,6 +97,8 @@ if TYPE_CHECKING:
 
 #: What of Flower runs as the child process.
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
+#: Where a node names its public key: PEM, in base64.
+KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
 #: How a node without a known key is told that it needs one, and that its key is not known.
 KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)

@@ -55,6 +55,7 @@ BEHIND_THE_DOOR = {
         },
         "flwr.proto.message_pb2": {"ConfirmMessageReceivedRequest", "Message", "ObjectTree"},
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
+        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
         "flwr.supercore.control": {"ControlHttpClient"},
         "flwr.supercore.error": {"ApiErrorCode"},
         "flwr.supercore.fab": {"Fab"},
@@ -77,10 +78,7 @@ BEHIND_THE_DOOR = {
             "TIMESTAMP_HEADER",
             "TIMESTAMP_TOLERANCE",
         },
-        "flwr.supercore.constant": {
-            "FLEET_HTTP_PUBLIC_KEY_HEADER",
-            "FLEET_HTTP_SIGNATURE_HEADER",
-        },
+        "flwr.supercore.constant": {"FLEET_HTTP_SIGNATURE_HEADER"},
     },
     "aggregator_server/fleet/requests.py": {
         "flwr.proto.fab_pb2": {"GetFabRequest"},

@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.constant import FLEET_HTTP_SIGNATURE_HEADER
+
+from aggregator_server.flower_internals import KEY_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Where a node names its public key: PEM, in base64.
-KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
 _SIGNATURE: Final = FLEET_HTTP_SIGNATURE_HEADER.encode()
 _TIMESTAMP: Final = TIMESTAMP_HEADER.encode()
 #: Longest key, in bytes of PEM; those of our parties have 215.
