@@ -49,6 +49,7 @@ from google.protobuf.message import DecodeError
 from pate.errors import ProcessError
 from protos.carriage import MESSAGE_TYPE
 from protos.flower_runtime import (
+    NOBODY,
     DirectClient,
     ErrorCode,
     Heartbeat,
@@ -67,6 +68,7 @@ __all__ = [
     "KEY_NEEDED",
     "KEY_REFUSED",
     "LINK_ERRORS",
+    "NOBODY",
     "SUPERLINK_MAIN",
     "ControlClient",
     "ListNodesRequest",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from aggregator_server.flower_internals import SUPERLINK_MAIN
+from aggregator_server.flower_internals import NOBODY, SUPERLINK_MAIN
 from pate.errors import ProcessError
 from pate.runtime.home import new_secret
 from pate.runtime.lifeline import Child, free_port
@@ -102,7 +102,7 @@ class SuperLink:
                 f"{scheme}://{self.address}/health",
                 timeout=5,
                 trust_env=False,
-                verify=True if self.trust is None else self.trust,
+                verify=self.trust or NOBODY,
             ).is_success
         except httpx.HTTPError:
             return False

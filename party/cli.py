@@ -16,6 +16,7 @@ from pate.enrolment import check_name
 from pate.errors import ProtocolError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home, locked, private_directory
+from pate.runtime.imports import importing
 from pate.runtime.screen import Screen
 
 app = typer.Typer(
@@ -144,8 +145,9 @@ def start(
     killed goes on where it was: give the same command again.
     """
     del config  # read before the other options, by its callback
-    from party.session import Settings, take_part
-    from party.watch import Board, watched
+    with importing():
+        from party.session import Settings, take_part
+        from party.watch import Board, watched
 
     screen = Screen("pate-party")
     known_as = name or _name_of(data)

@@ -26,6 +26,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supernode.runtime.run_clientapp import push_message
 
 from protos.flower_runtime import (
+    NOBODY,
     ErrorCode,
     Heartbeat,
     RuntimeClient,
@@ -36,6 +37,16 @@ from protos.flower_runtime import (
     finish,
     pieces_of,
 )
+
+__all__ = [
+    "KEY_NEEDED",
+    "KEY_REFUSED",
+    "NOBODY",
+    "PIECE_ERRORS",
+    "SUPERNODE_MAIN",
+    "Errand",
+    "next_errand",
+]
 
 if TYPE_CHECKING:
     from types import TracebackType

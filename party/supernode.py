@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from party.flower_internals import SUPERNODE_MAIN
+from party.flower_internals import NOBODY, SUPERNODE_MAIN
 from pate.enrolment import split_address
 from pate.errors import ProtocolError, UnreachableError, UsageError
 from pate.runtime.home import new_secret
@@ -71,7 +71,7 @@ class Server:
         self.address = address
         self.in_clear = root_certificates is None and self.host in LOOPBACK
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
-        self.verify = _trust(self.root_certificates)
+        self.verify = NOBODY if self.in_clear else _trust(self.root_certificates)
         self.skew = 0.0
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 

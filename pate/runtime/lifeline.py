@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
 from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,7 +242,9 @@ def main(arguments: Sequence[str]) -> None:
     module, _, function = target.partition(":")
     threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
     sys.argv = [target, *rest]
-    getattr(importlib.import_module(module), function)()
+    with importing():
+        loaded = importlib.import_module(module)
+    getattr(loaded, function)()
 
 
 if __name__ == "__main__":
