@@ -32,6 +32,7 @@ from aggregator_server.options import (
 from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home
+from pate.runtime.imports import importing
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def serve(
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 9092,
+    port: PortOption = None,
     student_port: StudentPortOption = 9093,
     page: PageOption = True,
     page_host: PageHostOption = "127.0.0.1",
@@ -227,13 +228,15 @@ def serve(
         return
     if public is None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
-    from aggregator_server.session import Doors, start_campaign
-    from aggregator_server.settings import make_gate, make_matrix, make_spec
-    from pate.data.read import read_inputs
+    with importing():
+        from aggregator_server.session import Doors, start_campaign
+        from aggregator_server.settings import make_gate, make_matrix, make_spec
+        from pate.data.read import read_inputs
 
     identities = _identities(home, host)
     inputs = read_inputs(public, drop=tuple(drop or ()))
     screen = Screen("pate-server")
+    port = _port(port, identities, screen)
     matrix = make_matrix(
         inputs,
         aggregator,
@@ -290,7 +293,7 @@ def resume(
     public: PublicOption = None,
     drop: DropOption = None,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 9092,
+    port: PortOption = None,
     student_port: StudentPortOption = 9093,
     page: PageOption = True,
     page_host: PageHostOption = "127.0.0.1",
@@ -311,14 +314,16 @@ def resume(
     in a database and a folder that does not know it, --head or --close is needed.
     """
     del config
-    from aggregator_server.session import Doors, resume_campaign
-    from pate.data.read import read_inputs
+    with importing():
+        from aggregator_server.session import Doors, resume_campaign
+        from pate.data.read import read_inputs
 
     inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
     identities = _identities(home, host)
-    door = _page_door(page_host, page_port, identities) if page else None
-    doors = Doors(host, port, student_port, patience, linger, identities, door)
     screen = Screen("pate-server")
+    door = _page_door(page_host, page_port, identities) if page else None
+    port = _port(port, identities, screen)
+    doors = Doors(host, port, student_port, patience, linger, identities, door)
     summary = resume_campaign(
         _folder(home, campaign), inputs, doors, screen, ledger, head=head, close=close
     )
@@ -356,6 +361,20 @@ def _identities(home: Path | None, host: str) -> Identities | None:
     if found is not None:
         found.require_valid(datetime.now(UTC))
     return found
+
+
+def _port(asked: int | None, identities: Identities | None, screen: Screen) -> int:
+    """Return the port to listen on for parties, and say if it is not the one that they are told."""
+    from aggregator_server.identities import told_port
+
+    told = told_port(identities)
+    if identities is not None and asked not in (None, 0, told):
+        screen.say(
+            f"listening on port {asked}, while parties are told {identities.address}: they come only "
+            f"if something forwards port {told} to this one",
+            "warning",
+        )
+    return told if asked is None else asked
 
 
 def _page_door(host: str, port: int | None, identities: Identities | None) -> PageDoor:

@@ -46,7 +46,16 @@ HostOption = Annotated[
         help="Address to listen on for parties. Others than loopback need `pate-server init`."
     ),
 ]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port that parties connect to.")]
+PortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port to listen on for parties. Default: the one that `pate-server init` was told, else "
+        "9092.",
+        show_default=False,
+    ),
+]
 StudentPortOption = Annotated[
     int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.identities import Identities
+from aggregator_server.identities import Identities, told_port
 from aggregator_server.settings import Matrix, make_gate, make_matrix, make_spec
 from pate.data.read import read_inputs
 from pate.errors import UsageError
@@ -45,7 +45,7 @@ class Asked:
     campaign: str = "campaign"
     ledger: str | None = None
     host: str = "127.0.0.1"
-    port: int = 9092
+    port: int | None = None
     student_port: int = 9093
     page: bool = False
     page_host: str = "127.0.0.1"
@@ -72,6 +72,15 @@ def identities_of(asked: Asked) -> Identities | None:
         StateError: if it is damaged.
     """
     return Identities.open(asked.home)
+
+
+def port_of(asked: Asked) -> int:
+    """Return the port that the server would listen on for parties.
+
+    Raises:
+        StateError: if its identity is damaged.
+    """
+    return told_port(identities_of(asked)) if asked.port is None else asked.port
 
 
 def read_public(asked: Asked) -> Inputs:

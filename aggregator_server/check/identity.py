@@ -7,7 +7,7 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.check.asked import identities_of
+from aggregator_server.check.asked import identities_of, port_of
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.authority import ends
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
@@ -32,11 +32,12 @@ def check_address(asked: Asked) -> Finding:
     """Say whether parties that connect where they are told to would find this server there."""
     found = identities_of(asked)
     require_identities(asked.host, found)
+    listens = port_of(asked)
     if found is None:
-        return Finding.ok(f"{asked.host}:{asked.port}, for a trial on this machine, without TLS")
+        return Finding.ok(f"{asked.host}:{listens}, for a trial on this machine, without TLS")
     host, port = split_address(found.address)
-    text = f"parties are told {found.address}, this server listens on {asked.host}:{asked.port}"
-    if asked.port not in (0, port):
+    text = f"parties are told {found.address}, this server listens on {asked.host}:{listens}"
+    if listens not in (0, port):
         return Finding.warning(text, f"--port {port}, or forward it; or enrol with --server")
     if asked.host in LOOPBACK and host not in LOOPBACK:
         return Finding.warning(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.check import campaign, database, identity
-from aggregator_server.check.asked import identities_of, read_public, spec_of
+from aggregator_server.check.asked import identities_of, port_of, read_public, spec_of
 from aggregator_server.identities import require_identities
 from aggregator_server.listening import raise_file_limit, room_for_connections
 from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
@@ -92,13 +92,17 @@ def _open_files() -> Finding:
 
 def _doors(asked: Asked) -> list[Check]:
     group, short = "Doors", asked.timeout
-    doors = [("port", asked.host, asked.port), ("student port", _LOOPBACK, asked.student_port)]
+    doors: list[tuple[str, str, int | None]] = [
+        ("port", asked.host, asked.port),
+        ("student port", _LOOPBACK, asked.student_port),
+    ]
     if asked.page and asked.page_port is not None:
         doors.append(("page port", asked.page_host, asked.page_port))
 
-    def free(host: str, port: int) -> Callable[[], Finding]:
+    def free(host: str, asked_port: int | None) -> Callable[[], Finding]:
         def look() -> Finding:
             require_identities(host, identities_of(asked))
+            port = port_of(asked) if asked_port is None else asked_port
             try:
                 require_free_port(host, port)
             except PortInUseError as error:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Name of the directory in a server's home.
 FOLDER: Final = "identity"
 _FORMAT: Final = "pate-server-identity/1"
+#: Where a trial listens, which has no identity.
+_TRIAL_PORT: Final = 9092
 #: How long before an end the screen says so.
 WARN_BEFORE: Final = dt.timedelta(days=30)
 #: How long a one-time code is good for, unless told otherwise.
@@ -319,6 +321,11 @@ def joined(host: str, port: int) -> str:
     except ValueError:
         wide = False
     return f"[{host}]:{port}" if wide else f"{host}:{port}"
+
+
+def told_port(identities: Identities | None) -> int:
+    """Return the port that parties connect to unless they are told another one; of a trial, 9092."""
+    return _TRIAL_PORT if identities is None else split_address(identities.address)[1]
 
 
 def require_identities(host: str, identities: Identities | None) -> None:

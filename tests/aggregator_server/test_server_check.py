@@ -161,6 +161,14 @@ def test_few_open_files() -> None:
     assert done.stdout == "warning\n"
 
 
+def test_the_port_of_init_is_the_one_that_is_listened_on(home: Path) -> None:
+    assert "127.0.0.1:9092, for a trial" in identity.check_address(Asked(home=home)).text
+    Identities.create(home, (), 51441, now())
+    found = identity.check_address(Asked(home=home))
+    assert found.status is Status.OK
+    assert found.text.endswith("this server listens on 127.0.0.1:51441")
+
+
 def test_addresses_that_do_not_fit(home: Path) -> None:
     outside = checked("--home", home, "--host", EVERYWHERE, code=2)
     assert "init" in outside["address"]["text"]

@@ -26,6 +26,7 @@ def enrol(campaign: Campaign, policy: str) -> None:
         assert done.exit_code == 0, done.output
 
     does(server, "init", "--port", str(campaign.port), *home)
+    campaign.is_enrolled = True
     for name in campaign.sites.names:
         bundle, answer = campaign.folder / f"{name}.json", campaign.folder / f"{name}.answer"
         does(server, "enroll", name, "--out", bundle, *home)

@@ -75,6 +75,8 @@ class Campaign:
     prefix: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     student_port: int = field(default_factory=free_port)
+    #: Whether the server knows its port from `pate-server init`.
+    is_enrolled: bool = False
     programs: list[Program] = field(default_factory=list)
 
     @property
@@ -144,6 +146,7 @@ class Campaign:
 
     def _doors(self) -> tuple[str, ...]:
         return (
-            "--port", str(self.port), "--student-port", str(self.student_port),
+            *(() if self.is_enrolled else ("--port", str(self.port))),
+            "--student-port", str(self.student_port),
             "--home", str(self.home), "--linger", "0", "--json",
         )  # fmt: skip
