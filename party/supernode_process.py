@@ -77,6 +77,7 @@ class Pauses:
         self._sleep = sleep
         self._last: float | None = None
         self.was_held = False
+        self._is_asked = False  # a message has come, and its answer has not gone
         self._sends = False
         self._spoke = clock()
         self._ending: tuple[int, FrameType | None] | None = None
@@ -90,14 +91,25 @@ class Pauses:
     def noted(self, pull: Callable[..., int | None]) -> Callable[..., int | None]:
         """Return ``pull`` so that it notes when it got a message."""
 
-        def pulling(*args: object, **kwargs: Any) -> int | None:
-            self.was_held = False
+        def pulling(*args: object, receive: Callable[[], Any], **kwargs: Any) -> int | None:
+            if signal.getsignal(signal.SIGTERM) != self.ended:
+                self._end = signal.signal(signal.SIGTERM, self.ended)
             if "pull_object" in kwargs:
                 # For each message anew: its pieces are what is waited for.
                 kwargs["pull_object"] = unless_silent(kwargs["pull_object"])
-            run = pull(*args, **kwargs)
+
+            def receiving() -> Any:
+                received = receive()
+                # From here on the party may have the message, and answer it.
+                self._is_asked = received is not None
+                return received
+
+            self.was_held = False
+            run = pull(*args, receive=receiving, **kwargs)
             if run is not None:
                 self._last = self._clock()
+            else:
+                self._answered()
             return run
 
         return pulling
@@ -106,21 +118,23 @@ class Pauses:
         """Return ``push`` so that a request to end waits until an answer that is there is sent."""
 
         def pushing(*args: object, **kwargs: object) -> None:
-            if signal.getsignal(signal.SIGTERM) != self.ended:
-                self._end = signal.signal(signal.SIGTERM, self.ended)
             self._sends, self._patience, self._spoke = True, 1, self._clock()
             try:
                 push(*args, **kwargs)
             finally:
-                self._sends = False
-                if self._ending is not None:
-                    self._leave(*self._ending)
+                self._answered()
 
         return pushing
 
+    def _answered(self) -> None:
+        """Take note that there is nothing to answer any more, and end if that was waited for."""
+        self._is_asked = self._sends = False
+        if self._ending is not None:
+            self._leave(*self._ending)
+
     def ended(self, number: int, frame: FrameType | None) -> None:
         """Take the request to end: at once, or after the answer that is there."""
-        if self._sends and self._ending is None:
+        if self._is_asked and self._ending is None:
             self._ending = number, frame
         else:
             self._leave(number, frame)
@@ -148,7 +162,7 @@ class Pauses:
         self._sleep(_BREATH_S)
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
-        self._sends, self._ending = False, None
+        self._is_asked, self._sends, self._ending = False, False, None
         if callable(self._end):
             self._end(number, frame)
         else:
@@ -183,7 +197,7 @@ def speak_up(connection: Any, pauses: Pauses) -> None:
     if signer is None or heartbeat is None:
         return
 
-    class NamingSigner(signer):  # type: ignore[misc]
+    class NamingSigner(signer):  # type: ignore[misc, valid-type]
         def intercept(self, context: Any, call_next: Any) -> Any:
             context.request.headers[SESSION_HEADER] = number
             answer = super().intercept(context, call_next)
@@ -191,7 +205,7 @@ def speak_up(connection: Any, pauses: Pauses) -> None:
                 pauses.was_held = True
             return answer
 
-    class LoudHeartbeat(heartbeat):  # type: ignore[misc]
+    class LoudHeartbeat(heartbeat):  # type: ignore[misc, valid-type]
         def __init__(self, beat: Callable[[], bool]) -> None:
             super().__init__(beat)
             pauses.beat = beat

@@ -75,9 +75,9 @@ class Campaign:
     prefix: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     student_port: int = field(default_factory=free_port)
+    programs: list[Program] = field(default_factory=list)
     #: Whether the server knows its port from `pate-server init`.
     is_enrolled: bool = False
-    programs: list[Program] = field(default_factory=list)
 
     @property
     def home(self) -> Path:

@@ -11,6 +11,7 @@ from party import resident
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.resident import Connection
 from party.session import of_absence
+from party.supernode import Server
 from pate.errors import UnreachableError
 from pate.runtime.lifeline import free_port
 from tests.party.offers import answer, joining, queries, settled
@@ -56,7 +57,7 @@ class Away:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(resident, "time", self)
-        monkeypatch.setattr(resident.Server, "probe", self.probe)
+        monkeypatch.setattr(Server, "probe", self.probe)
         monkeypatch.setattr(resident, "SuperNode", lambda *_: self)
 
     def monotonic(self) -> float:

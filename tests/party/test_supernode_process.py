@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -23,7 +24,7 @@ from party.supernode_process import ANSWER_S, SLOW_S, Pauses, speak_up
 from protos.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class Clock:
@@ -53,6 +54,7 @@ def test_flowers_loop_has_what_is_replaced() -> None:
     assert re.search(rf"time\.sleep\({SLOW_S}\)", source)
     assert vars(loop)["time"] is time
     assert callable(vars(loop)["_pull_and_store_message"])
+    assert re.search(r"receive=receive,", source)
     push = inspect.getsource(vars(loop)["_push_messages"])
     assert push.count(f"time.sleep({ANSWER_S})") == 2
     connection = inspect.getsource(http_request_response)
@@ -61,11 +63,12 @@ def test_flowers_loop_has_what_is_replaced() -> None:
 
 
 def test_pauses_are_short_after_a_message_and_for_a_while(clock: Clock, pauses: Pauses) -> None:
-    answers = iter([None, 7, None])
-    pull = pauses.noted(lambda **_: next(answers))
+    pulled = iter([None, 7, None])
+    pull = partial(pauses.noted(lambda receive, **_: receive()), receive=lambda: next(pulled))
     assert pull(state=1) is None
     pauses.sleep(SLOW_S)
     assert pull() == 7
+    pauses.sending(lambda: None)()
     pauses.sleep(SLOW_S)
     assert pull() is None
     pauses.sleep(SLOW_S)
@@ -80,15 +83,14 @@ def test_after_a_look_that_was_held_open_the_next_one_follows_at_once(
     def held() -> None:
         pauses.was_held = True
 
-    pauses.noted(held)()
-    pauses.sleep(SLOW_S)
-    pauses.noted(lambda: None)()
-    pauses.sleep(SLOW_S)
+    for receive in (held, lambda: None):
+        pauses.noted(lambda receive: receive())(receive=receive)
+        pauses.sleep(SLOW_S)
     assert clock.slept == [0.05, 3]
 
 
 def test_other_pauses_are_not_touched(clock: Clock, pauses: Pauses) -> None:
-    pauses.noted(lambda: 7)()
+    pauses.noted(lambda receive: receive())(receive=lambda: 7)
     pauses.sleep(0.1)
     pauses.sleep(ANSWER_S)  # not while an answer is waited for
     assert clock.slept == [0.1, 0.5]
@@ -122,32 +124,76 @@ def asked_to_end() -> Iterator[list[str]]:
     signal.signal(signal.SIGTERM, before)
 
 
+def asked(pauses: Pauses, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """A message comes; something happens before all of it is here."""
+
+    def pull(receive: Callable[[], int]) -> int:
+        run = receive()
+        meanwhile()
+        return run
+
+    assert pauses.noted(pull)(receive=lambda: 7) == 7
+
+
+def end() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("when", ["while it is fetched", "while it is answered"])
 def test_an_answer_that_is_there_is_sent_before_the_end(
-    pauses: Pauses, asked_to_end: list[str]
+    pauses: Pauses, asked_to_end: list[str], when: str
 ) -> None:
+    asked(pauses, end if when == "while it is fetched" else lambda: None)
+
     def push() -> None:
-        pauses.sleep(ANSWER_S)
-        signal.raise_signal(signal.SIGTERM)
+        if when == "while it is answered":
+            pauses.sleep(ANSWER_S)
+            end()
         pauses.sleep(ANSWER_S)  # a part of the answer is still to come
         asked_to_end.append("sent")
 
     pauses.sending(push)()
     assert asked_to_end == ["sent", "ended"]
-    signal.raise_signal(signal.SIGTERM)
+    end()
     assert asked_to_end == ["sent", "ended", "ended"]
 
 
 def test_without_an_answer_it_ends_at_once(pauses: Pauses, asked_to_end: list[str]) -> None:
+    asked(pauses)
+
     def push() -> None:
         for _ in range(3):
             pauses.sleep(ANSWER_S)
-        signal.raise_signal(signal.SIGTERM)
+        end()
         while not asked_to_end:
             pauses.sleep(ANSWER_S)
         asked_to_end.append("left the wait")
 
     pauses.sending(push)()
     assert asked_to_end == ["ended", "left the wait"]
+
+
+def test_while_it_waits_for_a_message_it_ends_at_once(
+    pauses: Pauses, asked_to_end: list[str]
+) -> None:
+    def receive() -> None:
+        end()
+        assert asked_to_end == ["ended"]
+
+    pauses.noted(lambda receive: receive())(receive=receive)
+    assert asked_to_end == ["ended"]
+
+
+def test_a_message_that_was_lost_on_the_way_keeps_nobody(
+    pauses: Pauses, asked_to_end: list[str]
+) -> None:
+    def pull(receive: Callable[[], int]) -> None:
+        receive()
+        end()
+        assert not asked_to_end
+
+    assert pauses.noted(pull)(receive=lambda: 7) is None
+    assert asked_to_end == ["ended"]
 
 
 def test_each_request_names_the_process_and_each_answer_says_whether_it_was_held() -> None:
