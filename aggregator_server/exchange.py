@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
+#: A node that comes and goes is asked who it is at most so often, in seconds: what it is asked
+#: waits for it.
+_AGAIN_S: Final = 1.0
 #: How long a party that is here may take to hear that the campaign has ended.
 _FAREWELL_S: Final = 15.0
 #: How long one that voted and is away is waited for, to tell it the same: parties try again every
@@ -89,6 +92,7 @@ class Exchange:
         self._clock = clock
         self._pause = pause
         self._questions: dict[str, _Question] = {}
+        self._asked_who: dict[int, float] = {}  # when each node was asked who it is
         self._met: dict[str, float] = {}  # when each party last said who it is
         self._who = Attendance(campaign, enrolled, say)
         self._ballot: Ballot | None = None
@@ -321,8 +325,11 @@ class Exchange:
 
     def _step(self) -> None:
         nodes = self._link.nodes()
-        for node in sorted(nodes - self._who.described):
+        now = self._clock()
+        self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
+        for node in sorted(nodes - self._who.described - self._asked_who.keys()):
             self._who.described.add(node)
+            self._asked_who[node] = now
             request = vote_pb2.PartyRequest()
             request.describe.SetInParent()
             self._put(node, request, "describe", None)

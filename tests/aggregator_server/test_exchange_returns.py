@@ -218,3 +218,12 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
     found = play.exchange.collect(ballot, least=1, patience=5, bar=no_bar)
     assert found.responders == ("p",)
     assert waited <= play.wire.now <= waited + 2
+
+
+def test_a_node_that_comes_and_goes_is_not_asked_each_time(play: Play) -> None:
+    play.wire.listed.add(1)  # it never answers
+    for _ in range(100):
+        play.exchange._step()
+        play.wire.listed ^= {1}
+        play.wire.now += 0.05
+    assert 4 <= play.wire._sent <= 6
