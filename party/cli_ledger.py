@@ -83,17 +83,23 @@ def verify(
     """Check a published privacy statement against what this party knows of the campaign.
 
     Ends with an error if anything differs from the signed terms, from what this party answered, or
-    from what the figures come to.
+    from what the figures come to. What this party cannot tell is "unclear", and no error.
     """
-    from party.verify import agrees, verify_statement
+    from party.verify import agrees, unclear, verify_statement
     from pate.statement import PrivacyStatement
 
     published = PrivacyStatement.from_json(_text(statement))
     checks = verify_statement(published, _books(_home(home)).find(published.campaign))
     if as_json:
-        print_json({"agrees": agrees(checks), "checks": [asdict(each) for each in checks]})
+        print_json({
+            "agrees": agrees(checks),
+            "unclear": unclear(checks),
+            "checks": [asdict(each) for each in checks],
+        })  # fmt: skip
     else:
         _print([str(each) for each in checks])
+        if agrees(checks) and (names := unclear(checks)):
+            _print([f"nothing differs; this party cannot tell: {', '.join(names)}"])
     if not agrees(checks):
         wrong = [each.name for each in checks if each.finding == "differs"]
         raise LedgerError(f"{statement} does not agree with our ledger: {', '.join(wrong)}")

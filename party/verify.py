@@ -98,6 +98,11 @@ def agrees(checks: tuple[Check, ...]) -> bool:
     return all(each.finding != "differs" for each in checks)
 
 
+def unclear(checks: tuple[Check, ...]) -> list[str]:
+    """Return the names of what this party's ledger cannot tell."""
+    return [each.name for each in checks if each.finding == "unclear"]
+
+
 def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
     for name in _TEXTS:
         text: object = getattr(said, name)
@@ -125,7 +130,13 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     elif offer.settled:
         yield _same("noise", said.noise, _noise_text(offer))
     if not offer.settled:
-        yield Check("terms", "differs", "we never learnt the terms that follow from the roster")
+        # As after missing the roster: then there is nothing to compare with, and nothing differs.
+        yield Check(
+            "terms",
+            "unclear",
+            "we never learnt the terms that follow from the roster: teachers, mechanism, composition "
+            "and cap are not compared",
+        )
         return
     yield _same("teachers", said.teachers, 0 if offer.records_vote else offer.teachers)
     steps, _ = _without_gate(said)

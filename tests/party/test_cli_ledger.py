@@ -171,6 +171,19 @@ def test_a_false_statement_ends_with_the_ledgers_code(home: Path, tmp_path: Path
     assert "differs  teachers: the statement has 200, our ledger 250" in result.stdout
 
 
+def test_a_party_that_missed_the_roster_ends_with_nothing_to_object(tmp_path: Path) -> None:
+    home, path = tmp_path / "hospital_b", tmp_path / "privacy.json"
+    PartyLedger(home / LEDGER_FILE).join(joining())
+    path.write_text(published(settled()).to_json())
+    result = typed("verify", str(path), "--home", str(home))
+    assert result.exit_code == 0
+    assert "unclear  terms: we never learnt the terms" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert said.endswith("nothing differs; this party cannot tell: terms, queries asked, ending")
+    made = json.loads(typed("verify", str(path), "--home", str(home), "--json").stdout)
+    assert (made["agrees"], made["unclear"]) == (True, ["terms", "queries asked", "ending"])
+
+
 def test_what_is_no_statement(home: Path, tmp_path: Path) -> None:
     path = tmp_path / "privacy.json"
     where = ["--home", str(home)]

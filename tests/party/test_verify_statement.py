@@ -11,7 +11,7 @@ import pytest
 from aggregator_server.statement import privacy_statement
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.offer import Offer
-from party.verify import Check, agrees, verify_statement
+from party.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
@@ -244,10 +244,21 @@ def test_a_campaign_that_was_never_joined(ledger: PartyLedger) -> None:
     assert wrong(checks) == ["campaign"]
 
 
-def test_without_terms_nothing_can_be_said_of_them(ledger: PartyLedger) -> None:
+def test_a_party_that_missed_the_roster_accuses_nobody_of_what_it_cannot_tell(
+    ledger: PartyLedger,
+) -> None:
     ledger.join(joining())
     checks = verify_statement(published(settled()), ledger.find("c1" * 16))
-    assert wrong(checks) == ["terms"]
+    assert wrong(checks) == []
+    assert unclear(checks) == ["terms", "queries asked", "ending"]
+    # What it was offered it can tell all the same.
+    for lie, name in (
+        ({"unit": "party", "adjacency": ADJACENCY["party"]}, "unit"),
+        ({"delta": 1e-4}, "delta"),
+        ({"aggregation": "plain"}, "aggregation"),
+        ({"epsilon": 1e6}, "announced epsilon"),
+    ):
+        assert name in wrong(verify_statement(published(settled(), **lie), ledger.find("c1" * 16)))
 
 
 def test_a_party_may_have_been_away_if_others_were_enough(ledger: PartyLedger) -> None:
