@@ -20,6 +20,7 @@ from aggregator_server.matrix_release import release_matrix
 from aggregator_server.order import public_order, public_ranking
 from aggregator_server.parties import Party, listed
 from aggregator_server.quota import quota_order
+from aggregator_server.reachable import require_reachable
 from aggregator_server.state import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import ProtocolError, QuorumError
@@ -114,6 +115,7 @@ class Campaign:
         Raises:
             SchemaError: if the parties do not describe the same classes.
             QuorumError: if too few parties are left.
+            UsageError: if no votes reach the threshold.
             BudgetError: if the budget does not pay for a single query.
         """
         state = self._ledger.state()
@@ -121,6 +123,7 @@ class Campaign:
             self._gather()
         else:
             self._exchange.fix_roster(_parties(state), state.classes, terms_of(state))
+        self._require_labels_to_be_had()
         if self._ledger.state().missing_votes:
             self._collect()
         while not (state := self._ledger.state()).rounds_over:
@@ -131,6 +134,18 @@ class Campaign:
         if state.phase != "finished":
             self._ledger.finish()
             reach("campaign-closed")
+
+    def _require_labels_to_be_had(self) -> None:
+        """Refuse, or warn of, a threshold beyond all votes, before anything is asked or charged.
+
+        Raises:
+            UsageError: if no label is to be had.
+        """
+        state = self._ledger.state()
+        if state.batches or state.rounds_over:
+            return
+        if (warning := require_reachable(state)) is not None:
+            self._screen.say(warning, "warning")
 
     def look(self) -> None:
         """Notice who came and who went, while nothing is asked of the parties."""
