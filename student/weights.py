@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+import zipfile
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError
 from student.trainers.choose import IMAGE_MODELS, MODELS
@@ -59,7 +61,7 @@ def save(student: Student, folder: Path, *, training: Mapping[str, object] | Non
         training: facts about its training, plain JSON values.
 
     Raises:
-        DataError: if a plugin stores what it may not.
+        DataError: if a plugin stores what it may not, or a model is too large to be read again.
     """
     if student.kind not in MODELS:
         stored = check_files(student.kind, plugged(student.kind).store(student))
@@ -153,10 +155,13 @@ def _save_images(student: Student, folder: Path) -> dict[str, str]:
 def _save_tables(student: TableStudent, folder: Path) -> dict[str, str]:
     import skops.io
 
-    return {
-        f"{name}.skops": _write(folder / f"{name}.skops", skops.io.dumps(model))
-        for name, model in student.models.items()
-    }
+    files = {}
+    for name, model in student.models.items():
+        # Without compression: then a reader knows that it unpacks to no more than it has.
+        content: bytes = skops.io.dumps(model, compression=zipfile.ZIP_STORED)
+        check_skops(content)
+        files[f"{name}.skops"] = _write(folder / f"{name}.skops", content)
+    return files
 
 
 def _write(path: Path, content: bytes) -> str:
@@ -164,10 +169,12 @@ def _write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read(folder: Path, name: str, fields: Fields) -> bytes:
+def _read(folder: Path, name: str, fields: Fields, most: int | None = None) -> bytes:
     files = fields["files"]
     assert isinstance(files, dict)  # noqa: S101  # read_description checked it
     try:
+        if most is not None and (folder / name).stat().st_size > most:
+            raise DataError(f"{folder / name} is too large for a model")
         content = (folder / name).read_bytes()
     except OSError as error:
         raise DataError(f"{folder / name} is missing: {error.strerror}") from error
@@ -241,7 +248,11 @@ def _load_model(folder: Path, name: str, fields: Fields, width: int, classes: in
     from skops.io.exceptions import UntrustedTypesFoundException
 
     path = folder / f"{name}.skops"
-    content = _read(folder, path.name, fields)
+    content = _read(folder, path.name, fields, most=LARGEST)
+    try:
+        check_skops(content)
+    except DataError as error:
+        raise DataError(f"{path} is not a skops file of a model: {error}") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # written by another scikit-learn; checked below

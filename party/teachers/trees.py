@@ -14,6 +14,7 @@ import numpy as np
 
 from party.teachers.columns import TableEncoding
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
+from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import SchemaError
 
@@ -114,6 +115,7 @@ class _Trees:
 
         encoding = TableEncoding.from_facts(stored.facts.get("table"))
         try:
+            check_skops(stored.model, most=LARGEST)
             foreign = set(skops.io.get_untrusted_types(data=stored.model)) - _TRUSTED
             if foreign:
                 raise DamagedTeacherError(f"it asks for {', '.join(sorted(foreign))}")

@@ -1,0 +1,177 @@
+"""What a skops file may make its reader hold: never much more than the bytes it has.
+
+skops builds only objects of known types, and only after a look at all of their names. But it unpacks
+every array before that look, as the archive says, allocates what an array's header asks for, and
+follows each reference as often as it occurs. So a file of a few hundred kilobytes could take
+gigabytes, or the age of the universe. Here sizes are compared before anything is unpacked.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+import zlib
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from pate.errors import DataError
+
+_Node: TypeAlias = dict[str, Any]
+#: Largest file of a model, in bytes.
+LARGEST: Final = 2**30
+_SCHEMA: Final = "schema.json"
+#: Its largest description: some two thousand trees. Python holds it at many times its length.
+_LARGEST_SCHEMA: Final = 2**25
+#: Steps through a description, for each object in it, and in all. Of real ones it is about one each.
+_WAYS_EACH, _WAYS_SPARE = 8, 1000
+_HEADERS: Final = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+def check_skops(content: bytes, *, most: int | None = None) -> None:
+    """Check that a skops file unpacks to no more than it may, before skops reads it.
+
+    Args:
+        content: of the file.
+        most: bytes that it may unpack to. None: as many as it has, which is enough for one that was
+            written without compression.
+
+    Raises:
+        DataError: if it is no archive of a description and arrays, unpacks to more, has an array
+            whose header and length differ, or refers to one thing in several places.
+    """
+    if len(content) > LARGEST:
+        raise DataError(f"{len(content)} bytes are too many for a model")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            if len(members) != len(archive.infolist()) or _SCHEMA not in members:
+                raise DataError("it has no description, or two members of one name")
+            if sum(info.file_size for info in members.values()) > (
+                len(content) if most is None else most
+            ):
+                raise DataError("it unpacks to more than it may")
+            if members[_SCHEMA].file_size > _LARGEST_SCHEMA:
+                raise DataError("its description is too long; make a model of fewer trees")
+            for info in members.values():
+                if info.filename != _SCHEMA:
+                    _check_array(archive, info)
+            _check_references(json.loads(archive.read(_SCHEMA)), members)
+    except (
+        OSError, ValueError, EOFError, KeyError, RecursionError, RuntimeError, NotImplementedError,
+        zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
+        raise DataError(f"it is no archive of skops: {error}") from error
+
+
+def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+    """Refuse a member that is no array, or whose header asks for more than it has.
+
+    Raises:
+        DataError: if so.
+        ValueError: if it has no header.
+    """
+    if not info.filename.endswith(".npy"):
+        raise DataError(f"{info.filename!r:.80} is not an array")
+    with archive.open(info) as member:
+        read_header = _HEADERS.get(np.lib.format.read_magic(member))
+        if read_header is None:
+            raise DataError("an array of another form")
+        shape, _, dtype = read_header(member)
+        length = info.file_size - member.tell()
+    if dtype.hasobject or not dtype.itemsize:
+        raise DataError("an array of objects, or of nothing")
+    if math.prod(shape) * dtype.itemsize != length or max(shape, default=0) > info.file_size:
+        raise DataError("an array whose header and length differ")
+
+
+def _check_references(described: object, members: dict[str, zipfile.ZipInfo]) -> None:
+    """Refuse a description that has one array read twice, or few objects reached on many ways.
+
+    An object that occurs again, under the number it had, is built once; but skops looks through its
+    parts each time that it comes to it.
+
+    Raises:
+        DataError: if so.
+    """
+    readers: dict[str, object] = {}
+    occurrences: dict[int, list[_Node]] = {}
+    count = 0
+    pending = [described]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, list):
+            pending.extend(each)
+        if not isinstance(each, dict):
+            continue
+        count += 1
+        pending.extend(each.values())
+        own = each.get("__id__")
+        if own is not None and type(own) is not int:
+            raise DataError("a number of an object that is none")
+        if own is not None:
+            occurrences.setdefault(own, []).append(each)
+        if (name := each.get("file")) is not None:
+            if not isinstance(name, str) or name not in members:
+                raise DataError("an array that it does not have")
+            if name in readers and (own is None or readers[name] != own):
+                raise DataError("an array that is read twice")
+            readers[name] = own
+        if each.get("__loader__") == "TreeNode" and _outputs(each) != "1":
+            raise DataError("a tree of several outputs")
+    _Ways(occurrences, _WAYS_EACH * count + _WAYS_SPARE).of(described)
+
+
+class _Ways:
+    """Counts the steps of whoever looks through an object, and through its parts each time.
+
+    Args:
+        occurrences: the objects of each number. Which of several is taken depends on the order in
+            which they are read; the longest counts.
+        most: steps.
+    """
+
+    def __init__(self, occurrences: dict[int, list[_Node]], most: int) -> None:
+        self._occurrences = occurrences
+        self._most = most
+        self._known: dict[int, int | None] = {}
+
+    def of(self, each: object) -> int:
+        """Return the steps through one object.
+
+        Raises:
+            DataError: if they are too many, or it is a part of itself.
+        """
+        if isinstance(each, list):
+            return self._bounded(sum(map(self.of, each)))
+        if not isinstance(each, dict):
+            return 0
+        own = each.get("__id__")
+        if own is None:
+            return self._bounded(1 + sum(map(self.of, each.values())))
+        if own not in self._known:
+            self._known[own] = None
+            parts = (sum(map(self.of, other.values())) for other in self._occurrences[own])
+            self._known[own] = self._bounded(1 + max(parts))
+        found = self._known[own]
+        if found is None:
+            raise DataError("an object that is a part of itself")
+        return found
+
+    def _bounded(self, steps: int) -> int:
+        if steps > self._most:
+            raise DataError("objects that are reached on too many ways")
+        return steps
+
+
+def _outputs(tree: _Node) -> object:
+    """Return how many outputs a tree says it has: it would read as many numbers from its arrays."""
+    try:
+        return tree["__reduce__"]["args"]["content"][2]["content"]
+    except (TypeError, KeyError, IndexError):
+        return None
