@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import click
 import typer
 
 from pate.errors import DataError, UsageError
@@ -176,12 +177,12 @@ def train(
         raise UsageError("--ca is about a connection, and --labels needs none")
     if labels is not None and token_file is not None:
         raise UsageError("--token-file is about a connection, and --labels needs none")
-    from student.export import check_out
+    from student.export import scratch
     from student.session import check_labels, graduate
     from student.trainers.base import Effort
     from student.trainers.choose import IMAGE_MODELS, choose
 
-    check_out(out)
+    click.get_current_context().with_resource(scratch(out))
     released = None if labels is None else _read_labels(labels)
     inputs = _read_inputs(public, drop or ())
     kind = choose(model, inputs)

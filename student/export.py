@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError, DiskError, UsageError
 from pate.labels import checked_statement
-from pate.runtime.home import sync_directory
+from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
 from student.card import Provenance, write_card
 from student.trainers.choose import IMAGE_MODELS
@@ -52,6 +54,36 @@ def check_out(out: Path) -> None:
     with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
+
+
+@contextlib.contextmanager
+def scratch(out: Path) -> Iterator[Path]:
+    """Keep what this process writes for itself beside ``out``, and remove it when the block ends.
+
+    Libraries leave folders of their own where temporary files go. What an earlier training for the
+    same ``out`` left there when it was killed is removed first.
+
+    Yields:
+        The folder, for the owner alone.
+
+    Raises:
+        UsageError, DiskError: as :func:`check_out`.
+    """
+    check_out(out)
+    with _writing(out):
+        sweep_drafts(out.parent, glob.escape(out.name))
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder.absolute())
+    try:
+        yield folder
+    finally:
+        tempfile.tempdir = before
+        if variable is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = variable
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def publish(

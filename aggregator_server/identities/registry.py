@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pate.enrolment import Answer, check_name, node_key
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
 from pate.runtime.failpoints import reach
-from pate.runtime.home import sweep_drafts, write_file
+from pate.runtime.home import open_private, sweep_drafts, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -238,7 +238,7 @@ class Registry:
     def _changing(self) -> Iterator[dict[str, Entry]]:
         """Hold the lock, hand out the parties, and write them if the block changed them."""
         try:
-            handle = self._lock.open("ab")
+            handle = open_private(self._lock)
         except OSError as error:
             raise DiskError(f"cannot write {self._lock}: {error.strerror}") from error
         with handle as lock:

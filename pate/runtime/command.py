@@ -22,6 +22,16 @@ from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, prin
 INTERRUPTED = 130
 
 
+#: What an operating system says where nothing can be written.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+#: What it says of a path that cannot be, or that this user may not look at, wherever that is noticed.
+_CLOSED = frozenset({
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
+})  # fmt: skip
+#: Of a longer path the end is shown.
+_LONGEST_SHOWN = 200
+
+
 def run(app: typer.Typer, name: str) -> NoReturn:
     """Run a command-line program and exit.
 
@@ -38,6 +48,7 @@ def _exit_code(app: typer.Typer, name: str) -> int:
     # that nobody expected: votes and keys, in a log. A plain traceback has none.
     program = typer.main.get_command(app)
     _let_choose_log(program)
+    _require_paths(program)
     try:
         code = program(prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer keeps Ctrl-C to itself and returns this
@@ -59,12 +70,21 @@ def _exit_code(app: typer.Typer, name: str) -> int:
         _say_last(name, str(error), type(error).__name__, error.exit_code)
         return error.exit_code
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if error.errno not in _FULL and (error.errno not in _CLOSED or error.filename is None):
             raise
-        text = f"{error.strerror}: {error.filename or 'disk'}"
+        text = f"{error.strerror}: {_shown(error.filename)}"
         _say_last(name, text, DiskError.__name__, DiskError.exit_code)
         return DiskError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _shown(path: object) -> str:
+    """Return a path as part of one line."""
+    if path is None:
+        return "disk"
+    text = os.fsdecode(path) if isinstance(path, bytes) else str(path)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= _LONGEST_SHOWN else f"…{text[-_LONGEST_SHOWN:]}"
 
 
 def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
@@ -93,6 +113,39 @@ def _let_choose_log(program: click.Command) -> None:
     )
     for command in getattr(program, "commands", {}).values():
         _let_choose_log(command)
+
+
+class _UsablePath(click.Path):
+    """A path as click reads it, if it can be the path of anything."""
+
+    def __init__(self, like: click.Path) -> None:
+        super().__init__(path_type=like.type)
+        vars(self).update(vars(like))
+        self._like = like
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        try:
+            os.lstat(value)
+        except ValueError as error:
+            self.fail(f"{_shown(value)}: {error}", param, ctx)
+        except OSError as error:
+            if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+                self.fail(f"{_shown(value)}: {error.strerror}", param, ctx)
+        return self._like.convert(value, param, ctx)
+
+
+def _require_paths(program: click.Command) -> None:
+    """Have ``program`` and each of its subcommands refuse paths that no file can have."""
+    for param in program.params:
+        if isinstance(param.type, click.Path):
+            param.type = _UsablePath(param.type)
+    for command in getattr(program, "commands", {}).values():
+        _require_paths(command)
 
 
 def _choose_log(context: click.Context, _: click.Parameter, value: str | None) -> None:

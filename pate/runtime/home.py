@@ -10,7 +10,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import platformdirs
 
@@ -116,6 +116,24 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         raise
 
 
+def open_private(path: Path) -> BinaryIO:
+    """Open a file to append to it: a log or a lock, for its owner alone whatever the umask says.
+
+    One that is there and open to others, as an earlier version left it, is closed to them.
+
+    Raises:
+        OSError: if it cannot be opened.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(PermissionError):  # another user's, who may have opened it to us
+            os.fchmod(handle, 0o600)
+        return os.fdopen(handle, "ab")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
 def sweep_drafts(folder: Path, name: str = "*") -> None:
     """Remove what is left of writes that were killed: a draft may hold a secret, and nobody knows it.
 
@@ -182,7 +200,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
         StateError: if another process holds it.
     """
     private_directory(path.parent)
-    with path.open("a") as file:
+    with open_private(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

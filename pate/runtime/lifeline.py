@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
 from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.home import open_private, private_directory
 from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class Child:
         home = home.resolve()
         self.log = home / f"{name}.log"
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            output = self.log.open("ab")
-        except OSError as error:
-            raise DiskError(f"{self.log} cannot be written: {error.strerror}") from error
+            private_directory(home)
+            output = open_private(self.log)
+        except (OSError, DiskError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DiskError(f"{self.log} cannot be written: {reason}") from error
         with output:
             self._process = subprocess.Popen(
                 # -P: no module may be picked up from the directory that the child starts in.
@@ -82,6 +84,8 @@ class Child:
                 env=child_environment(home),
                 # Ctrl-C is for the parent, which stops its children in order.
                 start_new_session=True,
+                # Nor is what it writes, Flower's own files with it, for anybody else.
+                umask=0o077,
             )
 
     @property

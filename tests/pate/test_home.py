@@ -12,13 +12,16 @@ from pate.errors import DiskError, StateError
 from pate.runtime.home import (
     locked,
     new_secret,
+    open_private,
     private_directory,
     sweep_drafts,
     write_file,
 )
+from pate.runtime.lifeline import Child
 from tests.needs import require
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -164,3 +167,38 @@ def test_a_private_file_of_another_user_is_not_replaced_in_an_open_directory(
     shared.chmod(0o770)
     os.chown(shared, STRANGER, STRANGER)
     write_file(private_directory(shared) / "file", b"new")
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_locks_and_logs_are_for_the_owner_alone_whatever_the_umask(
+    tmp_path: Path, no_umask: None
+) -> None:
+    (tmp_path / "old.log").write_text("as an earlier version left it\n")
+    assert (tmp_path / "old.log").stat().st_mode & 0o777 == 0o666
+    with locked(tmp_path / "home" / "lock", "another"):
+        pass
+    with open_private(tmp_path / "old.log") as log:
+        log.write(b"more\n")
+    assert (tmp_path / "old.log").read_text().endswith("left it\nmore\n")
+    for path in (tmp_path / "old.log", tmp_path / "home" / "lock"):
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_child_writes_is_for_the_owner_alone_whatever_the_umask(
+    tmp_path: Path, no_umask: None
+) -> None:
+    """As Flower's files are, which it opens itself."""
+    child = Child("writer", "zipfile:main", ["-c", "made", "writer.log"], home=tmp_path / "home")
+    assert child.ended(60.0)
+    assert child.exit_code == 0
+    child.stop()
+    found = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir()}
+    assert found["writer.log"] == 0o600
+    assert found["made"] == 0o600

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +18,7 @@ from pate.errors import DataError, DiskError, UsageError
 from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluate import evaluate
-from student.export import check_out, publish
+from student.export import check_out, publish, scratch
 from student.trainers import fixmatch, selftraining
 from student.trainers.base import Effort, Lesson
 from tests.student.samples import PRIVACY, STATEMENT, digits, noisy_lesson, tumours
@@ -184,6 +189,37 @@ def test_changed_weights_are_refused(
     (tmp_path / name).unlink()
     with pytest.raises(DataError, match="is missing"):
         weights.load(tmp_path)
+
+
+def test_what_a_killed_training_left_is_gone_at_the_next_start(tmp_path: Path) -> None:
+    """Its draft, and the folders that libraries make where temporary files go."""
+    out = tmp_path / "student[1]"
+    script = (
+        "import os, signal, sys, tempfile; from pathlib import Path; "
+        "from student.export import scratch\n"
+        "with scratch(Path(sys.argv[1])) as folder:\n"
+        "    os.mkdir(os.path.join(tempfile.gettempdir(), 'torchinductor_root'))\n"
+        "    assert tempfile.gettempdir() == os.environ['TMPDIR'] == str(folder)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    (elsewhere := tmp_path / "tmp").mkdir()
+    killed = subprocess.run(
+        [sys.executable, "-c", script, str(out)],
+        check=False,
+        env={**os.environ, "TMPDIR": str(elsewhere)},
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not list(elsewhere.iterdir())
+    (left,) = set(tmp_path.iterdir()) - {elsewhere}
+    assert (left / "torchinductor_root").is_dir()
+    neighbour = tmp_path / ".student2.abcdefgh"  # of another training, which may run
+    neighbour.mkdir()
+    before = tempfile.gettempdir()
+    with scratch(out) as folder:
+        assert set(tmp_path.iterdir()) == {elsewhere, neighbour, folder}
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert set(tmp_path.iterdir()) == {elsewhere, neighbour}
+    assert tempfile.gettempdir() == before
 
 
 def test_other_types_in_a_skops_file_are_refused(of_rows: Student, tmp_path: Path) -> None:
