@@ -2,7 +2,10 @@
 
 Parties pin this authority and no other, so no public authority can vouch for a false server. It is
 constrained to the server's own names (RFC 5280, section 4.2.1.10): should a data holder ever trust
-it for more than this, it can still vouch for nothing else.
+it for more than this, it can still vouch for these names and what lies below them only. A DNS
+constraint is a subtree: of ``example.org`` it permits ``mail.example.org``, too, and the standard has
+no form for "this name and none below it" (a leading dot, which some libraries read as "below only", is
+defined for URIs and not for DNS names, so an exclusion by it would be refused or ignored elsewhere).
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
 
 
 def make_authority(hosts: Sequence[str], now: dt.datetime) -> Authority:
-    """Make an authority that can vouch for ``hosts`` and nothing else, valid for ten years.
+    """Make an authority for ``hosts``, valid for ten years.
+
+    It can vouch for these addresses, these names and all names below them, and for nothing else.
 
     Raises:
         UsageError: as :func:`check_hosts`.

@@ -7,6 +7,8 @@ import ipaddress
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
@@ -66,6 +68,45 @@ def test_the_authority_cannot_vouch_for_another_host(authority: Authority, host:
     # It is the constraint that says no: the same certificate of a free authority is good.
     free = make_authority((host,), NOW)
     verify(free, issue(free, (host,), NOW), host, NOW)
+
+
+@pytest.mark.parametrize("host", ["mail.pate.example.org", "a.b.pate.example.org", "x.localhost"])
+def test_it_can_vouch_for_names_below_the_servers_and_a_party_does_not_mind(
+    authority: Authority, host: str
+) -> None:
+    """A DNS constraint is a subtree (RFC 5280): the documents say so, and a party checks the name."""
+    below = issue(authority, (host,), NOW)
+    verify(authority, below, host, NOW)
+    only_below = _without_own_names(authority, host)
+    verify(authority, only_below, host, NOW)
+    for name in ("pate.example.org", "localhost"):
+        with pytest.raises(VerificationError):
+            verify(authority, only_below, name, NOW)
+
+
+def _without_own_names(authority: Authority, host: str) -> bytes:
+    """A certificate of the authority for one name and no other, as a thief of its key makes it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    parent = x509.load_pem_x509_certificate(authority.certificate)
+    own = leaf(issue(authority, HOSTS, NOW))
+    made = (
+        x509.CertificateBuilder(parent.subject, own.subject, key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + 30 * DAY)
+    )
+    for each in own.extensions:
+        if each.oid == x509.SubjectAlternativeName.oid:
+            names = x509.SubjectAlternativeName([x509.DNSName(host)])
+            made = made.add_extension(names, each.critical)
+        elif each.oid == x509.SubjectKeyIdentifier.oid:
+            digest = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            made = made.add_extension(digest, each.critical)
+        else:
+            made = made.add_extension(each.value, each.critical)
+    return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def test_another_authority_is_not_trusted(authority: Authority) -> None:
