@@ -32,10 +32,13 @@ _REFUSAL: Final = re.compile(rb"\[code: (\d{1,6})\]")
 _FIRST_WORDS: Final = 65_536
 #: What a certificate that is not accepted may have against it, and what to do.
 _FAULTS: Final = {
-    "certificate has expired": "has expired: its coordinator renews it with `pate-server rotate`",
+    "certificate has expired": "has expired: is the clock of this machine right? Then its coordinator "
+    "renews it with `pate-server rotate`",
     "not yet valid": "is not valid yet: is the clock of this machine right?",
     "mismatch": "is for another host: connect to the address that the coordinator's bundle names",
 }
+#: Of these, what a clock that is set, and one that is set right again, brings and takes away.
+_OF_CLOCKS: Final = ("certificate has expired", "not yet valid")
 
 
 class UntrustedServerError(UnreachableError):
@@ -73,6 +76,7 @@ class Server:
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
         self.verify = NOBODY if self.in_clear else _trust(self.root_certificates)
         self.skew = 0.0
+        self._has_answered = False
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
     def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:
@@ -82,7 +86,8 @@ class Server:
             within: seconds that each part of it may take, if fewer than usual.
 
         Raises:
-            UntrustedServerError: if its certificate is not signed by one that is trusted.
+            UntrustedServerError: if its certificate is not signed by one that is trusted, or is
+                not valid now and never was before.
             UnreachableError: if it does not answer, or answers that it is not ready.
         """
         try:
@@ -94,6 +99,7 @@ class Server:
             )
         except httpx.HTTPError as error:
             raise self.failure(error) from error
+        self._has_answered = True
         self.skew = _ahead(reply.headers.get("date", ""))
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
@@ -104,7 +110,9 @@ class Server:
         if "CERTIFICATE_VERIFY_FAILED" in text:
             for fault, words in _FAULTS.items():
                 if fault in text:
-                    return UntrustedServerError(f"the certificate of {self.address} {words}")
+                    waits = self._has_answered and fault in _OF_CLOCKS
+                    kind = UnreachableError if waits else UntrustedServerError
+                    return kind(f"the certificate of {self.address} {words}")
             return UntrustedServerError(
                 f"the certificate of {self.address} is not one that this party trusts: enrol with "
                 "a bundle of its coordinator (`pate-party enroll`), or check the address"

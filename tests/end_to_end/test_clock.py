@@ -15,9 +15,11 @@ from aggregator_server.audit import read_campaign
 from aggregator_server.ledger import Ledger
 from aggregator_server.report import LEDGER_FILE, verify
 from party.ledger import PartyLedger
+from pate.errors import UnreachableError
 from pate.votes import Histogram
 from tests.aggregator_server.campaigns import CLASSES, NAMES, make_parties, make_spec, make_votes
 from tests.end_to_end.processes import Campaign, Sites
+from tests.hosts.enrolling import enrol
 from tests.needs import require
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ pytestmark = pytest.mark.slow
 
 _MECHANISM: Final = ("--aggregator", "gnmax", "--sigma2", "1")
 _DAY_S: Final = 86_400
+_POLICY: Final = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+least_colluders = 0
+"""
 
 
 #: Moves the wall clock of a process, and no other clock: libfaketime of Debian spoils sleeping.
@@ -133,6 +140,37 @@ def test_a_partys_clock_jumps(sites: Sites, tmp_path: Path) -> None:
         campaign.prefix = ()
         south = campaign.party("south")
         for program in (server, north, south):
+            program.ends(0)
+        assert campaign.verified()["labels_released"] == 20
+        PartyLedger(sites.home("north") / "ledger.db", read_only=True).verify()
+
+
+@pytest.mark.parametrize(("days", "fault"), [(400, "has expired"), (-3, "is not valid yet")])
+def test_a_partys_clock_jumps_over_the_servers_certificate(
+    tmp_path: Path, days: int, fault: str
+) -> None:
+    """At the next handshake it waits, as for a server that is away; a party that starts so does not."""
+    clock, sites = Clock(tmp_path), Sites.make(tmp_path)
+    with Campaign(tmp_path / "campaign", sites) as campaign:
+        enrol(campaign, _POLICY)
+        server = campaign.serve(
+            sites.public(0, 20), *_MECHANISM, "--colluders", "0", parties=",".join(sites.names)
+        )
+        server.says("waiting for parties")
+        campaign.prefix = clock.prefix
+        clock.set(days * _DAY_S)
+        early = campaign.enrolled_party("north")
+        early.ends(UnreachableError.exit_code)
+        assert f"{fault}: is the clock of this machine right?" in early.lines[-1]
+        clock.set(0)
+        north = campaign.enrolled_party("north")
+        server.says("north joined")
+        clock.set(days * _DAY_S)
+        north.says(f"{fault}: is the clock of this machine right?")
+        clock.set(0)
+        campaign.prefix = ()
+        others = [campaign.enrolled_party(name) for name in sites.names if name != "north"]
+        for program in (server, north, *others):
             program.ends(0)
         assert campaign.verified()["labels_released"] == 20
         PartyLedger(sites.home("north") / "ledger.db", read_only=True).verify()
