@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pate.errors import DiskError, UnreachableError
+from benchmarks.soak.commands import until
+from pate.errors import DiskError, QuorumError, UnreachableError
 from tests.end_to_end.homes import Homes
 from tests.needs import require
 
@@ -97,6 +98,47 @@ def test_a_party_whose_disk_is_full(
         for party in others:
             party.ends(0)
         _holds(play, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "leave"),
+    [
+        ("teachers are ready", 0), ("joined campaign", 0), ("joined campaign", 20),
+        ("received the public set", 0), ("received the public set", 40), ("voting on", 0),
+    ],
+)  # fmt: skip
+def test_a_party_whose_disk_fills_up_on_the_way(
+    homes: Homes, tmp_path: Path, small_disk: Path, words: str, leave: int
+) -> None:
+    """Whatever is being written then is there or is not; with room again it goes on from there."""
+    with homes.play(tmp_path / "campaign", "noisy") as play:
+        home = play.homes / "west"
+        subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)
+        home.rename(play.homes / "west.moved")
+        home.symlink_to(small_disk)
+        server = play.serve()
+        others = [play.party(name) for name in homes.names if name != "west"]
+        west = play.party("west")
+        west.says(words)
+        ballast = fill(small_disk, leave * 1024)
+        # It ends, or was through before anything more had to be written.
+        until(lambda: west.code is not None or server.code is not None, "west or the server ends")
+        stuck = west.ends(0, DiskError.exit_code, UnreachableError.exit_code)
+        if stuck == DiskError.exit_code:
+            _says_it_in_one_line(west.lines)
+        ballast.unlink()
+        again = [play.party("west", "--max-wait", "60")] if stuck == DiskError.exit_code else []
+        # All three are needed, so the server may have ended when west said that it cannot go on.
+        if server.ends(0, QuorumError.exit_code) == QuorumError.exit_code:
+            assert "west: refused (DiskError)" in server.text
+            server = play.serve()
+            server.ends(0)
+        for party in again:
+            party.ends(0, UnreachableError.exit_code)
+        for party in others:
+            party.ends(0)
+        _holds(play, None)
+        assert not [draft for draft in small_disk.iterdir() if draft.name.startswith(".")]
 
 
 def _says_it_in_one_line(lines: list[str]) -> None:
