@@ -293,6 +293,42 @@ def test_a_replayed_message_gets_the_same_bytes_and_no_more(liar: Liar) -> None:
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
+def test_what_was_asked_of_another_party_changes_nothing(liar: Liar) -> None:
+    """Each genuine request, told to somebody else as well: before its own one, and after."""
+    ballot = liar.ballot()
+    while ballot.step:
+        own, others = ballot.request("a"), ballot.request("d")
+        before = liar.tell("a", others)
+        liar.step(ballot, advance=False)
+        after = liar.tell("a", others)
+        right = liar.tell("a", own)
+        for reply in (before, after, right):
+            reply.nonce = b""
+        for reply in (before, after):
+            # It says what it says to its own request, or nothing.
+            assert reply == right or reply.WhichOneof("body") == "refusal"
+        ballot.advance()
+    np.testing.assert_array_equal(ballot.result().total.counts, [[4, 6]] * 6)
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
+def test_a_request_of_an_earlier_attempt_ends_the_present_one_and_opens_nothing(liar: Liar) -> None:
+    """Whoever could tell a party an old request could stop a sum, and learn nothing of it."""
+    old = liar.ballot()
+    begins = old.request("d")
+    liar.through(old, [NAMES, NAMES, NAMES])
+    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    reply = liar.tell("a", begins)
+    # New keys for the old attempt: what was masked with the ones before is not opened by them.
+    assert reply.WhichOneof("body") == "keys"
+    liar.refuses("a", ballot.request("a"), "not begun here")
+    liar.refuses("a", old.request("a"), "and the next is")
+    liar.through(ballot, [NAMES[1:], NAMES[1:]])
+    # Its masked vote was in: the others open the sum without it, as of a party that dropped out late.
+    np.testing.assert_array_equal(ballot.result().total.counts, [[4, 6]] * 6)
+    assert liar.opened() == {"a": 0, "b": 1, "c": 1, "d": 1}
+
+
 def test_messages_out_of_order(liar: Liar) -> None:
     ballot = liar.ballot()
     later = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
