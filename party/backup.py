@@ -66,8 +66,8 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
     mark.require_ledger()
     noted = mark.read()  # before the ledger, which may be written to meanwhile
     with backup.new_folder(out) as draft:
-        # The ledger first: noise is written before the answer that it goes out with is, so the copy
-        # has the noise of every answer that it knows of.
+        # The ledger first: noise is durable before the ledger has the answer that it goes out with,
+        # so the copy has the noise of every answer that it knows of.
         for name in CONTENTS.files:
             if name == LEDGER_FILE or (home / name).exists():
                 backup.copy_database(home / name, draft / name)

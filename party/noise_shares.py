@@ -3,8 +3,8 @@
 A batch that is asked again gets the same votes and the same noise. With fresh noise each time the
 server could average it away, or see what one party's votes are from two sums over the same rows.
 A share is therefore durable before the answer is in the ledger, so that an answer without a share
-is one whose share is gone, and gets no other. Whoever removes the file gives up that
-protection for every batch that is asked again. It is as secret as the votes themselves.
+is one whose share is gone, and gets no other: whoever removes the file can answer no batch again
+that had votes before. It is as secret as the votes themselves.
 
 A share belongs to the votes that it hides: under other votes, or the same in another order, the
 difference of the two sums would be free of noise. So it is not handed out for them.

@@ -85,8 +85,8 @@ class Policy:
         delta: at which it is counted.
         units: units of privacy agreed to.
         hours: when votes may be computed, local time.
-        repeat_queries: ``never`` or ``allow``: whether queries whose sum was opened in one campaign
-            may be opened in another with other survivors.
+        repeat_queries: ``never`` or ``allow``: whether queries that one campaign had votes on may
+            get other votes in another, and those whose sum was opened be opened with other survivors.
 
     Raises:
         UsageError: for values that make no sense, by name of the key.
@@ -157,7 +157,7 @@ class Policy:
 
     @property
     def allow_other(self) -> bool:
-        """What :meth:`~party.ledger.PartyLedger.open_batch` is to be told."""
+        """What the ledger is to be told of queries that another campaign had."""
         return self.repeat_queries == "allow"
 
     def admit(
@@ -348,9 +348,9 @@ class Policy:
         if self.hours is not None:
             lines.append(f"votes only {self.hours}, local time")
         lines.append(
-            "queries of one campaign may be opened in another with other parties"
+            "queries of one campaign may be opened in another with other parties, or get other votes"
             if self.allow_other
-            else "no query is opened twice with different parties"
+            else "no query is opened twice with different parties, or gets two different votes"
         )
         return tuple(lines)
 
