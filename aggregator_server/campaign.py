@@ -30,7 +30,7 @@ from pate.runtime.failpoints import reach
 from pate.statement import mechanism_in_words
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
-from protos.terms import mechanism_texts
+from protos.terms import gate_text, mechanism_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -369,4 +369,5 @@ def terms_of(state: CampaignState) -> vote_pb2.Terms:
         mechanisms=mechanism_texts(state.mechanisms),
         composition=state.composition.name,
         cap=str(state.cap),
+        gate="" if state.spec.gated is None else gate_text(state.spec.gated),
     )

@@ -33,7 +33,7 @@ from pate.runtime.home import (
     write_file,
 )
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
-from pate.statement import do_records_vote, in_words
+from pate.statement import do_records_vote, in_words, neighbours_of
 from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> st
         statement.delta,
         statement.unit,
         observer,
-        records_vote=do_records_vote(statement.mechanism),
+        neighbours=neighbours_of(statement.unit, records_vote=do_records_vote(statement.mechanism)),
     )
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from party.ledger import CampaignRecord, PartyLedger
+    from party.offer import Offer
     from party.own_figure import Figure
+    from pate.accounting.filters import Delta
 
 #: No privacy statement is larger.
 _LARGEST_STATEMENT = 2**20
@@ -66,6 +68,7 @@ def ledger(
                 "campaigns": [_as_json(each, delta) for each in books.campaigns()],
                 "synthetic_rows": [rows_as_json(each) for each in books.syntheses()],
                 "own_figure": _figure_json(figure),
+                "bounds": [each.to_dict() for each in books.bounds()],
             }
         )
         return
@@ -140,12 +143,12 @@ def _books(home: Path) -> PartyLedger:
     return PartyLedger(home / LEDGER_FILE, read_only=True)
 
 
-def _delta(home: Path, policy: Path | None) -> float:
+def _delta(home: Path, policy: Path | None) -> Delta:
     from party.policy_file import policy_of, read_policy
 
     if policy is not None:
-        return read_policy(policy, loopback=False).delta
-    return policy_of(home, loopback=False).delta
+        return read_policy(policy, loopback=False).divided_delta
+    return policy_of(home, loopback=False).divided_delta
 
 
 def _print(lines: list[str]) -> None:
@@ -155,7 +158,8 @@ def _print(lines: list[str]) -> None:
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _in_words(books: PartyLedger, delta: float, figure: Figure) -> Iterator[str]:
+def _in_words(books: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
+    from party.ledger_bounds import together
     from party.synthesis_lines import in_words as rows_in_words
 
     campaigns, rows = books.campaigns(), books.syntheses()
@@ -174,12 +178,16 @@ def _in_words(books: PartyLedger, delta: float, figure: Figure) -> Iterator[str]
     if rows:
         what = f"{_number(len(campaigns), 'campaign')} and {_number(len(rows), 'release')} of synthetic rows"
     yield f"{what} together, by our own accountant: {figure.in_words}"
+    if bounds := books.bounds():
+        yield f"our own accountant keeps: {bounds[-1].in_words}"
+    if len(bounds) > 1:
+        yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
 
 
-def _campaign_in_words(record: CampaignRecord, delta: float) -> Iterator[str]:
+def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     from party.own_figure import own_figure
     from pate.enrolment import readable
-    from pate.statement import in_words
+    from pate.statement import in_words, neighbours_of
 
     offer = record.offer
     yield f"campaign {offer.campaign}, joined {record.joined_at}"
@@ -191,7 +199,7 @@ def _campaign_in_words(record: CampaignRecord, delta: float) -> Iterator[str]:
     if offer.roster is not None:
         yield (
             f"  with {_number(len(offer.roster), 'party')} ({', '.join(offer.roster)}), "
-            f"{_number(offer.teachers or 0, 'teacher')}"
+            f"{_who_votes(offer)}"
         )
     yield f"  left: {_votes_in_words(record)}"
     for survivors, batches, queries in _openings(record):
@@ -199,15 +207,23 @@ def _campaign_in_words(record: CampaignRecord, delta: float) -> Iterator[str]:
             f"  opened: the sum over {_number(queries, 'query')} in "
             f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
-    yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit)}"
+    among = neighbours_of(offer.unit, records_vote=offer.records_vote)
+    yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
     if record.ending is not None:
         end = record.ending
         yield (
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, "
             f"{_number(end.labels_released, 'label')} released, "
-            f"at most {in_words(end.epsilon, end.delta, offer.unit)}"
+            f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
     yield f"  our own figure: {own_figure([record.totals], delta).in_words}"
+
+
+def _who_votes(offer: Offer) -> str:
+    if not offer.records_vote:
+        return _number(offer.teachers or 0, "teacher")
+    each = offer.teachers_each
+    return "records vote" + (f", at most {max(each)} of a party on a count" if each else "")
 
 
 def _votes_in_words(record: CampaignRecord) -> str:
@@ -248,7 +264,7 @@ def _number(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {plural}"
 
 
-def _as_json(record: CampaignRecord, delta: float) -> dict[str, object]:
+def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
     from party.own_figure import own_figure
 
     return {

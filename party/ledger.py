@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
 from party.given import Given, matrix_of, tags_digest
+from party.ledger_bounds import BOUND
 from party.ledger_chain import APPLICATION_ID, SCHEMA, check_tables, complete, replayed
 from party.ledger_mark import Mark
 from party.ledger_past import TAG, FilePast
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from party.ledger_bounds import Bound
     from party.offer import Json, Offer
+    from pate.accounting.filters import Delta
 
 __all__ = [
     "LEDGER_FILE",
@@ -304,6 +307,21 @@ class PartyLedger:
         with self._turn:
             self._append(SPENT, {"id": synthesis, "model": model, "output": output})
 
+    def bind(self, bound: Bound) -> bool:
+        """Record what this home's own accountant keeps from now on; it counts all that left before.
+
+        Only the site's own policy says it. Return whether that is another bound than before. A
+        home that never had one, and is to have none, has no entry.
+
+        Raises:
+            DiskError: if it cannot be recorded; then nothing may leave.
+        """
+        with self._turn:
+            if not self._books().bounds.differs(bound):
+                return False
+            self._append(BOUND, bound.to_dict())
+            return True
+
     # --- what is in it -----------------------------------------------------------------------
 
     def view(
@@ -359,11 +377,16 @@ class PartyLedger:
         with self._turn:
             return self._books().syntheses.of_model(model)
 
-    def own_figure(self, delta: float, *more: Synthesis) -> Figure:
-        """Return what all answers and synthetic rows come to; see :mod:`party.own_figure`.
+    def bounds(self) -> tuple[Bound, ...]:
+        """Return what this home's own accountant was to keep, the first bound first."""
+        with self._turn:
+            return self._books().bounds.all
+
+    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+        """Return what all answers and synthetic rows are worth; see :mod:`party.own_figure`.
 
         Args:
-            delta: failure probability of the whole.
+            delta: failure probability of the whole, with its parts.
             more: releases that are not in the ledger yet, to be counted in.
         """
         syntheses = (*(each.synthesis for each in self.syntheses()), *more)

@@ -20,6 +20,7 @@ from party.given import (
     other_votes,
     tags_digest,
 )
+from party.ledger_bounds import BOUND, Bounds
 from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
 from party.ledger_shelf import Campaign, Entry, Nothing, Past, Shelf
 from party.offer import Offer
@@ -62,6 +63,8 @@ class LedgerState:
         self._shelf = Shelf(_read_again)
         #: Releases of synthetic rows.
         self.syntheses = Syntheses()
+        #: What the home's own accountant keeps.
+        self.bounds = Bounds()
 
     def campaigns(self, past: Past) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
@@ -158,6 +161,8 @@ class LedgerState:
                     self._opening(fields, entry, past)
                 case "ending":
                     self._ending(fields, entry, past)
+                case _ if kind == BOUND:
+                    self.bounds.follow(fields)
                 case _ if kind in SYNTHESIS_KINDS:
                     self.syntheses.follow(kind, fields, entry.at)
                 case _:

@@ -9,7 +9,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import NoisyHistogram, fraction_from_text
+from pate.accounting.events import (
+    GatedBatch,
+    NoisyHistogram,
+    event_from_dict,
+    fraction_from_text,
+)
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict, worst_cost
 
@@ -64,6 +69,7 @@ class Offer:
         mechanisms: of the first round, and of all later ones if that is another.
         composition: how costs add up: ``gdp``, ``zcdp`` or ``gate``.
         cap: most that all answers may cost in it.
+        gate: of a gated campaign, as far as its server says; None for any other.
 
     Raises:
         ProtocolError: for values that no campaign has.
@@ -92,6 +98,7 @@ class Offer:
     mechanisms: tuple[Mechanism, ...] | None = None
     composition: str | None = None
     cap: Fraction | None = None
+    gate: GatedBatch | None = None
 
     def __post_init__(self) -> None:
         _require(
@@ -188,8 +195,15 @@ class Offer:
         if self.cap is not None:
             _require(type(self.cap) is Fraction and self.cap >= 0, "the cap is an exact number")
         _require(
+            self.gate is None or isinstance(self.gate, GatedBatch), "a gate is of no known kind"
+        )
+        _require(
             not (self.records_vote and self.composition == Gate.name),
             "neighbour votes cost what they cost: there is nothing to gate",
+        )
+        _require(
+            self.gate is None or self.composition == Gate.name,
+            "a gate in a campaign that is not gated",
         )
         if self.mechanisms is None:
             return
@@ -241,6 +255,24 @@ class Offer:
         """Whether the roster is complete and all that follows from it is known."""
         return all(getattr(self, name) is not None for name in _LATER)
 
+    @property
+    def worth(self) -> float | None:
+        """What its terms are worth at its delta, in nats; None while they do not say.
+
+        Raises:
+            AccountingError: for a gate that no number can be made of, or more than one batch.
+        """
+        if self.cap is None or self.composition is None:
+            return None
+        if self.composition != Gate.name:
+            return composition_named(self.composition).epsilon(self.cap, self.delta)
+        if self.gate is None:
+            return None
+        try:
+            return Gate(self.gate).epsilon(self.cap, self.delta)
+        except (ValueError, ArithmeticError) as error:  # numbers that fit no gate
+            raise AccountingError(f"no gate can be made of its parameters: {error}") from error
+
     def after(self, earlier: Offer) -> Offer:
         """Return what is known once both were seen; ``queries`` are this one's.
 
@@ -276,6 +308,10 @@ class Offer:
                     value = None if value is None else [each.to_dict() for each in value]
                 case "cap":
                     value = None if value is None else str(value)
+                case "gate":
+                    if value is None:
+                        continue  # as ledgers have it that were begun before there was one
+                    value = value.to_dict()
             made[field.name] = value
         return made
 
@@ -286,7 +322,7 @@ class Offer:
         Raises:
             ProtocolError: for any other object.
         """
-        values: dict[str, Any] = dict(body)
+        values: dict[str, Any] = {"gate": None, **body}
         if set(values) != {field.name for field in fields(cls)} - {"queries"}:
             raise ProtocolError("not the terms of a campaign: fields are missing or unknown")
         try:
@@ -298,6 +334,8 @@ class Offer:
                 values["mechanisms"] = tuple(map(mechanism_from_dict, values["mechanisms"]))
             if values["cap"] is not None:
                 values["cap"] = fraction_from_text(values["cap"])
+            if "gate" in body:
+                values["gate"] = event_from_dict(values["gate"])
             return cls(**values)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ProtocolError(f"not the terms of a campaign: {error}") from error

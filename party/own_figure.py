@@ -1,4 +1,4 @@
-"""What a party's own accountant makes of its answers: one epsilon over all its campaigns.
+"""A party's own accountant: one epsilon over all campaigns and synthetic rows of its home.
 
 Campaigns over the same data cost together. The accountant knows what this party answered and the
 signed terms; it counts
@@ -10,22 +10,15 @@ signed terms; it counts
   mechanism, at its worst cost, and at most the campaign's cap: this is what the *public* may have
   seen if the server adds the noise that it promises and keeps votes and noise to itself;
 * what is promised, (epsilon, delta), for a **gated** campaign, and for one whose terms were not
-  known when it was answered; these add up as they are.
+  known when it was answered;
+* what they reserved, for releases of synthetic rows: rho, delta, and a pure epsilon where they have
+  one.
 
-All others are summed in zCDP (half of mu squared is a rho: mu-GDP implies mu^2/2-zCDP), or in
-Gaussian DP where all of them are, if that gives less. A campaign for a larger unit protects a
-smaller one at least as well, so the sum is stated for the smallest unit among them.
-
-Releases of synthetic rows count with what they reserved, each a rho and a delta: rho goes into the
-sum before that is converted, once; deltas add up. It is the same neighbour: a record (or patient)
-more or less moves one row of the table, and the votes of one teacher. Where a release has a pure
-epsilon, its adding up is a second bound, and the smaller one is stated. A release is priced for a
-row that comes or goes, not for one that is altered, so a figure with a paid one says no more,
-whatever the votes beside it say. A release without
-differential privacy leaves no figure, for good.
-
-That the sum stays below a bound fixed beforehand is a guarantee (a filter); the figure as of some
-day only describes what was answered until then.
+All of these are added up by :mod:`pate.accounting.filters`, which has the theorem: a bound that was
+fixed beforehand, with delta and its parts, holds against a coordinator who chooses each campaign
+after a look at what was released before. A campaign for a larger unit protects a smaller one at
+least as well, so the sum is stated for the smallest unit among them, and for the neighbours that
+all of them cover.
 """
 
 from __future__ import annotations
@@ -38,20 +31,20 @@ from typing import TYPE_CHECKING, Final
 from party.offer import UNITS, Offer
 from party.synthesis_books import unit_of
 from pate.accounting.composition import Gate, Gdp, Zcdp
-from pate.accounting.conversion import check_delta, float_up
+from pate.accounting.filters import Spent, epsilon_of
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import worst_cost
-from pate.statement import ADDED_OR_REMOVED, NEIGHBOURS, in_words
+from pate.statement import ADDED_OR_REMOVED, in_words, neighbours_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from party.synthesis_books import Synthesis
     from pate.accounting.composition import Composition
+    from pate.accounting.filters import Delta
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()
-_NOTHING: Final = Fraction(0)
 
 
 @dataclass(frozen=True)
@@ -103,9 +96,10 @@ class Figure:
     """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
     Attributes:
-        epsilon: infinite if ``delta`` is too small for the campaigns' own deltas, or if anything
-            was released that is not private.
+        epsilon: infinite if more may fail than ``for_failing``, or if anything was released that is
+            not private.
         delta: of the whole.
+        for_failing: what of delta is set aside for campaigns and releases that may fail outright.
         unit: what it protects.
         observer: ``server`` if it holds even against the server, else ``public``.
         neighbours: what two worlds differ by that it makes hard to tell apart, in words.
@@ -114,6 +108,7 @@ class Figure:
 
     epsilon: float
     delta: float
+    for_failing: float
     unit: str
     observer: str
     neighbours: str
@@ -124,7 +119,12 @@ class Figure:
         """Why there is no figure, in words; empty if there is one."""
         if not self.private:
             return "synthetic rows were released without differential privacy"
-        return "the campaigns' own deltas are more than that" if math.isinf(self.epsilon) else ""
+        if math.isinf(self.epsilon):
+            return (
+                "the deltas of gated campaigns and of synthetic rows come to more than the "
+                f"{self.for_failing:g} of it that is set aside for them (failing_share)"
+            )
+        return ""
 
     @property
     def in_words(self) -> str:
@@ -139,54 +139,51 @@ class Figure:
 
 
 def own_figure(
-    totals: Iterable[Totals], delta: float, syntheses: Iterable[Synthesis] = ()
+    totals: Iterable[Totals], delta: Delta, syntheses: Iterable[Synthesis] = ()
 ) -> Figure:
-    """Return what all answers and releases of synthetic rows together come to.
+    """Return what all answers and releases of synthetic rows together are worth.
 
     Args:
         totals: one per campaign.
-        delta: failure probability of the whole.
+        delta: failure probability of the whole, with its parts.
         syntheses: releases of synthetic rows, with what they reserved.
 
     Raises:
-        AccountingError: for a delta outside (0, 1), or costs too large for a number.
+        AccountingError: for costs too large for a number.
     """
-    check_delta(delta)
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
-    promised = [each.offer for each in counted if not _countable(each.offer)]
-    exact = [each for each in counted if _countable(each.offer)]
-    left = Fraction(delta)
-    left -= sum((Fraction(each.delta) for each in promised), Fraction(0))
-    left -= sum((each.delta for each in rows), Fraction(0))
-    epsilon = sum((Fraction(each.epsilon) for each in promised), Fraction(0))
     private = all(each.private for each in rows)
-    whole = math.inf
-    if private and left >= 0:
-        whole = min(
-            (float_up(epsilon + worth) for worth in _worths(exact, rows, left)), default=whole
-        )
-    units = [each.offer.unit for each in counted]
+    spent = sum((*map(_of_campaign, counted), *map(_of_rows, rows)), Spent())
+    offers = [each.offer for each in counted]
+    units = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
     return Figure(
-        epsilon=whole,
-        delta=float(delta),
+        epsilon=epsilon_of(spent, delta) if private else math.inf,
+        delta=delta.whole,
+        for_failing=float(delta.for_failing),
         unit=unit,
-        neighbours=(ADDED_OR_REMOVED if rows else NEIGHBOURS)[unit],
+        neighbours=ADDED_OR_REMOVED[unit] if rows else _neighbours(unit, offers),
         # Noise in synthetic rows is our own, and nobody sees anything before it.
         observer=(
-            "server"
-            if units and all(each.offer.noise == "distributed" for each in counted)
-            else "public"
+            "server" if units and all(each.noise == "distributed" for each in offers) else "public"
         ),
         private=private,
     )
 
 
-def own_epsilon(totals: Iterable[Totals], delta: float) -> float:
-    """Return the epsilon of :func:`own_figure`."""
-    return own_figure(totals, delta).epsilon
+def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
+    """Return what two worlds differ by that all of these campaigns cover, in words.
+
+    A record that is altered is covered where records vote themselves, and where all of a party's
+    data may be; not where teachers vote, whom it may change shards of, nor by a promise for
+    patients, as it may become another patient's.
+    """
+    voting = any(each.records_vote for each in offers) and all(
+        each.unit == "party" or (each.unit == unit and each.records_vote) for each in offers
+    )
+    return neighbours_of(unit, records_vote=voting)
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
@@ -218,30 +215,15 @@ def _countable(offer: Offer) -> bool:
     )
 
 
-def _worths(
-    campaigns: Sequence[Totals], rows: Sequence[Synthesis], left: Fraction
-) -> Iterator[Fraction]:
-    """Yield bounds on epsilon at ``left``, each of which holds."""
-    pure = [each.epsilon for each in rows if each.epsilon is not None]
-    added = sum(pure, Fraction(0)) if len(pure) == len(rows) else None
-    if not campaigns and added is not None:
-        yield added
-    if left <= 0 or not (campaigns or rows):
-        return
-    delta = _float_down(left)
-    rho = sum((each.rho for each in rows), Fraction(0))
-    yield Fraction(_worth(_ZCDP, campaigns, delta, rho))
-    if added is not None and all(each.offer.composition == Gdp.name for each in campaigns):
-        yield added + Fraction(_worth(_GDP, campaigns, delta))
+def _of_campaign(totals: Totals) -> Spent:
+    offer = totals.offer
+    if not _countable(offer):
+        return Spent.promised(Fraction(offer.epsilon), Fraction(offer.delta))
+    return Spent.concentrated(
+        cost_of(totals, _ZCDP),
+        gaussian=cost_of(totals, _GDP) if offer.composition == Gdp.name else None,
+    )
 
 
-def _worth(
-    composition: Composition, campaigns: Sequence[Totals], delta: float, more: Fraction = _NOTHING
-) -> float:
-    total = sum((cost_of(each, composition) for each in campaigns), more)
-    return composition.epsilon(total, delta)
-
-
-def _float_down(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, 0.0)
+def _of_rows(made: Synthesis) -> Spent:
+    return Spent.concentrated(made.rho, pure=made.epsilon, failing=made.delta)

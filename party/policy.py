@@ -14,11 +14,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.hours import Hours
+from party.ledger_bounds import Bound
 from party.offer import AGGREGATIONS, NOISES, UNITS, Offer
 from party.own_figure import LedgerView, cost_of, own_figure
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import LaplaceMax, NoisyHistogram
-from pate.errors import RefusedError, UsageError
+from pate.accounting.filters import FAILING, Delta
+from pate.errors import AccountingError, RefusedError, UsageError
 from pate.masking.context import threshold_for
 from pate.statement import rounded_up
 
@@ -83,6 +85,8 @@ class Policy:
         largest_epsilon: most that :func:`~party.own_figure.own_figure` may come to, over all
             campaigns on this home's data.
         delta: at which it is counted.
+        failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
+            ones, and synthetic rows with a delta.
         units: units of privacy agreed to.
         hours: when votes may be computed, local time.
         repeat_queries: ``never`` or ``allow``: whether queries that one campaign had votes on may
@@ -105,6 +109,7 @@ class Policy:
     noise: tuple[str, ...] = NOISES
     largest_epsilon: float | None = 10.0
     delta: float = 1e-5
+    failing_share: Fraction = FAILING
     units: tuple[str, ...] = UNITS
     hours: Hours | None = None
     repeat_queries: str = "never"
@@ -128,6 +133,8 @@ class Policy:
             raise UsageError(f"largest_epsilon is a number above 0, got {self.largest_epsilon!r}")
         if not 0 < self.delta < 1:
             raise UsageError(f"delta lies between 0 and 1, got {self.delta!r}")
+        if type(self.failing_share) is not Fraction or not 0 <= self.failing_share <= 1:
+            raise UsageError(f"failing_share lies between 0 and 1, got {self.failing_share!r}")
         for name, known in (("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS)):
             given = getattr(self, name)
             if not given or not set(given) <= set(known):
@@ -159,6 +166,17 @@ class Policy:
     def allow_other(self) -> bool:
         """What the ledger is to be told of queries that another campaign had."""
         return self.repeat_queries == "allow"
+
+    @property
+    def divided_delta(self) -> Delta:
+        """At which our own accountant counts, with its parts."""
+        return Delta(self.delta, self.failing_share)
+
+    @property
+    def bound(self) -> Bound:
+        """What our own accountant keeps, as the ledger has it."""
+        most = self.largest_epsilon
+        return Bound(None if most is None else float(most), self.divided_delta)
 
     def admit(
         self,
@@ -277,7 +295,7 @@ class Policy:
         # Before the terms are known the announced budget is all there is to look at.
         if not offer.settled and offer.epsilon > most:
             raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
-        figure = own_figure(view.campaigns, self.delta, view.syntheses)
+        figure = own_figure(view.campaigns, self.divided_delta, view.syntheses)
         if figure.epsilon > most:
             found = figure.why_none or f"our answers would come to {rounded_up(figure.epsilon)}"
             raise _no("largest_epsilon", f"{most:g} at delta {self.delta:g}", found)
@@ -340,8 +358,7 @@ class Policy:
         lines.append(
             "no largest epsilon of our own accountant"
             if self.largest_epsilon is None
-            else f"our own accountant stops at epsilon {self.largest_epsilon:g}, "
-            f"delta {self.delta:g}, over all campaigns"
+            else f"our own accountant stops at {self.bound.in_words}, over all campaigns"
         )
         if self.parties is not None:
             lines.append(f"takes part with {', '.join(sorted(self.parties))} alone, by their keys")
@@ -357,13 +374,23 @@ class Policy:
 
 def _check_promise(offer: Offer) -> None:
     """Check that the terms are worth what was announced; no file can allow anything else."""
-    if offer.cap is None or offer.composition in (None, Gate.name):
-        return
-    worth = composition_named(offer.composition).epsilon(offer.cap, offer.delta)
-    if worth > offer.epsilon * _ROUNDING:
+    name = f"campaign {offer.campaign[:8]}"
+    if offer.composition == Gate.name:
+        if offer.gate is None:
+            raise RefusedError(
+                f"{name} is gated, and its terms do not say how, so its promise cannot be checked: "
+                "its server is older than this program, and has to be updated"
+            )
+        if offer.rounds != 1:
+            raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate is for one")
+    try:
+        worth = offer.worth
+    except AccountingError as error:
+        raise RefusedError(f"{name}: its terms promise nothing: {error}") from error
+    if worth is not None and worth > offer.epsilon * _ROUNDING:
         raise RefusedError(
-            f"campaign {offer.campaign[:8]} announces epsilon {offer.epsilon:g}, but what its "
-            f"terms allow is worth {rounded_up(worth)}"
+            f"{name} announces epsilon {offer.epsilon:g}, but what its terms allow is worth "
+            f"{rounded_up(worth)}"
         )
 
 

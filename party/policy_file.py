@@ -205,6 +205,7 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "noise": _words,
     "largest_epsilon": _bound(_float),
     "delta": _float,
+    "failing_share": _exact,
     "units": _words,
     "hours": _span,
     "weekdays": _days,

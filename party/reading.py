@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from party.offer import Offer
-from pate.accounting.composition import Gate, composition_named
 from pate.errors import ProtocolError, SchemaError
-from protos.terms import cap_of, mechanisms_of
+from protos.terms import cap_of, gate_of, mechanisms_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +83,7 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         mechanisms=mechanisms_of(terms) if known else None,
         composition=terms.composition if known else None,
         cap=cap_of(terms) if known else None,
+        gate=gate_of(terms) if known else None,
     )
 
 
@@ -155,9 +155,9 @@ def check_ending(finish: vote_pb2.Finish, offer: Offer) -> None:
     said = finish.epsilon_cap
     if finish.delta != offer.delta or not 0 <= said <= offer.epsilon * (1 + 1e-9):
         raise ProtocolError("the campaign ended at another guarantee than it began with")
-    if offer.cap is None or offer.composition in (None, Gate.name):
+    worth = offer.worth
+    if worth is None:
         return
-    worth = composition_named(offer.composition).epsilon(offer.cap, offer.delta)
     if abs(said - worth) > 1e-6 * worth:
         raise ProtocolError(
             f"the campaign ended at epsilon {said:g}, its terms are worth {worth:g}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from party.binding import bind
 from party.client_app import make_client_app
 from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
@@ -94,6 +95,8 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     screen.say(f"{name}: records of the classes {', '.join(dataset.classes)}")
     # Before hours of training: it may be damaged, or gone.
     ledger = PartyLedger(settings.home / LEDGER_FILE)
+    for line in bind(ledger, policy):
+        screen.say(line)
     ensemble = records = None
     if settings.votes in ("any", "neighbour"):
         records = NeighbourVotes(dataset, shard_key(settings.home), say=screen.say)
@@ -120,7 +123,7 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         screen.say(f"our records vote themselves; connecting to {server}")
     board.bound_by(
         ledger,
-        delta=policy.delta,
+        delta=policy.divided_delta,
         largest_epsilon=policy.largest_epsilon,
         ends=None if enrolment is None else enrolment.ends,
     )
@@ -199,7 +202,7 @@ def of_absence(ledger: PartyLedger) -> str:
 
 
 def _guarantee(ending: Ending) -> str:
-    return in_words(ending.epsilon, ending.delta, ending.unit, records_vote=ending.records_vote)
+    return in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)
 
 
 def _policy(settings: Settings, server: str, enrolment: Enrolment | None) -> Policy:

@@ -161,3 +161,5 @@ class Site:
         except RefusedError as error:
             self.refused = error
             raise
+        # Before anything leaves: only a bound that was fixed beforehand promises anything.
+        self.ledger.bind(self._policy.bound)

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from party.offer import Json
     from party.synthesis_books import Synthesis, SynthesisRecord
+    from pate.accounting.filters import Delta
 
 
-def in_words(record: SynthesisRecord, delta: float) -> Iterator[str]:
+def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
     """Yield lines about one release; ``delta`` is that of the own figure."""
     made = record.synthesis
     yield f"synthetic rows {made.id}, reserved on {_day(record)}"

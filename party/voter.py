@@ -427,7 +427,7 @@ def _guarantee(campaign: vote_pb2.Campaign) -> str:
         campaign.epsilon,
         campaign.delta,
         campaign.unit,
-        records_vote=campaign.most_votes > 0,
+        neighbours=neighbours_of(campaign.unit, records_vote=campaign.most_votes > 0),
     )
 
 

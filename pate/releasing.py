@@ -20,7 +20,7 @@ from pate.errors import ProtocolError, UsageError
 from pate.mechanisms.contract import check_rows
 from pate.mechanisms.neighbour import MatrixMechanism
 from pate.noise import SystemNoise, require_production
-from pate.statement import in_words
+from pate.statement import in_words, neighbours_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +53,8 @@ class Answers:
 
     def __str__(self) -> str:
         """Return the figures with the terms on which they hold."""
-        promise = in_words(self.epsilon, self.delta, self.unit)
+        among = neighbours_of(self.unit, records_vote=False)
+        promise = in_words(self.epsilon, self.delta, self.unit, neighbours=among)
         return f"{len(self.labels)} labels of {len(self.asked)} queries asked; {promise}"
 
 

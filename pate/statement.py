@@ -100,18 +100,20 @@ def do_records_vote(mechanism: object) -> bool:
 
 
 def neighbours_of(unit: str, *, records_vote: bool) -> str:
-    """Return the same in a few words, for a line of a screen."""
-    return _VOTING[unit][0] if records_vote else NEIGHBOURS[unit]
+    """Return the same in a few words, for a line of a screen.
+
+    Args:
+        unit: record, patient or party; of another one, a pointer to the privacy statement.
+        records_vote: whether votes are neighbour votes.
+    """
+    other = "see the privacy statement"
+    if records_vote:
+        return _VOTING.get(unit, (other, ""))[0]
+    return NEIGHBOURS.get(unit, other)
 
 
 def in_words(
-    epsilon: float,
-    delta: float,
-    unit: str,
-    observer: str = "public",
-    *,
-    records_vote: bool = False,
-    neighbours: str | None = None,
+    epsilon: float, delta: float, unit: str, observer: str = "public", *, neighbours: str
 ) -> str:
     """Return a guarantee as one line: never smaller than it is, and never without its terms.
 
@@ -120,21 +122,14 @@ def in_words(
         delta: at which.
         unit: what it protects.
         observer: towards whom.
-        records_vote: whether votes are neighbour votes.
-        neighbours: what neighbouring worlds differ by, where it is not what the unit says.
+        neighbours: what neighbouring worlds differ by; see :func:`neighbours_of`.
 
-    >>> in_words(1.96999, 1e-5, "record")
+    >>> in_words(1.96999, 1e-5, "record", neighbours=neighbours_of("record", records_vote=False))
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
     """
-    known = _VOTING if records_vote else NEIGHBOURS
-    adjacency = neighbours or (
-        neighbours_of(unit, records_vote=records_vote)
-        if unit in known
-        else "see the privacy statement"
-    )
     return (
         f"epsilon {rounded_up(epsilon)} at delta {delta:g} "
-        f"(unit: {unit}; adjacency: {adjacency}; observer: {observer})"
+        f"(unit: {unit}; adjacency: {neighbours}; observer: {observer})"
     )
 
 

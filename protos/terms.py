@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from google.protobuf.json_format import MessageToDict
 
-from pate.accounting.events import fraction_from_text
+from pate.accounting.composition import Gate
+from pate.accounting.events import GatedBatch, event_from_dict, fraction_from_text
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import check_threshold, ring_bits
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict
@@ -117,6 +118,7 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
             raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
+    gate_of(terms)
     fewest = votes_per_unit(campaign)
     most = max(member.teachers for member in terms.roster)
     check(
@@ -173,16 +175,51 @@ def mechanisms_of(terms: vote_pb2.Terms) -> tuple[Mechanism, ...]:
 
 
 def _mechanism(text: str) -> Mechanism:
-    check(len(text) <= _LONGEST_MECHANISM, "a mechanism whose text is too long")
+    fields = _fields(text, "a mechanism")
+    try:
+        return mechanism_from_dict(fields)
+    except (ValueError, KeyError, TypeError, UsageError) as error:
+        raise ProtocolError(f"a mechanism that cannot be read: {error!s:.200}") from error
+
+
+def _fields(text: str, what: str) -> dict[str, str | int]:
+    """Return a small JSON object of texts and whole numbers."""
+    check(len(text) <= _LONGEST_MECHANISM, f"{what} whose text is too long")
     try:
         fields = json.loads(text)
-        if not isinstance(fields, dict):
-            raise ProtocolError("a mechanism that is no object")
-        if not all(isinstance(value, str | int) for value in fields.values()):
-            raise ProtocolError("a mechanism with a field of no known kind")
-        return mechanism_from_dict(cast("dict[str, str | int]", fields))
-    except (ValueError, RecursionError, KeyError, TypeError, UsageError) as error:
-        raise ProtocolError(f"a mechanism that cannot be read: {error!s:.200}") from error
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"{what} that cannot be read: {error!s:.200}") from error
+    check(isinstance(fields, dict), f"{what} that is no object")
+    check(
+        all(isinstance(value, str | int) for value in fields.values()),
+        f"{what} with a field of no known kind",
+    )
+    return cast("dict[str, str | int]", fields)
+
+
+def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
+    """Return the gated batch of a campaign, None if it is not gated, or its server says nothing of it.
+
+    Servers of before there was this field leave it out; a party's policy then refuses.
+
+    Raises:
+        ProtocolError: if it cannot be read, or stands in the terms of a campaign that is not gated.
+    """
+    if not terms.gate:
+        return None
+    check(terms.composition == Gate.name, "a gate in a campaign that is not gated")
+    try:
+        made = event_from_dict(_fields(terms.gate, "a gate"))
+    except AccountingError as error:
+        raise ProtocolError(f"a gate that cannot be read: {error!s:.200}") from error
+    if not isinstance(made, GatedBatch):
+        raise ProtocolError("a gate that is another event")
+    return made
+
+
+def gate_text(gate: GatedBatch) -> str:
+    """Return a gated batch as :func:`gate_of` reads it."""
+    return json.dumps(gate.to_dict(), sort_keys=True)
 
 
 def mechanism_texts(mechanisms: Sequence[Mechanism]) -> list[str]:

@@ -66,7 +66,7 @@ def tell_published(
 ) -> None:
     """Say what was published, and what it promises."""
     from pate.labels import checked_statement
-    from pate.statement import in_words
+    from pate.statement import do_records_vote, in_words, neighbours_of
 
     statement = checked_statement(labels.privacy)
     terms = ("epsilon", "delta", "unit", "adjacency", "observer")
@@ -86,7 +86,9 @@ def tell_published(
     if result is not None:
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right")
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
-    words = in_words(epsilon, delta, str(statement["unit"]), str(statement["observer"]))
+    unit, observer = str(statement["unit"]), str(statement["observer"])
+    among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
+    words = in_words(epsilon, delta, unit, observer, neighbours=among)
     screen.say(f"published in {out}: {len(labels.rows)} labels, {words}")
 
 

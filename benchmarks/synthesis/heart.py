@@ -30,6 +30,7 @@ from party.synthesis.command import Settings, make
 from party.synthesis.parquet import merge, to_bytes
 from party.synthesis.plan import Asked
 from party.synthesis.schema import read, to_json
+from pate.accounting.filters import Delta
 from pate.commands.report import majority_accuracy
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import PateError
@@ -127,7 +128,7 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
     figures = {}
     for at, hospital in enumerate(HOSPITALS):
         books = PartyLedger(work / "synthetic" / f"party_{at}" / LEDGER_FILE, read_only=True)
-        figures[hospital.name] = books.own_figure(OPTIONS.delta).in_words
+        figures[hospital.name] = books.own_figure(Delta(OPTIONS.delta)).in_words
     return found | {"own_figures": figures}
 
 

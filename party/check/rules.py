@@ -131,7 +131,7 @@ def _spent(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
     if books is None:
         return []
     found, totals = [], books.totals()
-    figure, most = books.own_figure(policy.delta), policy.largest_epsilon
+    figure, most = books.own_figure(policy.divided_delta), policy.largest_epsilon
     if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
         stands = f"our own accountant stands at {rounded_up(figure.epsilon)}"
         mend = "raise largest_epsilon if you mean to give more from these data"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from party.binding import bind
 from party.enrolment import Enrolment
 from party.keys import shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
@@ -107,7 +108,7 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
     budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
     check_allowed(plan, entry, domain, books, policy, budgets)
     screen.say(plan.in_words)
-    figure = books.own_figure(policy.delta, entry)
+    figure = books.own_figure(policy.divided_delta, entry)
     screen.say(f"all that left, with these rows, would come to {figure.in_words}")
     return _told(entry, figure) | {"dry_run": True}
 
@@ -142,6 +143,8 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
         entry = entry_of(plan, domain, settings.unit, private.digest(shard_key(settings.home)))
         budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
         check_allowed(plan, entry, domain, books, policy, budgets)
+        for line in bind(books, policy):
+            screen.say(line)
         screen.say(plan.in_words)
         made = release(
             plan,
@@ -153,7 +156,7 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
             noise=SystemNoise(),
             randomness=SystemRandomness(),
         )
-    figure = books.own_figure(policy.delta)
+    figure = books.own_figure(policy.divided_delta)
     _tell(settings, made, domain, figure, screen)
     return _told(made.entry, figure) | {
         "rows": len(made.rows),

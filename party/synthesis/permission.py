@@ -15,6 +15,7 @@ from party.synthesis.deniability import Tight, least_seeds
 from party.synthesis.entries import entry_of
 from party.synthesis.plan import SEEDS, plan_of, resampled_of
 from party.synthesis.totals import smallest_k
+from pate.accounting.filters import Delta
 from pate.errors import BudgetError, InfeasibleError, RefusedError, UsageError
 from pate.statement import rounded_up
 
@@ -34,14 +35,14 @@ _HALVINGS: Final = 20
 class Figures(Protocol):
     """A party's ledger, as far as a budget looks at it."""
 
-    def own_figure(self, delta: float, *more: Synthesis) -> Figure:
+    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return what all that left, and ``more``, come to."""
 
 
 class NothingYet:
     """The ledger of a party that has none."""
 
-    def own_figure(self, delta: float, *more: Synthesis) -> Figure:
+    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
         """See :class:`Figures`."""
         return own_figure((), delta, more)
 
@@ -53,7 +54,7 @@ class Budget:
     Attributes:
         rule: whose it is, for the message.
         epsilon: most that the own figure may come to.
-        delta: at which it is counted.
+        delta: at which it is counted, with its parts.
 
     Raises:
         UsageError: for figures that bound nothing.
@@ -61,13 +62,11 @@ class Budget:
 
     rule: str
     epsilon: float
-    delta: float
+    delta: Delta
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
             raise UsageError(f"{self.rule} is a number above 0, got {self.epsilon:g}")
-        if not 0 < self.delta < 1:
-            raise UsageError(f"{self.rule}: delta lies between 0 and 1, got {self.delta:g}")
 
 
 def budgets_of(
@@ -80,10 +79,14 @@ def budgets_of(
     """
     found = []
     if policy.largest_epsilon is not None:
-        found.append(Budget("largest_epsilon of our policy", policy.largest_epsilon, policy.delta))
+        found.append(
+            Budget("largest_epsilon of our policy", policy.largest_epsilon, policy.divided_delta)
+        )
     if max_epsilon is not None:
         delta = policy.delta if max_delta is None else max_delta
-        found.append(Budget("--max-epsilon", max_epsilon, delta))
+        if not 0 < delta < 1:
+            raise UsageError(f"--max-epsilon: delta lies between 0 and 1, got {delta:g}")
+        found.append(Budget("--max-epsilon", max_epsilon, Delta(delta, policy.failing_share)))
     elif max_delta is not None:
         raise UsageError("--max-delta is the delta of --max-epsilon: give that, too")
     return tuple(found)
@@ -139,11 +142,11 @@ def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budge
     what = (
         f"all that left would come to epsilon {rounded_up(whole.epsilon)}"
         if math.isfinite(whole.epsilon)
-        else "their deltas alone are more"
+        else whole.why_none
     )
     spent = f" ({rounded_up(now.epsilon)} of it is spent)" if 0 < now.epsilon < math.inf else ""
     line = (
-        f"refused: {plan.in_words}; {what} at delta {budget.delta:g}, "
+        f"refused: {plan.in_words}; {what} at delta {budget.delta.whole:g}, "
         f"{budget.rule} is {budget.epsilon:g}{spent}"
     )
     if asked.release == "seeded":

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from party.ledger import PartyLedger
+    from pate.accounting.filters import Delta
 
 State = Literal["reading", "training", "connecting", "connected", "away", "ended"]
 #: What a party may be doing; ``away``: it is connected, and the server does not answer just now.
@@ -28,7 +29,7 @@ class Standing:
         teachers: how many it is to have; 0 if its records vote themselves.
         trained: how many of them are ready.
         ledger: its books, None before they are open.
-        delta: at which its own accountant counts.
+        delta: at which its own accountant counts, with its parts.
         largest_epsilon: where that stops; None: nowhere.
         ends: when what it trusts the server by expires; None: it is not enrolled.
     """
@@ -37,7 +38,7 @@ class Standing:
     teachers: int = 0
     trained: int = 0
     ledger: PartyLedger | None = None
-    delta: float | None = None
+    delta: Delta | None = None
     largest_epsilon: float | None = None
     ends: datetime | None = None
 
@@ -68,7 +69,7 @@ class Board:
         self,
         ledger: PartyLedger,
         *,
-        delta: float,
+        delta: Delta,
         largest_epsilon: float | None,
         ends: datetime | None,
     ) -> None:

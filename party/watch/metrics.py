@@ -88,7 +88,7 @@ def _of_ledger(standing: Standing) -> list[Metric]:
             "Where the party's own accountant stops; absent: nowhere",
             standing.largest_epsilon,
         ),
-        gauge("pate_party_delta", "Delta of both", standing.delta),
+        gauge("pate_party_delta", "Delta of both", standing.delta.whole),
     ]
 
 

@@ -14,7 +14,7 @@ from pate.mechanisms.neighbour import clear_margin, least_share
 from pate.noise_shares import total_sigma
 from pate.planning.matrix import plan_matrix
 from pate.runtime.command import ConfigOption, JsonOption, print_json
-from pate.statement import in_words
+from pate.statement import in_words, neighbours_of
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -117,7 +117,7 @@ def plan_neighbour(
         )
         for number in numbers
     ]
-    words = in_words(epsilon, delta, unit, records_vote=True)
+    words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
     if as_json:
         print_json(
             {

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as Sheet
 
 from pate.data.values import Dataset, Images
-from pate.statement import in_words, rounded_up
+from pate.statement import in_words, neighbours_of, rounded_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,7 +136,7 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
             report.delta,
             report.unit,
             report.observer,
-            records_vote=not report.teachers,
+            neighbours=neighbours_of(report.unit, records_vote=not report.teachers),
         ),
         fontsize=11 if report.teachers else 10,
     )

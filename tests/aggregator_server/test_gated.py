@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.audit import verify
+from aggregator_server.campaign import terms_of
 from aggregator_server.chain import Entry
 from aggregator_server.gated import label_gated
 from aggregator_server.ledger import Ledger
@@ -20,6 +21,7 @@ from aggregator_server.settings import make_gate
 from aggregator_server.statement import privacy_statement
 from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.bounds.theorem6_plus import Table
+from pate.accounting.composition import Gate
 from pate.accounting.publishing.nearby import Batch
 from pate.errors import BudgetError, LedgerError, StateError, UsageError
 from pate.mechanisms import GNMax
@@ -27,7 +29,9 @@ from pate.noise import SystemNoise
 from pate.runtime import failpoints
 from pate.statement import PrivacyStatement
 from pate.votes import Histogram
+from protos.terms import cap_of, gate_of
 from tests.aggregator_server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
+from tests.aggregator_server.campaigns import start as start_capped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,6 +176,18 @@ def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
             ledger.release_batch(charge, None)
 
 
+def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:
+    with start(path, 990) as ledger:
+        state = ledger.state()
+        terms = terms_of(state)
+        assert gate_of(terms) == state.spec.gated
+        gate = gate_of(terms)
+        assert gate is not None
+        assert Gate(gate).epsilon(cap_of(terms), DELTA) == state.epsilon <= EPSILON
+    with start_capped(path.parent / "capped.db") as ledger:
+        assert terms_of(ledger.state()).gate == ""
+
+
 def test_confident_is_gated_with_its_check(path: Path) -> None:
     changes = {
         "aggregator": "confident-gnmax",
@@ -188,8 +204,6 @@ def test_confident_is_gated_with_its_check(path: Path) -> None:
 def test_the_capped_way_refuses_a_gated_campaign_and_the_other_way_round(tmp_path: Path) -> None:
     with start(tmp_path / "gated.db", 950) as ledger, pytest.raises(StateError, match="gated"):
         label(ledger)
-    from tests.aggregator_server.campaigns import start as start_capped
-
     with start_capped(tmp_path / "capped.db") as ledger, pytest.raises(StateError, match="gated"):
         answer(ledger)
 

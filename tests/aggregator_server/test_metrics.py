@@ -27,6 +27,7 @@ from aggregator_server.watch.overview import (
 from party.ledger import PartyLedger
 from party.watch import Board
 from party.watch.metrics import render as render_party
+from pate.accounting.filters import Delta
 from tests.party.offers import answer, queries, settled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +71,7 @@ def everything(tmp_path: Path) -> bytes:
     ledger = PartyLedger(tmp_path / "ledger.db")
     answer(ledger, settled(), queries(0, 2))
     board = Board()
-    board.bound_by(ledger, delta=1e-5, largest_epsilon=2.0, ends=NOW)
+    board.bound_by(ledger, delta=Delta(1e-5), largest_epsilon=2.0, ends=NOW)
     return _of_server(tmp_path) + render_party(board.standing, tmp_path, NOW)
 
 

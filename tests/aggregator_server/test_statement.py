@@ -14,7 +14,7 @@ from pate.accounting.composition import Gdp
 from pate.accounting.events import fraction_from_text
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.simulated_noise import SimulatedNoise
-from pate.statement import ADJACENCY, PrivacyStatement, in_words, rounded_up
+from pate.statement import ADJACENCY, PrivacyStatement, in_words, neighbours_of, rounded_up
 from tests.aggregator_server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ def test_an_epsilon_is_never_shown_smaller_than_it_is(epsilon: float, shown: str
 
 def test_a_guarantee_never_comes_without_its_terms() -> None:
     for unit in ADJACENCY:
-        words = in_words(1.0, 1e-5, unit)
+        among = neighbours_of(unit, records_vote=False)
+        words = in_words(1.0, 1e-5, unit, neighbours=among)
         assert f"unit: {unit}" in words
         assert "adjacency: " in words
         assert "see the privacy statement" not in words

@@ -22,6 +22,7 @@ from party import cli
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_figure import own_figure
 from party.synthesis.parquet import read
+from pate.accounting.filters import Delta
 from pate.data.read import read_dataset, read_inputs
 from pate.runtime.screen import Screen
 
@@ -93,7 +94,7 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
     assert killed.returncode == -signal.SIGKILL
     books = PartyLedger(home / LEDGER_FILE, read_only=True)
     assert [each.spent_at for each in books.syntheses()] == [None] * paid
-    assert (books.own_figure(1e-5).epsilon > 0) == paid
+    assert (books.own_figure(Delta(1e-5)).epsilon > 0) == paid
     assert out.exists() == written
     if written:
         assert len(read_inputs(out)) == 30  # it is whole
@@ -103,8 +104,8 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
     after = PartyLedger(home / LEDGER_FILE, read_only=True)
     after.verify()
     assert [each.spent_at is None for each in after.syntheses()] == [True] * paid + [False]
-    assert after.own_figure(1e-5) == own_figure(
-        [], 1e-5, [each.synthesis for each in after.syntheses()]
+    assert after.own_figure(Delta(1e-5)) == own_figure(
+        [], Delta(1e-5), [each.synthesis for each in after.syntheses()]
     )
     assert len(after.syntheses()) == 1 + paid
 
@@ -141,7 +142,7 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
     first, *others = (shown[name]["own_figure"]["epsilon"] for name in NAMES)
     books = PartyLedger(home / LEDGER_FILE, read_only=True)
     (rows,) = books.syntheses()
-    assert first == own_figure(books.totals(), 1e-5, [rows.synthesis]).epsilon
+    assert first == own_figure(books.totals(), Delta(1e-5), [rows.synthesis]).epsilon
     assert first < others[0] + 1, "the costs are added up before they are converted, or GDP and all"
     assert others == [others[0]] * 2
     assert first > others[0]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from party.offer import Offer
+from pate.accounting.events import GatedBatch
+from pate.accounting.publishing.gate import GateParameters
 from pate.mechanisms import DistributedGNMax, GNMax
 
 if TYPE_CHECKING:
@@ -54,6 +57,16 @@ def noisy(**changes: Any) -> Offer:
     return settled(
         **{"noise": "distributed", "mechanisms": (DistributedGNMax(Fraction(20), 4, 1),)} | changes
     )
+
+
+def gated(epsilon: float = 2.0, delta: float = 1e-6, **changes: Any) -> Offer:
+    """The same behind a gate that is worth just what it announces."""
+    order = round(2 * (1 + 2 * math.log(1 / delta) / epsilon)) / 2
+    made = GateParameters.worth(epsilon, delta, order=order, share=0.15)
+    names = ("order", "target", "test", "failure")
+    gate = GatedBatch(*(Fraction(repr(getattr(made, name))) for name in names))
+    terms: dict[str, Any] = {"composition": "gate", "cap": Fraction(1), "gate": gate}
+    return settled(**{"epsilon": epsilon, "delta": delta} | terms | changes)
 
 
 def queries(first: int, count: int) -> list[bytes]:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from party import cli_ledger
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.policy import POLICY_FILE
+from pate.accounting.filters import Delta
 from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
 from tests.party.offers import SIX, answer, answer_and_open, joining, noisy, queries, settled
 from tests.party.test_verify_statement import published
@@ -89,8 +90,9 @@ def test_as_json(home: Path) -> None:
     assert first["batches"][1]["survivors"] == list(SIX)
     assert first["ending"]["labels_released"] == 4
     assert made["own_figure"] == {
-        "epsilon": books.own_figure(1e-5).epsilon,
+        "epsilon": books.own_figure(Delta(1e-5)).epsilon,
         "delta": 1e-5,
+        "for_failing": pytest.approx(1e-6),
         "unit": "record",
         "observer": "public",
         "neighbours": "one record added or removed",

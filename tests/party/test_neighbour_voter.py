@@ -20,6 +20,7 @@ from party.policy import Policy
 from party.verify import agrees, verify_statement
 from party.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
+from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.space import space_over
@@ -157,7 +158,7 @@ class Site:
         return sum(len(each.batches) for each in self.site.ledger.campaigns())
 
     def epsilon(self) -> float:
-        return self.site.ledger.own_figure(1e-5).epsilon
+        return self.site.ledger.own_figure(Delta(1e-5)).epsilon
 
 
 @pytest.fixture
@@ -414,25 +415,27 @@ def test_a_matrix_too_large_for_anybody_is_refused_before_it_is_made(tmp_path: P
 
 LOOSE = Policy.default(loopback=True)
 COST = total_cost(Gdp(), ONE.worst)
+#: Gaussian noise is converted at its own part of delta, always.
+PART = Delta(1e-5).of(GAUSSIAN_PART)
 
 
 def test_the_own_figure_is_one_gaussian_mechanism_of_sensitivity_root_two(a: Site) -> None:
     assert a.epsilon() == 0
     a.votes()
     a.votes()
-    assert a.epsilon() == Gdp().epsilon(COST, 1e-5)
+    assert a.epsilon() == Gdp().epsilon(COST, PART)
     # And by a formula that is not ours: the discrete noise costs next to nothing more.
     epsilon = a.epsilon()
-    assert exact_delta(epsilon, math.sqrt(2) / 40) == pytest.approx(1e-5, rel=2e-3)
+    assert exact_delta(epsilon, math.sqrt(2) / 40) == pytest.approx(PART, rel=2e-3)
     # A second campaign over nearly the same queries is a second matrix.
     a.votes(a.campaign(id=b"2" * 16), rows=(0, 3, 4, 10))
-    assert a.epsilon() == Gdp().epsilon(2 * COST, 1e-5)
+    assert a.epsilon() == Gdp().epsilon(2 * COST, PART)
 
 
 @pytest.mark.parametrize("cap", [1, 3])
 def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
     a.votes(a.campaign([of_patients(cap)], unit="patient"))
-    assert exact_delta(a.epsilon(), cap * math.sqrt(2) / 40) == pytest.approx(1e-5, rel=2e-3)
+    assert exact_delta(a.epsilon(), cap * math.sqrt(2) / 40) == pytest.approx(PART, rel=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +471,7 @@ def test_a_policy_that_is_just_met_lets_it_through(tmp_path: Path) -> None:
 
 
 def test_the_own_figure_stops_a_second_matrix(tmp_path: Path) -> None:
-    worth = Gdp().epsilon(COST, 1e-5)
+    worth = Gdp().epsilon(COST, PART)
     a = Site(tmp_path / "a", policy=replace(LOOSE, largest_epsilon=worth * 1.2))
     a.votes()
     a.refuses(a.ask(a.campaign(id=b"2" * 16)), "RefusedError", "largest_epsilon")
@@ -615,8 +618,8 @@ def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Ho
     np.testing.assert_array_equal(again, first)
     # The server's own view is one matrix, of two honest shares of sigma 20.
     epsilon = hospitals.sites["a"].epsilon()
-    assert exact_delta(epsilon, math.sqrt(2) / (20 * math.sqrt(2))) == pytest.approx(1e-5, rel=1e-2)
-    assert hospitals.sites["a"].site.ledger.own_figure(1e-5).observer == "server"
+    assert exact_delta(epsilon, math.sqrt(2) / (20 * math.sqrt(2))) == pytest.approx(PART, rel=1e-2)
+    assert hospitals.sites["a"].site.ledger.own_figure(Delta(1e-5)).observer == "server"
 
 
 @pytest.mark.parametrize("mechanism", [ONE, SHARES])

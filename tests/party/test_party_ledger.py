@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.offer import Offer
-from party.own_figure import Totals, cost_of, own_epsilon, own_figure
+from party.own_figure import Totals, cost_of, own_figure
 from pate.accounting.composition import Gdp, Zcdp, total_cost
-from pate.accounting.conversion import epsilon_from_rho
+from pate.accounting.conversion import epsilon_from_rdp, epsilon_from_rho
+from pate.accounting.filters import Delta
 from pate.errors import (
     DiskError,
     LedgerError,
@@ -41,6 +42,7 @@ from tests.party.offers import (
     answer,
     answer_and_open,
     batch_of,
+    gated,
     joining,
     noisy,
     queries,
@@ -104,7 +106,7 @@ def test_an_entry_is_on_the_disk_when_the_call_returns(path: Path) -> None:
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from party.ledger import PartyLedger\n"
-        "from tests.party.offers import answer, queries, settled\n"
+        "from tests.party.offers import gated, answer, queries, settled\n"
         "answer(PartyLedger(Path(sys.argv[1])), settled(), queries(0, 3))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -499,6 +501,29 @@ def test_noise_shares_are_counted_of_those_that_are_certain() -> None:
         noisy(composition="gate", cap=Fraction(1))
 
 
+def test_terms_of_before_they_had_a_gate_are_read_as_they_were(
+    ledger: PartyLedger, path: Path
+) -> None:
+    """An offer without a gate has the text that it always had; one with a gate comes back whole."""
+    assert "gate" not in settled().to_dict()
+    assert Offer.from_dict(settled().to_dict()) == replace(settled(), queries=0)
+    offer = gated()
+    assert Offer.from_dict(offer.to_dict()) == replace(offer, queries=0)
+    # What was known of a running campaign is completed, and never changed.
+    ledger.join(replace(offer, gate=None))
+    ledger.join(offer)
+    assert PartyLedger(path).offer_of(offer.campaign) == replace(offer, queries=0)
+    assert offer.gate is not None
+    other = replace(offer, gate=replace(offer.gate, test=Fraction(1, 7)))
+    with pytest.raises(RefusedError, match="has changed its gate"):
+        ledger.join(other)
+    for wrong in ({"gate": None}, {"gate": "open"}, {"gate": {"event": "gated-batch"}}):
+        with pytest.raises(ProtocolError):
+            Offer.from_dict(offer.to_dict() | wrong)
+    with pytest.raises(ProtocolError, match="not gated"):
+        replace(offer, composition="zcdp", cap=Fraction(1))
+
+
 # --- the own accountant --------------------------------------------------------------------------
 
 
@@ -508,8 +533,8 @@ def worst(offer: Offer) -> Fraction:
 
 
 def test_nothing_answered_costs_nothing() -> None:
-    assert own_figure([Totals(settled())], 1e-5).epsilon == 0.0
-    assert own_figure([], 1e-5).epsilon == 0.0
+    assert own_figure([Totals(settled())], Delta(1e-5)).epsilon == 0.0
+    assert own_figure([], Delta(1e-5)).epsilon == 0.0
 
 
 def test_central_noise_costs_what_may_be_asked_and_no_more_than_the_cap() -> None:
@@ -526,48 +551,66 @@ def test_central_noise_costs_what_may_be_asked_and_no_more_than_the_cap() -> Non
 def test_noise_shares_cost_a_histogram_for_every_query_cap_or_not() -> None:
     offer = noisy(rounds=2, cap=Fraction(1, 1000))
     assert cost_of(Totals(offer, 90, 300), Zcdp()) == 300 * worst(offer)
-    figure = own_figure([Totals(offer, 90, 300)], 1e-5)
+    figure = own_figure([Totals(offer, 90, 300)], Delta(1e-5))
     assert (figure.observer, figure.unit) == ("server", "record")
-    both = own_figure([Totals(offer, 90, 300), Totals(settled(campaign=OTHER), 1, 1)], 1e-5)
+    both = own_figure([Totals(offer, 90, 300), Totals(settled(campaign=OTHER), 1, 1)], Delta(1e-5))
     assert both.observer == "public"
 
 
 def test_gaussian_campaigns_are_summed_as_such_and_mixed_ones_in_zcdp() -> None:
+    """Each in its own currency, at its own part of delta, whatever else could be had."""
     one = Totals(settled(), 50, 50)
-    exact = Gdp().epsilon(50 * total_cost(Gdp(), GNMax(Fraction(40), 1).worst), 1e-5)
-    assert own_epsilon([one], 1e-5) == exact < epsilon_from_rho(50 * worst(settled()), 1e-5)
+    delta = Delta(1e-5)
+    part = delta.of(Fraction(3, 8))
+    assert part == pytest.approx(0.9e-5 * 3 / 8, rel=1e-12)
+    exact = Gdp().epsilon(50 * total_cost(Gdp(), GNMax(Fraction(40), 1).worst), part)
+    assert own_figure([one], delta).epsilon == exact < epsilon_from_rho(50 * worst(settled()), part)
     laplace = settled(
         campaign=OTHER, mechanisms=(LNMax(Fraction(200), 1),), composition="zcdp", unit="party"
     )
     two = Totals(laplace, 30, 30)
-    mixed = own_figure([one, two], 1e-5)
-    assert mixed.epsilon == epsilon_from_rho(50 * worst(settled()) + 30 * worst(laplace), 1e-5)
+    mixed = own_figure([one, two], delta)
+    assert mixed.epsilon == epsilon_from_rho(50 * worst(settled()) + 30 * worst(laplace), part)
     assert mixed.unit == "record"
-    assert own_figure([two], 1e-5).unit == "party"
+    assert own_figure([two], delta).unit == "party"
 
 
 def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None:
+    delta = Delta(1e-5, Fraction(1, 2))
     gated = Totals(settled(composition="gate", cap=Fraction(1), epsilon=1.5, delta=2e-6), 100, 100)
     unknown = Totals(joining(campaign=OTHER, epsilon=0.25, delta=3e-6), 10, 10)
-    assert own_epsilon([gated], 1e-5) == 1.5
-    assert own_epsilon([gated, unknown], 1e-5) == 1.75
+    assert own_figure([gated], delta).epsilon == 1.5
+    assert own_figure([gated, unknown], delta).epsilon == 1.75
     exact = Totals(settled(campaign="e3" * 16), 50, 50)
-    rest = own_epsilon([exact], 5e-6)  # what the deltas of the others leave
-    assert own_epsilon([gated, unknown, exact], 1e-5) == pytest.approx(1.75 + rest, rel=1e-12)
-    assert own_epsilon([gated, unknown, exact], 4.9e-6) == math.inf
-    assert own_epsilon([gated, unknown], 4e-6) == math.inf
-    assert "no figure at delta 4e-06" in own_figure([gated, unknown], 4e-6).in_words
+    with_noise = own_figure([gated, unknown, exact], delta)
+    assert 1.75 + own_figure([exact], delta).epsilon < with_noise.epsilon < 5
+    # The rest is converted at the same delta, whatever failed before.
+    assert with_noise.epsilon == min(
+        epsilon_from_rdp(
+            [order], [float(Fraction(7, 4) + 50 * order * worst(settled()))], 5e-6 / 16
+        )
+        for order in (3, 6, 12, 24)
+    )
+    for totals in ([gated, unknown, exact], [gated, unknown]):
+        none = own_figure(totals, Delta(9e-6, Fraction(1, 2)))
+        assert none.epsilon == math.inf
+        assert "no figure at delta 9e-06: the deltas of gated campaigns" in none.in_words
+        assert "4.5e-06 of it that is set aside" in none.in_words
+    # All of delta may be set aside: then only what is promised, or pure, can be counted.
+    whole = Delta(5.1e-6, Fraction(1))
+    assert own_figure([gated, unknown], whole).epsilon == 1.75
+    assert own_figure([exact], whole).epsilon == math.inf
 
 
 def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
     seen = 0.0
     for at in range(4):
         answer(ledger, settled(key=KEY), queries(5 * at, 5))
-        now = ledger.own_figure(1e-5).epsilon
+        now = ledger.own_figure(Delta(1e-5)).epsilon
         assert now > seen
         seen = now
     assert "adjacency: one record added or removed; observer: public" in (
-        ledger.own_figure(1e-5).in_words
+        ledger.own_figure(Delta(1e-5)).in_words
     )
 
 

@@ -17,6 +17,7 @@ from party.ledger import PartyLedger
 from party.watch import Board, door, watched
 from party.watch.board import STATES, Standing
 from party.watch.metrics import render
+from pate.accounting.filters import Delta
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.lifeline import listen
 from tests.party.offers import answer, joining, queries, settled
@@ -48,7 +49,9 @@ def ledger(tmp_path: Path) -> PartyLedger:
 @pytest.fixture
 def board(ledger: PartyLedger) -> Board:
     made = Board()
-    made.bound_by(ledger, delta=1e-5, largest_epsilon=3.0, ends=NOW + timedelta(days=10, hours=12))
+    made.bound_by(
+        ledger, delta=Delta(1e-5), largest_epsilon=3.0, ends=NOW + timedelta(days=10, hours=12)
+    )
     return made
 
 
@@ -88,7 +91,7 @@ def test_what_it_tells_of_its_books(ledger: PartyLedger, board: Board, tmp_path:
     assert found["pate_party_batches_total"] == 2
     assert found["pate_party_teachers"] == 50
     assert found["pate_party_teachers_trained"] == 3
-    assert found["pate_party_epsilon"] == ledger.own_figure(1e-5).epsilon > 0
+    assert found["pate_party_epsilon"] == ledger.own_figure(Delta(1e-5)).epsilon > 0
     assert found["pate_party_epsilon_limit"] == 3
     assert found["pate_party_delta"] == 1e-5
     assert found["pate_party_certificate_days"] == 10.5

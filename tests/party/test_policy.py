@@ -20,7 +20,7 @@ from party.policy_file import parse_policy, policy_of, read_policy
 from pate.accounting.composition import composition_named
 from pate.errors import DataError, RefusedError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
-from tests.party.offers import KEY, SIX, answer, batch_of, joining, noisy, queries, settled
+from tests.party.offers import KEY, SIX, answer, batch_of, gated, joining, noisy, queries, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,11 +167,37 @@ def test_the_own_accountant_has_the_last_word() -> None:
     refused(
         policy,
         settled(queries=100),
-        "largest_epsilon is 2 at delta 1e-05, and our answers would come to 2.5021",
+        "largest_epsilon is 2 at delta 1e-05, and our answers would come to 2.656",
         already=(100, 100),
     )
-    gated = settled(queries=100, composition="gate", cap=Fraction(1), epsilon=1.0, delta=2e-5)
-    refused(policy, gated, "the campaigns' own deltas are more than that")
+    offer = gated(1.0, 2e-6, queries=100)
+    refused(policy, offer, "more than the 1e-06 of it that is set aside for them (failing_share)")
+    admit(dataclasses.replace(policy, failing_share=Fraction(1, 5)), offer)
+
+
+def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
+    offer = gated(1.5, 1e-6)
+    assert offer.gate is not None
+    admit(FREE, offer)
+    refused(FREE, dataclasses.replace(offer, epsilon=1.4), "announces epsilon 1.4, but what its")
+    wider = dataclasses.replace(offer.gate, target=offer.gate.target * 2)
+    refused(FREE, dataclasses.replace(offer, gate=wider), "announces epsilon 1.5, but what its")
+    # It would fail more often than delta says.
+    refused(
+        FREE, dataclasses.replace(offer, delta=1e-7), "its terms promise nothing: this gate fails"
+    )
+    refused(FREE, dataclasses.replace(offer, cap=Fraction(2)), "promise nothing: one batch may be")
+    refused(FREE, dataclasses.replace(offer, rounds=2), "has 2 rounds: a gate is for one")
+    huge = dataclasses.replace(offer.gate, order=Fraction(10**6), target=Fraction(10**6))
+    refused(FREE, dataclasses.replace(offer, gate=huge), "campaign c1c1c1c1")
+    often = dataclasses.replace(offer.gate, failure=Fraction(1, 3))
+    refused(FREE, dataclasses.replace(offer, gate=often), "its terms promise nothing")
+
+
+def test_a_gate_that_is_not_told_is_refused_by_everyone() -> None:
+    """Servers of before the terms had it: nothing but their word was there to check."""
+    refused(FREE, gated(gate=None), "its terms do not say how, so its promise cannot be checked")
+    admit(FREE, joining())  # before the terms are known there is nothing to say
 
 
 def test_terms_that_are_worth_more_than_was_announced_are_refused_by_everyone() -> None:
@@ -298,7 +324,7 @@ def test_the_defaults_are_strict_but_on_loopback() -> None:
 def test_in_words() -> None:
     lines = "\n".join(Policy().in_words())
     assert "pinned at enrolment" in lines
-    assert "our own accountant stops at epsilon 10, delta 1e-05" in lines
+    assert "our own accountant stops at epsilon 10 at delta 1e-05, of which 1e-06 is for" in lines
     assert "at least 3 parties" in lines
     few = dataclasses.replace(FREE, hours=Hours.parse("20:00-06:00"), max_queries=5)
     assert "at most 5 queries a campaign" in "\n".join(few.in_words())
@@ -330,6 +356,7 @@ def test_the_example_of_the_docs_is_a_policy_with_every_key() -> None:
         noise=("distributed",),
         largest_epsilon=4.0,
         delta=1e-6,
+        failing_share=Fraction(1, 10),
         units=("patient", "party"),
         hours=Hours(450, 1080, frozenset(range(5))),
         repeat_queries="never",

@@ -325,6 +325,26 @@ def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> Non
     assert wrong(verify_statement(published(offer, **without), record)) == ["epsilon"]
 
 
+def test_a_statement_has_the_gate_of_the_signed_terms(ledger: PartyLedger) -> None:
+    batch = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    worth = Gate(batch).epsilon(Fraction(1), 1e-5)
+    offer = settled(composition="gate", cap=Fraction(1), gate=batch)
+    record = answered(ledger, offer)
+    steps = tuple(each.to_dict() for each in offer.mechanisms or ())
+    gate = {key: value for key, value in batch.to_dict().items() if key != "event"}
+
+    def said(**changes: str) -> list[str]:
+        statement = published(
+            offer, mechanism=(*steps, {"mechanism": "gate", **gate, **changes}), epsilon=worth,
+            statements=observers(worth), realised="1",
+        )  # fmt: skip
+        return wrong(verify_statement(statement, record))
+
+    assert said() == []
+    # Worth the same, and another gate all the same.
+    assert said(target="4/5", test="1/5") == ["gate"]
+
+
 def offered(state: CampaignState) -> Offer:
     """What the server of a campaign tells its parties."""
     spec = state.spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,35 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pate.accounting.events import GatedBatch
 from pate.data.values import Images, Inputs, Table, content_hash
 from pate.errors import ProtocolError
 from protos import wire
 from protos.bounds import check_classes, check_name
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set, read_public_set
+from protos.terms import gate_of, gate_text
 from tests.campaign_messages import SERVER_KEY, campaign_message, terms_message
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 CAMPAIGN = b"c" * 16
 NONCE = b"n" * 16
 BATCH = b"b" * 32
+
+
+GATE = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+BAD_GATES = (
+    "{",
+    "[" * 100_000,
+    "[1]",
+    "{}",
+    gate_text(GATE)[:-1] + ', "more": 1}',
+    gate_text(GATE).replace('"10"', '"0"'),
+    gate_text(GATE).replace('"10"', '"20/2"'),
+    gate_text(GATE).replace('"10"', '"' + "9" * 100 + '"'),
+    gate_text(GATE).replace('"10"', "10"),
+    '{"event": "gaussian-max", "sigma": "40", "votes_per_unit": 1}',
+)
 
 
 def request(**changes: object) -> vote_pb2.PartyRequest:
@@ -87,6 +105,11 @@ def test_a_valid_request_passes() -> None:
         {"campaign__terms__mechanisms": ["[1]"]},
         {"campaign__terms__mechanisms": ['{"mechanism": "gnmax"}']},
         {"campaign__terms__mechanisms": ["[" * 100_000]},
+        {"campaign__terms__gate": gate_text(GATE)},  # of a campaign that is not gated
+        *(
+            {"campaign__terms__composition": "gate", "campaign__terms__gate": bad}
+            for bad in BAD_GATES
+        ),
         {"ask__batch__rows": []},
         {"ask__batch__rows": [1, 1]},
         {"ask__batch__rows": [10]},
@@ -97,6 +120,14 @@ def test_a_valid_request_passes() -> None:
 def test_a_request_with_one_bad_field_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ProtocolError):
         read(request(**change))
+
+
+def test_a_gate_comes_back_as_it_was_fixed() -> None:
+    changes = {"campaign__terms__composition": "gate", "campaign__terms__gate": gate_text(GATE)}
+    terms = read(request(**changes)).campaign.terms
+    assert gate_of(terms) == GATE
+    terms.gate = ""  # of a server of before there was this field
+    assert gate_of(terms) is None
 
 
 def test_a_request_for_votes_needs_a_class_list() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.commands.plan.report import OBSERVER
 from pate.runtime.home import write_file
-from pate.statement import in_words, rounded_up
+from pate.statement import in_words, neighbours_of, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +32,9 @@ def draw(path: Path, report: PlanReport, found: Findings) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.5, 5.4), dpi=120, layout="constrained")
-    figure.suptitle(
-        f"{report.title}: {in_words(found.epsilon, report.delta, report.unit, OBSERVER)}",
-        fontsize=10,
-    )
+    among = neighbours_of(report.unit, records_vote=False)
+    promise = in_words(found.epsilon, report.delta, report.unit, OBSERVER, neighbours=among)
+    figure.suptitle(f"{report.title}: {promise}", fontsize=10)
     left, right = figure.subplots(1, 2)
     _draw_budgets(left, report, found)
     _draw_trade(right, report, found)

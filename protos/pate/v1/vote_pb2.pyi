@@ -45,16 +45,18 @@ class Campaign(_message.Message):
     def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
 
 class Terms(_message.Message):
-    __slots__ = ("roster", "mechanisms", "composition", "cap")
+    __slots__ = ("roster", "mechanisms", "composition", "cap", "gate")
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     MECHANISMS_FIELD_NUMBER: _ClassVar[int]
     COMPOSITION_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
+    GATE_FIELD_NUMBER: _ClassVar[int]
     roster: _containers.RepeatedCompositeFieldContainer[Member]
     mechanisms: _containers.RepeatedScalarFieldContainer[str]
     composition: str
     cap: str
-    def __init__(self, roster: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., composition: _Optional[str] = ..., cap: _Optional[str] = ...) -> None: ...
+    gate: str
+    def __init__(self, roster: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., composition: _Optional[str] = ..., cap: _Optional[str] = ..., gate: _Optional[str] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("name", "identity", "teachers")

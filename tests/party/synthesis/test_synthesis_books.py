@@ -15,9 +15,10 @@ from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_figure import LedgerView, Totals, own_figure
 from party.policy import Policy
 from party.synthesis_books import Synthesis
+from pate.accounting.filters import Delta
 from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
 from pate.mechanisms import GNMax, Neighbour
-from pate.statement import NEIGHBOURS, in_words
+from pate.statement import neighbours_of
 from tests.party.offers import answer, noisy, queries, settled
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def ledger(path: Path) -> PartyLedger:
 def test_votes_and_rows_are_summed_before_they_are_converted(
     ledger: PartyLedger, path: Path, composition: str, rows_first: bool
 ) -> None:
-    """1,000 labels at sigma 40 are worth 5.378 in zCDP, rows at epsilon 1 beside them 5.475."""
+    """1,000 labels at sigma 40 are worth 5.644 in zCDP, rows at epsilon 1 beside them 5.745."""
     offer = thousand(composition=composition)
     if rows_first:
         ledger.reserve(synthesis())
@@ -90,42 +91,45 @@ def test_votes_and_rows_are_summed_before_they_are_converted(
     if not rows_first:
         ledger.reserve(synthesis())
     for books in (ledger, PartyLedger(path)):
-        figure = books.own_figure(1e-5)
-        assert figure.epsilon == pytest.approx(5.475, abs=0.01)
+        figure = books.own_figure(Delta(1e-5))
+        assert figure.epsilon == pytest.approx(5.745, abs=0.001)
         assert (figure.unit, figure.observer) == ("record", "public")
-    assert own_figure(ledger.totals(), 1e-5).epsilon == pytest.approx(
-        5.378 if composition == "zcdp" else 4.984, abs=0.001
+    assert own_figure(ledger.totals(), Delta(1e-5)).epsilon == pytest.approx(
+        5.644 if composition == "zcdp" else 5.260, abs=0.001
     )
 
 
 def test_other_settings_of_the_specification() -> None:
     def figure(sigma: int, rho: Fraction, epsilon: int) -> float:
         totals = Totals(thousand(sigma, composition="zcdp"), 1000, 1000)
-        return own_figure([totals], 1e-5, [synthesis(rho=rho, epsilon=Fraction(epsilon))]).epsilon
+        return own_figure(
+            [totals], Delta(1e-5), [synthesis(rho=rho, epsilon=Fraction(epsilon))]
+        ).epsilon
 
-    assert figure(100, RHO, 1) == pytest.approx(2.114, abs=0.001)
-    assert figure(40, 9 * RHO, 3) == pytest.approx(6.216, abs=0.001)
+    assert figure(100, RHO, 1) == pytest.approx(2.234, abs=0.001)
+    assert figure(40, 9 * RHO, 3) == pytest.approx(6.516, abs=0.001)
 
 
-def test_a_cheap_release_beside_gaussian_campaigns_is_added_if_that_is_less() -> None:
+def test_a_release_without_a_gaussian_cost_takes_that_filter_away() -> None:
+    """What is left is zCDP at its own part of delta, never more than that the rows are dear."""
     totals = [Totals(thousand(composition="gdp"), 1000, 1000)]
-    alone = own_figure(totals, 1e-5).epsilon
+    alone = own_figure(totals, Delta(1e-5)).epsilon
     cheap = synthesis(epsilon=Fraction(1, 100), rho=Fraction(1, 10**6))
-    assert own_figure(totals, 1e-5, [cheap]).epsilon == pytest.approx(alone + 0.01, abs=1e-9)
-    # Without a pure epsilon only the sum of rho is left.
-    assert own_figure(totals, 1e-5, [replace(cheap, epsilon=None)]).epsilon > alone + 0.3
+    both = own_figure(totals, Delta(1e-5), [cheap]).epsilon
+    zcdp = own_figure([Totals(thousand(composition="zcdp"), 1000, 1000)], Delta(1e-5)).epsilon
+    assert alone < zcdp < both < zcdp + 1e-4
 
 
 def test_rows_alone() -> None:
-    figure = own_figure([], 1e-5, [synthesis()])
+    figure = own_figure([], Delta(1e-5), [synthesis()])
     assert 0.5 < figure.epsilon < 1  # as zCDP at this delta it is less than pure
     assert (figure.unit, figure.observer) == ("record", "server")
-    assert own_figure([], 1e-12, [synthesis()]).epsilon == 1
-    patients = own_figure([], 1e-5, [synthesis(unit="patient")])
+    assert own_figure([], Delta(1e-12), [synthesis()]).epsilon == 1
+    patients = own_figure([], Delta(1e-5), [synthesis(unit="patient")])
     assert patients.unit == "patient"
     assert patients.epsilon == figure.epsilon
     both = [synthesis(unit="patient"), synthesis(id="e5" * 16)]
-    assert own_figure([], 1e-5, both).unit == "record"
+    assert own_figure([], Delta(1e-5), both).unit == "record"
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(Fraction(40), 1), Neighbour(5, Fraction(40), 1)])
@@ -136,29 +140,32 @@ def test_a_figure_with_paid_rows_is_for_units_added_or_removed(
     """Altering a row costs its release up to twice; the votes of a patient may cover it."""
     offer = replace(thousand(), aggregator=mechanism.name, unit=unit, mechanisms=(mechanism,))
     votes, rows = [Totals(offer, 10, 10)], synthesis(unit=unit)
-    for figure in (own_figure(votes, 1e-5, [rows]), own_figure([], 1e-5, [rows])):
+    for figure in (own_figure(votes, Delta(1e-5), [rows]), own_figure([], Delta(1e-5), [rows])):
         assert figure.unit == unit
         assert figure.neighbours.endswith(" added or removed")
         assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
         assert "altered" not in figure.in_words
     # What costs nothing takes nothing away, and the votes' own words stay.
     free = synthesis(unit=unit, method="uniform", epsilon=Fraction(0), rho=Fraction(0))
-    alone = own_figure(votes, 1e-5)
-    assert alone == own_figure(votes, 1e-5, [free])
-    assert alone.neighbours == NEIGHBOURS[unit]
-    assert alone.in_words == in_words(alone.epsilon, 1e-5, unit, alone.observer)
+    alone = own_figure(votes, Delta(1e-5))
+    assert alone == own_figure(votes, Delta(1e-5), [free])
+    voting = mechanism.name == "neighbour"
+    assert alone.neighbours == neighbours_of(unit, records_vote=voting)
+    assert ("altered" in alone.in_words) == (voting or unit == "patient")
 
 
 def test_deltas_add_up() -> None:
     seeded = synthesis(
         release="seeded", method="cfs", epsilon=None, rho=Fraction(2), delta=Fraction(1, 10**6)
     )
-    at = [own_figure([], delta, [seeded]).epsilon for delta in (1e-4, 1e-5, 1.1e-6)]
+    at = [own_figure([], Delta(delta), [seeded]).epsilon for delta in (1e-4, 1e-5)]
     assert at == sorted(at)
     twice = [seeded, replace(seeded, id="e5" * 16)]
-    assert math.isinf(own_figure([], 1.5e-6, twice).epsilon)
-    assert "no figure at delta 1.5e-06" in own_figure([], 1.5e-6, twice).in_words
-    assert math.isfinite(own_figure([], 2.5e-6, twice).epsilon)
+    half = Fraction(1, 2)
+    assert math.isinf(own_figure([], Delta(1e-5), twice).epsilon)  # a tenth is set aside
+    assert "no figure at delta 1e-05" in own_figure([], Delta(1e-5), twice).in_words
+    assert math.isinf(own_figure([], Delta(3.9e-6, half), twice).epsilon)
+    assert math.isfinite(own_figure([], Delta(4.1e-6, half), twice).epsilon)
 
 
 def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger) -> None:
@@ -167,7 +174,7 @@ def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger)
         synthesis(private=False, release="seeded", method="cfs", epsilon=None, rho=Fraction(0))
     )
     for delta in (1e-5, 0.5):
-        figure = ledger.own_figure(delta)
+        figure = ledger.own_figure(Delta(delta))
         assert math.isinf(figure.epsilon)
         assert figure.in_words == (
             "no figure, and there will be none: synthetic rows were released without "
@@ -178,16 +185,16 @@ def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger)
 def test_free_rows_change_nothing(ledger: PartyLedger) -> None:
     """Rows out of a paid model, or of no data at all, are no release of the private table."""
     answer(ledger, noisy(unit="patient"), queries(0, 2))
-    before = ledger.own_figure(1e-5)
+    before = ledger.own_figure(Delta(1e-5))
     ledger.reserve(synthesis(method="uniform", epsilon=Fraction(0), rho=Fraction(0)))
-    assert ledger.own_figure(1e-5) == before
+    assert ledger.own_figure(Delta(1e-5)) == before
     assert before.unit == "patient"
 
 
 def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
     """A campaign that fits the largest epsilon alone does not fit beside the rows."""
-    offer = replace(thousand(composition="zcdp", epsilon=5.4), queries=1000)
-    policy = Policy(campaigns="any", least_survivors=0, largest_epsilon=5.4)
+    offer = replace(thousand(composition="zcdp", epsilon=5.7), queries=1000)
+    policy = Policy(campaigns="any", least_survivors=0, largest_epsilon=5.7)
 
     def admits() -> None:
         view = ledger.view(offer, bytes(32), queries(0, 1000))
@@ -195,7 +202,7 @@ def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
 
     admits()
     ledger.reserve(synthesis())
-    with pytest.raises(RefusedError, match=r"would come to 5\.475"):
+    with pytest.raises(RefusedError, match=r"would come to 5\.745"):
         admits()
     view = LedgerView((Totals(offer),), (offer.campaign, 0), syntheses=(
         synthesis(private=False, epsilon=None, rho=Fraction(0)),
@@ -250,7 +257,7 @@ def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
     ledger.spend("a1" * 16, output=OUTPUT)
     with pytest.raises(RefusedError, match="written before"):
         ledger.spend("a1" * 16, output=OUTPUT)
-    assert ledger.own_figure(1e-5) == own_figure([], 1e-5, [synthesis()])
+    assert ledger.own_figure(Delta(1e-5)) == own_figure([], Delta(1e-5), [synthesis()])
 
 
 @pytest.mark.parametrize(

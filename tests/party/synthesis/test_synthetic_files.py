@@ -19,6 +19,7 @@ from party.synthesis.parquet import KEY, About, Source, merge, read, to_bytes
 from party.synthesis.plan import Asked, plan_of
 from party.synthesis.randomness import SimulatedRandomness, SystemRandomness
 from party.synthesis.release import Places, release
+from pate.accounting.filters import Delta
 from pate.data.values import Table
 from pate.errors import DataError, UsageError
 from pate.noise import SystemNoise
@@ -324,4 +325,4 @@ def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
     (record,) = books.syntheses()
     assert record.synthesis == entry
     assert record.spent_at is None
-    assert books.own_figure(1e-5).epsilon > 0
+    assert books.own_figure(Delta(1e-5)).epsilon > 0

@@ -1,0 +1,213 @@
+"""One filter over events of several currencies, whatever was seen before the next one is chosen.
+
+A data holder's bound (epsilon, delta) must hold over releases that somebody else chooses one after
+the other, each after a look at all before it. Some have a cost in Gaussian DP, some only in zCDP,
+some only a pure epsilon or a promised (epsilon, delta). No currency is good for all of them, and to
+convert by the best one *afterwards*, path by path, is no theorem: the chances to fail add up over
+the paths. So each currency is a filter of its own, with a part of delta that is its own, fixed
+beforehand:
+
+* what fails outright (the delta of a promised (epsilon, delta), or of approximate zCDP) adds up to
+  at most ``failing`` of delta;
+* the *pure* filter adds epsilons, and needs no delta;
+* the *Gaussian* filter adds mu^2 / 2, the *concentrated* one rho, and one filter for each Renyi
+  order in :data:`ORDERS` adds divergences: each is converted at its own part of the rest, always.
+
+A release is admitted if at least one filter has room for it, so what is spent is worth the least of
+the filters' epsilons. The theorem: for every bound that is fixed beforehand, stopping before that
+least epsilon would exceed it is (bound, delta)-DP against a coordinator who chooses everything in
+the light of everything.
+
+Proof: docs/proofs/adaptive-filter.md. Sources of the single filters: Feldman and Zrnic 2021 (arXiv
+2008.11193) for one Renyi order, Whitehouse et al. 2023 (2203.05481) for approximate zCDP, Koskela
+et al. 2023 (2209.15596) and Smith and Thakurta 2022 (2210.17520) for Gaussian DP.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Self
+
+from pate.accounting.composition import Gdp
+from pate.accounting.conversion import (
+    check_delta,
+    check_rho,
+    epsilon_from_rdp,
+    epsilon_from_rho,
+    float_up,
+)
+from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Of the list of filters and their parts below. Another list is another number: a bound that is
+#: kept by one list is none by another.
+RULES: Final = 1
+#: Renyi orders with a filter each.
+ORDERS: Final = (3, 6, 12, 24)
+#: Parts of what failing events leave of delta; they sum to 1.
+GAUSSIAN_PART: Final = Fraction(3, 8)
+CONCENTRATED_PART: Final = Fraction(3, 8)
+ORDER_PART: Final = Fraction(1, 16)
+#: Part of delta for events that may fail outright, unless a site says another.
+FAILING: Final = Fraction(1, 10)
+
+_GDP: Final = Gdp()
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A failure probability, and how it is divided: fixed before anything is released.
+
+    Attributes:
+        whole: delta of the whole promise.
+        failing: part of it for events that may fail outright, from 0 to 1.
+
+    Raises:
+        AccountingError: for a delta outside (0, 1), or a part outside [0, 1].
+    """
+
+    whole: float
+    failing: Fraction = FAILING
+
+    def __post_init__(self) -> None:
+        check_delta(self.whole)
+        if type(self.failing) is not Fraction or not 0 <= self.failing <= 1:
+            raise AccountingError(
+                f"the part of delta for failures lies between 0 and 1, got {self.failing!r}"
+            )
+
+    @property
+    def for_failing(self) -> Fraction:
+        """What may fail outright, in all."""
+        return self.failing * Fraction(self.whole)
+
+    def of(self, part: Fraction) -> float:
+        """Return a filter's part of the rest, rounded down."""
+        exact = part * (1 - self.failing) * Fraction(self.whole)
+        near = float(exact)
+        return near if Fraction(near) <= exact else math.nextafter(near, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What some events cost in each currency; ``None`` where one of them has no cost in it.
+
+    Costs are upper bounds, exact, and add up. Each is of the events as they are when none fails.
+
+    Attributes:
+        pure: sum of pure epsilons.
+        gaussian: sum of mu^2 / 2.
+        rho: of zCDP.
+        at_orders: (orders,) Renyi divergences at :data:`ORDERS`, nats.
+        failing: sum of the chances to fail.
+
+    Raises:
+        AccountingError: for a cost that is negative or not exact.
+    """
+
+    pure: Fraction | None = Fraction(0)
+    gaussian: Fraction | None = Fraction(0)
+    rho: Fraction = Fraction(0)
+    at_orders: tuple[Fraction, ...] = field(default=(Fraction(0),) * len(ORDERS))
+    failing: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        for cost in (self.pure, self.gaussian, self.rho, *self.at_orders, self.failing):
+            if cost is not None:
+                check_rho(cost, "a cost")
+        if len(self.at_orders) != len(ORDERS):
+            raise AccountingError(f"{len(self.at_orders)} costs for {len(ORDERS)} orders")
+
+    @classmethod
+    def concentrated(
+        cls,
+        rho: Fraction,
+        *,
+        gaussian: Fraction | None = None,
+        pure: Fraction | None = None,
+        failing: Fraction = Fraction(0),
+    ) -> Self:
+        """Return the cost of ``failing``-approximate ``rho``-zCDP.
+
+        Args:
+            rho: of zCDP.
+            gaussian: mu^2 / 2, if it is mu-GDP as well.
+            pure: epsilon, if it is pure epsilon-DP as well.
+            failing: its delta.
+        """
+        at_orders = (order * check_rho(rho) for order in ORDERS)
+        return cls(
+            pure=pure,
+            gaussian=gaussian,
+            rho=rho,
+            at_orders=tuple(cost if pure is None else min(pure, cost) for cost in at_orders),
+            failing=failing,
+        )
+
+    @classmethod
+    def promised(cls, epsilon: Fraction, delta: Fraction) -> Self:
+        """Return the cost of (epsilon, delta)-DP: pure epsilon-DP, but with a chance of delta.
+
+        Pure epsilon-DP is (epsilon^2 / 2)-zCDP, and epsilon bounds the divergence at every order.
+
+        >>> Spent.promised(Fraction(2), Fraction(0)).at_orders == (2, 2, 2, 2)
+        True
+
+        Source: Kairouz, Oh, Viswanath 2015, for the chance; Bun and Steinke 2016, Proposition 1.4.
+        """
+        return cls.concentrated(check_rho(epsilon, "epsilon") ** 2 / 2, pure=epsilon, failing=delta)
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            pure=_both(self.pure, other.pure),
+            gaussian=_both(self.gaussian, other.gaussian),
+            rho=self.rho + other.rho,
+            at_orders=tuple(
+                mine + theirs for mine, theirs in zip(self.at_orders, other.at_orders, strict=True)
+            ),
+            failing=self.failing + other.failing,
+        )
+
+
+def epsilon_of(spent: Spent, delta: Delta) -> float:
+    """Return the least epsilon of all filters, rounded up.
+
+    Whoever stops before this exceeds a bound that was fixed beforehand keeps (bound, delta)-DP,
+    however adaptively the events are chosen. It rises with every event.
+
+    >>> delta = Delta(1e-5)
+    >>> epsilon_of(Spent.promised(Fraction(1), Fraction(1, 10**6)), delta)
+    1.0
+    >>> epsilon_of(Spent.promised(Fraction(1), Fraction(1, 10**5)), delta)
+    inf
+
+    Args:
+        spent: by all events together.
+        delta: of the whole, with its parts.
+
+    Returns:
+        Nats; infinite if more may fail than was set aside for it.
+    """
+    if spent.failing > delta.for_failing:
+        return math.inf
+    return min(_epsilons(spent, delta), default=math.inf)
+
+
+def _epsilons(spent: Spent, delta: Delta) -> Iterator[float]:
+    if spent.pure is not None:
+        yield float_up(spent.pure)
+    if delta.failing == 1:
+        return  # nothing is left for the others
+    if spent.gaussian is not None:
+        yield _GDP.epsilon(spent.gaussian, delta.of(GAUSSIAN_PART))
+    yield epsilon_from_rho(spent.rho, delta.of(CONCENTRATED_PART))
+    for order, cost in zip(ORDERS, spent.at_orders, strict=True):
+        yield epsilon_from_rdp([order], [float_up(cost)], delta.of(ORDER_PART))
+
+
+def _both(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    return None if one is None or other is None else one + other

@@ -1,0 +1,91 @@
+"""Each screen of a party says what neighbouring worlds differ by, and who votes: all the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pytest
+
+from party.ledger import LEDGER_FILE, PartyLedger
+from party.own_figure import Totals, own_figure
+from pate.accounting.filters import Delta
+from pate.mechanisms import Neighbour
+from pate.statement import in_words, neighbours_of
+from tests.party.offers import SIX, answer, queries, settled
+from tests.party.test_cli_ledger import typed
+from tests.party.test_neighbour_voter import Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from party.offer import Offer
+
+ALTERED = "adjacency: one record added, removed or altered; observer"
+MOVED = "adjacency: one record added or removed; observer"
+
+
+def voting(campaign: str = "c1" * 16, unit: str = "record") -> Offer:
+    return settled(
+        campaign=campaign, aggregator="neighbour", mechanisms=(Neighbour(5, Fraction(40), 1),),
+        teachers_each=(4095,) * 6, teachers=6 * 4095, unit=unit,
+    )  # fmt: skip
+
+
+def test_the_ledgers_screen(tmp_path: Path) -> None:
+    books = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(books, voting(), queries(0, 3))
+    books.end("c1" * 16, queries_asked=3, labels_released=2, epsilon=1.5, delta=1e-5)
+    shown = typed("ledger", "--home", str(tmp_path)).stdout
+    # Promised, ended, its own figure, and all together.
+    assert shown.count(ALTERED) == 4
+    assert MOVED not in shown
+    assert f"with 6 parties ({', '.join(SIX)}), records vote, at most 4095 of a party on a" in shown
+    assert "teacher" not in shown
+    made = json.loads(typed("ledger", "--home", str(tmp_path), "--json").stdout)
+    assert made["own_figure"]["neighbours"] == neighbours_of("record", records_vote=True)
+
+
+def test_one_campaign_of_teachers_is_enough_to_take_alterations_away(tmp_path: Path) -> None:
+    books = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(books, voting(), queries(0, 3))
+    answer(books, settled(campaign="d2" * 16), queries(3, 3))
+    shown = typed("ledger", "--home", str(tmp_path)).stdout
+    assert shown.splitlines()[-1].count(MOVED) == 1
+    assert shown.count(ALTERED) == 2  # of the first: promised, and its own figure
+    assert "250 teachers" in shown
+
+
+@pytest.mark.parametrize(
+    ("offers", "words"),
+    [
+        ([voting()], "one record added, removed or altered"),
+        ([settled()], "one record added or removed"),
+        ([voting(), settled(campaign="d2" * 16)], "one record added or removed"),
+        ([voting(), settled(campaign="d2" * 16, unit="party")], "one record added, removed or"),
+        # A record that is altered may become another patient's: two patients change.
+        ([voting(), voting("d2" * 16, unit="patient")], "one record added or removed"),
+        ([voting(unit="patient")], "all records of one patient at one party added, removed or"),
+        ([settled(unit="party")], "all data of one party altered"),
+    ],
+)
+def test_the_own_figure_is_for_what_all_campaigns_cover(offers: list[Offer], words: str) -> None:
+    totals = [Totals(replace(each), 10, 10) for each in offers]
+    figure = own_figure(totals, Delta(1e-5))
+    assert figure.neighbours.startswith(words)
+    assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
+
+
+def test_the_line_of_joining(tmp_path: Path) -> None:
+    site = Site(tmp_path / "a")
+    site.describe(site.campaign(joined=False, unit="record"))
+    assert ALTERED in site.said[-1]
+
+
+def test_no_screen_can_forget_it() -> None:
+    with pytest.raises(TypeError, match="neighbours"):
+        in_words(1.0, 1e-5, "record")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="records_vote"):
+        neighbours_of("record")  # type: ignore[call-arg]
