@@ -37,12 +37,13 @@ MECHANISMS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 #: What may be told of an account, by what was computed.
 PUBLISH: Final = {
     "independent": (
-        "may be published as it is, if it was fixed beforehand as a campaign's cap; for a finished "
-        "run it describes the run, since how many queries are answered was not fixed"
+        "may be published: it is what these queries cost at most, whatever the votes are; a "
+        "campaign guarantees the cap that it fixed beforehand"
     ),
     "data-dependent": (
-        "paper-2017, paper-2018, theorem3, theorem6 and sharp are functions of the votes, and so are "
-        "their best orders: publish them for votes that are public; for private votes release "
+        "paper-2017, paper-2018, theorem3, theorem6, sharp and expected are functions of the votes, "
+        "and so are their best orders and the expected number of answers: publish them for votes that "
+        "are public; for private votes release "
         "labels through a gate (pate-server --publish gated), and publish its epsilon and delta"
     ),
 }
@@ -176,7 +177,8 @@ def show(found: dict[str, Any]) -> None:
     parameters = ", ".join(f"{key} {value:g}" for key, value in mechanism.items())
     lines: tuple[str, ...] = (
         (
-            f"{found['queries']} queries, {found['answered']:.1f} answers expected; {name} ({parameters}), "
+            f"{found['queries']} queries, {found['answered']:.1f} answers expected of these "
+            f"votes; {name} ({parameters}), "
             f"{found['noise']} noise"
         ),
         f"unit: {found['unit']}; adjacency: {found['adjacency']}; observer: {found['observer']}",

@@ -218,7 +218,8 @@ def account_(
     bounds: Annotated[
         list[str] | None,
         typer.Option(
-            help="paper-2017, paper-2018, theorem3, theorem6, sharp or independent; repeat for more. "
+            help="paper-2017, paper-2018, theorem3, theorem6, sharp, expected or independent; repeat for "
+            "more. "
             "Default: all that the mechanism has."
         ),
     ] = None,

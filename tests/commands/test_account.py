@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +73,86 @@ def test_the_published_runs(
     assert bounds["independent"]["exact"] < bounds["independent"]["improved"]
     assert "NOT a bound" in bounds["paper-2018"]["meaning"]
     assert (found["unit"], found["observer"]) == ("record", "public")
+
+
+def exact_epsilon(one: list[int], other: list[int], delta: float) -> float:
+    """Return the exact epsilon of one Confident answer: T 600, sigma1 200, sigma2 2, discrete."""
+
+    def law(counts: list[int]) -> list[float]:
+        def of(sigma: float, reach: int) -> tuple[Any, Any]:
+            values = np.arange(-reach, reach + 1)
+            weights = np.exp(-(values.astype(float) ** 2) / (2 * sigma**2))
+            return values, weights / weights.sum()
+
+        values, weights = of(200.0, 8000)
+        passes = float(weights[max(counts) + values >= 600].sum())
+        values, weights = of(2.0, 80)
+        gaps = np.convolve(weights, weights[::-1])
+        first = float(gaps[np.arange(-160, 161) >= counts[1] - counts[0]].sum())
+        return [1 - passes, passes * first, passes * (1 - first)]
+
+    low, high = 0.0, 60.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        over = sum(
+            max(0.0, p - math.exp(middle) * q) for p, q in zip(law(one), law(other), strict=True)
+        )
+        low, high = (low, middle) if over <= delta else (middle, high)
+    return high
+
+
+def test_what_may_be_published_is_a_bound_and_looks_at_no_vote(tmp_path: Path) -> None:
+    """A check that hardly ever passes: the expected cost is a sixth of what one answer shows."""
+    found = []
+    for name, counts in (("one", [60, 60]), ("other", [61, 59])):
+        np.save(tmp_path / f"{name}.npy", np.array([counts]))
+        found.append(run(
+            "--votes", str(tmp_path / f"{name}.npy"), "--mechanism", "confident-gnmax",
+            "--threshold", "600", "--sigma1", "200", "--sigma2", "2", "--noise", "discrete",
+        )["bounds"])  # fmt: skip
+    one, other = found
+    exact = exact_epsilon([60, 60], [61, 59], 1e-5)
+    assert exact == pytest.approx(0.809, abs=1e-3)
+    assert one["independent"] == other["independent"]
+    assert one["independent"]["exact"] >= exact
+    assert "NOT a bound" not in one["independent"]["meaning"]
+    # What it was before, under its own name: less than is shown, and another for other votes.
+    assert one["expected"]["exact"] < exact / 5
+    assert one["expected"] != other["expected"]
+    assert "NOT a bound" in one["expected"]["meaning"]
+
+
+@pytest.mark.parametrize("sigma2", [3.0, 10.0, 40.0])
+@pytest.mark.parametrize("votes", [[250, 0, 0], [90, 80, 80], [125, 125, 0]])
+def test_the_bound_that_looks_at_no_vote_is_the_worst_of_all_votes(
+    tmp_path: Path, sigma2: float, votes: list[int]
+) -> None:
+    options = (
+        "--mechanism", "confident-gnmax", "--threshold", "200", "--sigma1", "150",
+        "--sigma2", str(sigma2),
+    )  # fmt: skip
+    np.save(tmp_path / "votes.npy", np.array([votes] * 20))
+    found = run("--votes", str(tmp_path / "votes.npy"), *options)["bounds"]
+    least = found["independent"]["improved"]
+    for name, figures in found.items():
+        if name != "paper-2018":
+            assert figures["improved"] <= least * (1 + 1e-9)
+
+
+def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
+    np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
+    options = ("--votes", str(tmp_path / "votes.npy"), "--mechanism", "gnmax", "--sigma2", "40")
+    assert "expected" not in run(*options)["bounds"]
+    with pytest.raises(UsageError, match="no bound 'expected'"):
+        run(*options, "--bounds", "expected")
+
+
+def test_what_depends_on_votes_is_called_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
+    told = run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)["publish"]
+    assert "expected" in told["data-dependent"]
+    assert "the expected number of answers" in told["data-dependent"]
+    assert "whatever the votes are" in told["independent"]
 
 
 def test_the_published_run_of_2017(test_data: Path) -> None:
