@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ACTIVATE: Final = "/v1/fleet/activate-node"
 DEACTIVATE: Final = "/v1/fleet/deactivate-node"
 PULL: Final = "/v1/fleet/pull-messages"
+#: In a trial alone, where each process has a key of its own.
+_UNREGISTER: Final = "/v1/fleet/unregister-node"
 #: What brings something that the campaign may wait for.
 _STIRS: Final = frozenset({DEACTIVATE, "/v1/fleet/push-messages"})
 #: After so many seconds without a word a process has lost its place, if another one asks for it.
@@ -55,11 +57,12 @@ _OTHER_SESSION: Final[Answer] = (401, [(b"connection", b"close")], b"")
 
 @dataclass
 class _Session:
-    """The process that speaks for a key: its number, its node, and when it was last heard."""
+    """The process that speaks for a key: its number, its node, when it was last heard, its end."""
 
     number: bytes
     node: int
     heard: float
+    has_left: bool = False
     spoke: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -112,7 +115,7 @@ class Sessions:
         if path == ACTIVATE:
             return await self._activate(key, number, body, ask)
         session = self._of.get(key)
-        if session is not None and session.number != number:
+        if session is not None and session.number != number and not session.has_left:
             return _OTHER_SESSION
 
         async def passed() -> Answer:
@@ -128,26 +131,32 @@ class Sessions:
         answer = await passed()
         if answer[0] == _OK and path in _STIRS:
             self._on_stir()
-        if answer[0] == _OK and path == DEACTIVATE and self._of.get(key) is session:
+        if answer[0] == _OK and path == DEACTIVATE and session is not None:
+            session.has_left = True
+        if answer[0] == _OK and path == _UNREGISTER:
             self._of.pop(key, None)
         return answer
 
     async def _activate(self, key: bytes, number: bytes, body: bytes, ask: Ask) -> Answer:
         """Let a process in, in place of one of the same key that is silent."""
         answer = await ask(ACTIVATE, body)
-        session = self._of.get(key)
+        session, is_told = self._of.get(key), False
         if _is_connected_already(answer) and session is not None:
             self._on_knock(key)
             # One at a time: what two that ask together would decide is decided for the first.
             if key not in self._asking and await self._is_silent(key, session):
                 # The SuperLink checks the same signature again, which is of the key and the time.
-                await ask(DEACTIVATE, deactivation_of(session.node))
+                if (await ask(DEACTIVATE, deactivation_of(session.node)))[0] == _OK:
+                    # Before the new one is there, so that nobody takes it for the old one.
+                    self._on_arrived(session.node)
+                    is_told = True
                 answer = await ask(ACTIVATE, body)
         node = activated_node(answer[2]) if answer[0] == _OK else None
         if node is not None:
             self._of[key] = _Session(number, node, self._clock())
             self._on_knock(key)
-            self._on_arrived(node)
+            if session is not None and session.node == node and not is_told:
+                self._on_arrived(node)
             self._on_stir()
         return answer
 

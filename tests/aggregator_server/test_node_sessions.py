@@ -96,7 +96,7 @@ def test_one_that_was_silent_is_replaced_and_is_refused_from_then_on() -> None:
         stage.now += SILENCE_S
         assert await stage.call(ACTIVATE, b"new") == 200
         assert stage.link.calls[-3:] == [ACTIVATE, DEACTIVATE, ACTIVATE]
-        assert stage.arrived == [NODE, NODE]
+        assert stage.arrived == [NODE], "the first one comes to a node at which nobody was"
         assert await stage.call(HEARTBEAT, b"new") == 200
         # It would otherwise take the new one's messages, and its node away as it leaves.
         for path in (HEARTBEAT, PULL, DEACTIVATE):
@@ -189,5 +189,7 @@ def test_whoever_left_in_order_leaves_the_place_free() -> None:
         assert await stage.call(DEACTIVATE, b"old", leaving) == 200
         assert await stage.call(ACTIVATE, b"new") == 200
         assert stage.link.calls == [ACTIVATE, DEACTIVATE, ACTIVATE]
+        assert stage.arrived == [NODE]
+        assert await stage.call(HEARTBEAT, b"old") == 401
 
     play(scene())
