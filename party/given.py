@@ -34,11 +34,13 @@ class Given:
         offer: terms of their campaign.
         source: digest of the data and settings that they are made of, hex.
         matrix: of records' votes what decides them, with the records; empty for those of teachers.
+        view: which columns of a table the teachers see; empty if that is not known, or of images.
     """
 
     offer: Offer
     source: str
     matrix: str
+    view: str = ""
 
     @property
     def masked(self) -> bool:
@@ -129,6 +131,33 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
                 "data or settings of ours than now: the difference of two sums would show what has "
                 "changed; repeat_queries = 'allow' would permit it"
             )
+
+
+def check_views(mine: Given, others: Iterable[Given]) -> None:
+    """Check that exact sums that may be about the same queries can be compared by their hashes.
+
+    A query is what the teachers see of it. Since they see other columns, it has another hash, and
+    to the other parties it may be the same.
+
+    Raises:
+        RefusedError: if votes were given, for an exact sum, by teachers that saw other columns.
+    """
+    if not (exact_masked(mine) and mine.view):
+        return
+    for each in others:
+        same_kind = each.offer.records_vote == mine.offer.records_vote
+        if exact_masked(each) and same_kind and each.view not in ("", mine.view):
+            raise RefusedError(
+                f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and our data "
+                "had other columns: on the same queries the difference of two sums would show the "
+                "change; noise by the parties (--noise distributed), or repeat_queries = 'allow', would "
+                "permit it"
+            )
+
+
+def exact_masked(given: Given) -> bool:
+    """Return whether the server gets votes in a sum without noise of the parties."""
+    return given.masked and given.offer.noise == "central"
 
 
 def check_matrices(mine: Given, others: Iterable[Given]) -> None:

@@ -132,6 +132,7 @@ class PartyLedger:
         query_hashes: Sequence[bytes],
         *,
         source: bytes,
+        view: str = "",
         tags: Sequence[bytes] = (),
         allow_other: bool = False,
     ) -> None:
@@ -143,12 +144,14 @@ class PartyLedger:
             RefusedError: if votes on the batch may not leave.
         """
         digest = queries_digest(query_hashes)
+        if tags:
+            _require_one_each(tags, query_hashes)
         with self._turn:
             entry = Entry(self._seq + 1, "answer", {}, "", query_hashes, tags)
             held = self._books()
             known = held.offer_of(offer.campaign)
             known = offer if known is None else offer.after(known)
-            given = Given(known, source.hex(), matrix_of(known, batch.hex()))
+            given = Given(known, source.hex(), matrix_of(known, batch.hex()), view)
             held.check_answer(
                 given, batch.hex(), digest, entry, self._past, allow_other=allow_other
             )
@@ -165,6 +168,7 @@ class PartyLedger:
         query_hashes: Sequence[bytes],
         *,
         source: bytes,
+        view: str = "",
         tags: Sequence[bytes],
         allow_other: bool = False,
     ) -> None:
@@ -175,6 +179,7 @@ class PartyLedger:
             batch: (32,) bytes, the digest of the batch.
             query_hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
             source: (32,) bytes, what changes when our votes may: data and settings.
+            view: which columns of a table our teachers see, as one text; empty of images.
             tags: (queries,), 16 bytes each, of the votes; see :func:`party.given.tags_of`.
             allow_other: whether queries that *another* campaign had other votes on may be answered;
                 the policy's ``repeat_queries``.
@@ -187,8 +192,7 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no vote may leave.
         """
         digest, votes = queries_digest(query_hashes), tags_digest(tags)
-        if len(tags) != len(query_hashes):
-            raise ProtocolError(f"{len(tags)} tags of votes on {len(query_hashes)} queries")
+        _require_one_each(tags, query_hashes)
         with self._turn:
             self._learn(offer)
             again = self._books().holds(offer.campaign, batch.hex(), self._past)
@@ -201,6 +205,7 @@ class PartyLedger:
                     "queries_digest": digest,
                     "source": source.hex(),
                     "votes": votes,
+                    "view": view,
                     "allow_other": allow_other,
                     "again": again,
                 },
@@ -468,3 +473,8 @@ class PartyLedger:
         with self._file.reading() as db:
             self._schema = check_tables(db)
             return replayed(db)
+
+
+def _require_one_each(tags: Sequence[bytes], hashes: Sequence[bytes]) -> None:
+    if len(tags) != len(hashes):
+        raise ProtocolError(f"{len(tags)} tags of votes on {len(hashes)} queries")

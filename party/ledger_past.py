@@ -86,7 +86,7 @@ class FilePast:
         """Return campaign and batch of every answer with other votes on one of these queries."""
         pairs = list(zip(hashes, tags, strict=True))
         with self._reading() as db:
-            found = set()
+            found: set[int] = set()
             for first in range(0, len(pairs), _PAIRS_AT_A_TIME):
                 some = pairs[first : first + _PAIRS_AT_A_TIME]
                 rows = db.execute(

@@ -98,6 +98,7 @@ class CampaignSummary:
         hows: whose votes are in the sums that were opened; almost always all in the same way.
         source: digest of the data and settings that its votes are made of; empty if none left.
         matrix: what decides its records' votes; empty for those of teachers.
+        view: which columns its teachers see; see :class:`party.given.Given`.
         first: number of the first entry about it.
         last: of the last one.
     """
@@ -110,6 +111,7 @@ class CampaignSummary:
     hows: tuple[How, ...]
     source: str
     matrix: str
+    view: str
     first: int
     last: int
 
@@ -121,4 +123,4 @@ class CampaignSummary:
     @property
     def given(self) -> Given:
         """What new votes are compared with."""
-        return Given(self.offer, self.source, self.matrix)
+        return Given(self.offer, self.source, self.matrix, self.view)

@@ -139,6 +139,7 @@ class Campaign:
         queries: different queries of which votes left.
         source: digest of the data and settings that its votes are made of; empty before the first.
         matrix: what decides its records' votes; see :func:`party.given.matrix_of`.
+        view: which columns its teachers see; see :class:`party.given.Given`.
         ending: None while it may go on.
     """
 
@@ -154,6 +155,7 @@ class Campaign:
     queries: int = 0
     source: str = ""
     matrix: str = ""
+    view: str = ""
     ending: EndingRecord | None = None
 
     @property
@@ -186,6 +188,7 @@ class Campaign:
             tuple(dict.fromkeys(self.hows.values())),
             self.source,
             self.matrix,
+            self.view,
             self.first,
             self.last,
         )
@@ -295,6 +298,7 @@ class Shelf:
             offer=replace(offer, **shared),
             hows=self._same(hows),
             source=self._same(summary.source),
+            view=self._same(summary.view),
         )
 
     def _same(self, value: _T) -> _T:

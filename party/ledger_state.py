@@ -15,6 +15,7 @@ from party.given import (
     Given,
     check_matrices,
     check_sources,
+    check_views,
     check_votes,
     matrix_of,
     other_votes,
@@ -206,9 +207,11 @@ class LedgerState:
             sharing = {other for other, _ in past.sharing(entry.hashes, entry.seq)} - {name}
             known = filter(None, map(self._shelf.summary, sorted(sharing)))
             check_sources(given, (each.given for each in known if each.source))
-            if exact_records(given.offer):
-                others = (each.given for each in self._shelf.summaries() if each.source)
-                check_matrices(given, (each for each in others if each.offer.campaign != name))
+            if given.view or exact_records(given.offer):
+                others = [each.given for each in self._shelf.summaries() if each.source]
+                others = [each for each in others if each.offer.campaign != name]
+                check_views(given, others)
+                check_matrices(given, others)
         if not entry.tags:
             return
         if held.votes.get(batch, tags_digest(entry.tags)) != tags_digest(entry.tags):
@@ -247,6 +250,7 @@ class LedgerState:
         # Entries of earlier versions say nothing of the votes, and were not compared with others.
         tagged = "votes" in fields
         votes = _digest(_popped(fields, "votes", str)) if tagged else ""
+        view = _popped(fields, "view", str) if tagged else ""
         allow_other = _popped(fields, "allow_other", bool) if tagged else True
         if (
             _popped(fields, "queries", int) != len(hashes)
@@ -262,7 +266,7 @@ class LedgerState:
         ):
             raise LedgerError("an answer that is not about its votes")
         matrix = matrix_of(held.offer, batch)
-        given = Given(held.offer, source, matrix)
+        given = Given(held.offer, source, matrix, view)
         if tagged:
             self.check_answer(given, batch, digest, entry, past, allow_other=allow_other)
         else:
@@ -270,6 +274,7 @@ class LedgerState:
         if tagged and held.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
         held.source, held.matrix, held.last = source, matrix, entry.seq
+        held.view = view or held.view
         if again:
             record = held.batches[batch]
             held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))

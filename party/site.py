@@ -71,7 +71,9 @@ class Site:
         self.ledger.join(offer)
         reach("offer-recorded")
 
-    def admit(self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes) -> None:
+    def admit(
+        self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes, view: str = ""
+    ) -> None:
         """Check that votes on a batch may be computed, and record on what terms, durably.
 
         Args:
@@ -79,6 +81,7 @@ class Site:
             batch: its digest, 32 bytes.
             hashes: of its queries, 32 bytes each, in order.
             source: 32 bytes for the data and settings that the votes are made of.
+            view: which columns of a table our teachers see; empty of images.
 
         Raises:
             RefusedError: if the policy does not allow it, its terms are not what they were, or
@@ -86,7 +89,7 @@ class Site:
         """
         self._admit(offer, batch, hashes)
         self.ledger.join(offer)
-        self.check(offer, batch, hashes, source=source)
+        self.check(offer, batch, hashes, source=source, view=view)
 
     def check(
         self,
@@ -95,6 +98,7 @@ class Site:
         hashes: Sequence[bytes],
         *,
         source: bytes,
+        view: str = "",
         tags: Sequence[bytes] = (),
     ) -> None:
         """Compare votes that may leave with what left before; see :mod:`party.given`.
@@ -105,7 +109,7 @@ class Site:
             RefusedError: if they do not go together.
         """
         self.ledger.check_answer(
-            offer, batch, hashes, source=source, tags=tags, allow_other=self.allows_again
+            offer, batch, hashes, source=source, view=view, tags=tags, allow_other=self.allows_again
         )
 
     def answer(
@@ -115,6 +119,7 @@ class Site:
         hashes: Sequence[bytes],
         *,
         source: bytes,
+        view: str = "",
         tags: Sequence[bytes],
     ) -> None:
         """Record, durably, that votes on a batch are about to leave; arguments as above.
@@ -124,7 +129,7 @@ class Site:
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         self.ledger.answer(
-            offer, batch, hashes, source=source, tags=tags, allow_other=self.allows_again
+            offer, batch, hashes, source=source, view=view, tags=tags, allow_other=self.allows_again
         )
         reach("answer-recorded")
 

@@ -71,6 +71,7 @@ class _Asked:
     digest: bytes
     hashes: list[bytes]
     source: bytes
+    view: str
     votes: Callable[[], Counts]
 
 
@@ -324,7 +325,9 @@ class Voter:
         offer = offer_of(key, campaign, len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
-        self._site.admit(offer, batch.digest, hashes, source=who.fingerprint)
+        # Images have no columns: of another size, they are other queries to everybody.
+        view = "" if who.schema.startswith("images") else _view_of(who.schema)
+        self._site.admit(offer, batch.digest, hashes, source=who.fingerprint, view=view)
         if isinstance(who, NeighbourVotes):
             # Where a record votes hangs on all queries of the batch and on the public set; how
             # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
@@ -341,18 +344,31 @@ class Voter:
             batch.digest,
             hashes,
             who.fingerprint,
+            view,
             lambda: self._vote(campaign, hashes, source, votes),
         )
 
     def _check_votes(self, asked: _Asked, votes: Counts) -> None:
         """Compare votes with all that left before."""
-        tags = self._tags(asked, votes)
-        self._site.check(asked.offer, asked.digest, asked.hashes, source=asked.source, tags=tags)
+        self._site.check(
+            asked.offer,
+            asked.digest,
+            asked.hashes,
+            source=asked.source,
+            view=asked.view,
+            tags=self._tags(asked, votes),
+        )
 
     def _record(self, asked: _Asked, votes: Counts) -> None:
         """Have it in our ledger, durably, that votes are about to leave."""
-        tags = self._tags(asked, votes)
-        self._site.answer(asked.offer, asked.digest, asked.hashes, source=asked.source, tags=tags)
+        self._site.answer(
+            asked.offer,
+            asked.digest,
+            asked.hashes,
+            source=asked.source,
+            view=asked.view,
+            tags=self._tags(asked, votes),
+        )
 
     def _tags(self, asked: _Asked, votes: Counts) -> tuple[bytes, ...]:
         return tags_of(self._votes_key, asked.hashes, asked.offer.classes or (), votes)
@@ -415,6 +431,10 @@ def _cast(
         most_votes=campaign.most_votes,
     )
     return votes[rows]
+
+
+def _view_of(schema: str) -> str:
+    return hashlib.sha256(b"pate view v1\0" + schema.encode()).hexdigest()
 
 
 def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:

@@ -123,7 +123,8 @@ class Released:
 
     @property
     def total(self) -> Counts:
-        return np.sum(list(self.values.values()), axis=0, dtype=np.int64)
+        found: Counts = np.sum(list(self.values.values()), axis=0, dtype=np.int64)
+        return found
 
 
 @dataclass

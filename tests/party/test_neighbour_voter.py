@@ -653,7 +653,8 @@ def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> N
     """What comes of several says how votes are spread over the parties: every party refuses."""
     hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
     rows: Sequence[int] = ROWS
-    names, most, about = NAMES, MOST, dict[str, object]()
+    names: Sequence[str] = NAMES
+    most, about = MOST, dict[str, Any]()
     if "queries" in change:
         rows = (1, 2, 5)
     if "roster" in change:

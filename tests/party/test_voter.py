@@ -231,6 +231,23 @@ def test_a_column_that_nobody_looks_at_makes_no_new_query(home: Path) -> None:
     assert seen == [[2], []]
 
 
+def test_the_ledger_says_which_columns_the_teachers_saw(home: Path) -> None:
+    """By them, and not by what is in them, two answers are known to be comparable."""
+    views = []
+    for schema, name in (("table x:number", b"d"), ("table x:number, y:number", b"e")):
+        table = Table(("x", "y"), (np.array([1.0, 2.0]), np.array([7.0, 8.0])))
+        voter = make(home, Narrow(schema=schema), table)
+        request = vote_pb2.PartyRequest()
+        request.ask.batch.rows.extend([0, 1])
+        request.ask.batch.digest = batch_hash(table.row_hashes())
+        about = campaign(table, home=home, id=name * 16)
+        assert ask(voter, request, about).WhichOneof("body") == "votes"
+        views.append(voter._site.ledger.summaries()[-1].view)
+    assert len(set(views)) == 2
+    vote(home, voter := make(home, public=PUBLIC))
+    assert [each.view for each in voter._site.ledger.summaries()] == [*views, ""]
+
+
 def test_votes_before_the_public_set_are_refused(home: Path) -> None:
     assert vote(home, make(home)).refusal.kind == "ProtocolError"
 
