@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
-import numpy as np
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from aggregator_server.predictions import checked_accuracy, checked_predictions
 from aggregator_server.statement import privacy_statement
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.runtime.failpoints import reach
@@ -31,16 +31,12 @@ if TYPE_CHECKING:
     from aggregator_server.blobs import Probabilities
     from aggregator_server.chain import Entry
     from aggregator_server.ledger import Ledger
-    from aggregator_server.state import CampaignState
 
 #: Largest message in either direction, bytes.
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 
 #: Students that may follow at a time; each holds a thread.
 FOLLOWERS: Final = 8
-
-#: How far the sum of a predicted distribution may be from 1: room for float32.
-_SUM_TOLERANCE: Final = 1e-3
 
 _NAME: Final = "pate.v1.Student"
 _TELLING: Final = ("release", "round-end", "close")
@@ -392,46 +388,6 @@ def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:
     elif entry.kind == "close":
         closed = student_pb2.CampaignEnd(labels_released=body["labels_released"])
         yield student_pb2.LabelEvent(cursor=cursor, campaign_end=closed)
-
-
-def checked_predictions(message: student_pb2.Predictions, state: CampaignState) -> Probabilities:
-    """Return the probabilities of a message: (queries, classes) float32.
-
-    Raises:
-        UsageError: for another shape, or rows that are not distributions. The text is about the
-            student's own message and may be sent back.
-    """
-    rows, classes = state.spec.queries, len(state.classes)
-    if (message.rows, message.classes) != (rows, classes):
-        raise UsageError(
-            f"predictions are ({message.rows}, {message.classes}), wanted are ({rows}, {classes})"
-        )
-    if len(message.probabilities) != 4 * rows * classes:
-        raise UsageError(
-            f"predictions have {len(message.probabilities)} bytes, wanted are {4 * rows * classes}"
-        )
-    made = np.frombuffer(message.probabilities, dtype="<f4").reshape(rows, classes)
-    # NaN fails here too. Infinity would pass a test for the lower end alone.
-    if not bool(np.all((made >= 0) & (made <= 1 + _SUM_TOLERANCE))):
-        raise UsageError("a prediction is NaN, negative or above 1")
-    sums = made.sum(axis=1, dtype=np.float64)
-    if not bool(np.all(np.abs(sums - 1) <= _SUM_TOLERANCE)):
-        row = int(np.argmax(np.abs(sums - 1)))
-        raise UsageError(f"the predictions of query {row} sum to {sums[row]:.6g}, not to 1")
-    return made.astype(np.float32)
-
-
-def checked_accuracy(message: student_pb2.Predictions) -> float | None:
-    """Return what the student says of its accuracy, from 0 to 1; None if it says nothing.
-
-    Raises:
-        UsageError: for what is no share. The text may be sent back.
-    """
-    if not message.HasField("accuracy"):
-        return None
-    if not 0 <= message.accuracy <= 1:  # NaN fails here too
-        raise UsageError("an accuracy is NaN, negative or above 1")
-    return float(message.accuracy)
 
 
 def _is_loopback(host: str) -> bool:

@@ -33,6 +33,7 @@ from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError
+from pate.runtime.tokens import STUDENT_TOKEN
 from tests.end_to_end import searching
 from tests.end_to_end.processes import Campaign, Program, Sites, until
 from tests.end_to_end.searching import Secret, files_of, found
@@ -232,6 +233,7 @@ def secrets(told: Told) -> list[Secret]:
         searching.number("a record", "north", int(PLANTED)),
         searching.text("a record's value", "north", str(PLANTED)),
         searching.text("the page's token", "server", (home / "page.token").read_text().strip()),
+        searching.text("the student's token", "server", (home / STUDENT_TOKEN).read_text().strip()),
         *_private(home / FOLDER / "ca.key", "the authority's key", "server"),
         *_private(home / FOLDER / "server.pem", "the server's key", "server"),
         searching.key(
