@@ -36,8 +36,8 @@ CHECKS: Final = (
     "no draft left",
 )
 #: A party that was killed as it heard of the end finds nobody; it is stopped after so long.
-_ALONE_S: Final = 10.0
-_ENDS_S: Final = 90.0
+_ALONE_S: Final = 15.0
+_ENDS_S: Final = 240.0
 
 
 @dataclass
@@ -171,7 +171,7 @@ class Left:
         """Return what a command prints as JSON; it ends with 0."""
         command = python(module, *map(str, arguments), "--json")
         program = self.stage.run(f"{module}-{arguments[0]}", command)
-        program.ends(0)
+        program.ends(0, _ENDS_S)
         return program.result()
 
 

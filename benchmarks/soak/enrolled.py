@@ -318,7 +318,7 @@ class Stage:
         Raises:
             AssertionError: if one stays.
         """
-        until(lambda: not self.processes(), f"processes of {self.folder.name} have ended", 30)
+        until(lambda: not self.processes(), f"processes of {self.folder.name} have ended", 60)
 
     def doors_closed(self) -> None:
         """Check that nobody listens on the campaign's ports.
