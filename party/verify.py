@@ -141,8 +141,8 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     yield _same("teachers", said.teachers, 0 if offer.records_vote else offer.teachers)
     steps, gate = _without_gate(said)
     if offer.gate is not None:
-        ours = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
-        yield _same("gate", gate, {"mechanism": Gate.name} | ours)
+        signed = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
+        yield _same("gate", gate, {"mechanism": Gate.name, **signed})
     yield _same("mechanism", steps, [dict(each.to_dict()) for each in offer.mechanisms or ()])
     yield _same("composition", said.composition, offer.composition)
     yield _same("cap", said.cap, str(offer.cap))

@@ -39,6 +39,7 @@ from party.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.command import Settings, make
 from party.synthesis.plan import Asked
 from party.training import train_ensemble
+from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, is_numeric
 from pate.runtime.environment import QUIET_FLOWER
@@ -151,7 +152,7 @@ def _run(
     forest = _forest(outcome.labels, queries, test, seed)
     figures = {
         f"party_{at}": PartyLedger(place / f"party_{at}" / LEDGER_FILE, read_only=True).own_figure(
-            OPTIONS.delta
+            Delta(OPTIONS.delta)
         )
         for at in range(PARTIES)
     }

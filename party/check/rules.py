@@ -133,7 +133,11 @@ def _spent(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
     found, totals = [], books.totals()
     figure, most = books.own_figure(policy.divided_delta), policy.largest_epsilon
     if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
-        stands = f"our own accountant stands at {rounded_up(figure.epsilon)}"
+        stands = (
+            f"our own accountant has no figure ({figure.why_none})"
+            if figure.why_none
+            else f"our own accountant stands at {rounded_up(figure.epsilon)}"
+        )
         mend = "raise largest_epsilon if you mean to give more from these data"
         found.append((f"{stands}, largest_epsilon is {most:g}", mend))
     answered, bound = sum(each.queries for each in totals), policy.max_queries_in_all

@@ -37,7 +37,7 @@ from pate.runtime.lifeline import free_port
 from pate.runtime.preflight.finding import Finding, Status
 from pate.runtime.preflight.meeting import meet
 from tests.end_to_end.processes import until
-from tests.party.offers import answer, joining, queries, settled
+from tests.party.offers import answer, gated, joining, queries, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,6 +287,12 @@ def test_a_policy_that_is_used_up(asked: Asked) -> None:
     assert (found.kind, "40 queries were answered" in found.text) == (RefusedError, True)
     found = policy(asked, "largest_epsilon = 0.01\n")
     assert (found.kind, "our own accountant stands at" in found.text) == (RefusedError, True)
+    answer(ledger, gated(2.0, 1e-5, campaign="d2" * 16), queries(40, 1))
+    found = policy(asked, "largest_epsilon = 9.0\n")
+    assert (found.kind, "our own accountant has no figure (the" in found.text) == (
+        RefusedError,
+        True,
+    )
 
 
 def test_the_partys_own_ledger_is_read_to_its_end(asked: Asked) -> None:

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from party.offer import Json
+
 FIVE = SIX[:5]
 OTHER = "d2" * 16
 
@@ -517,9 +519,10 @@ def test_terms_of_before_they_had_a_gate_are_read_as_they_were(
     other = replace(offer, gate=replace(offer.gate, test=Fraction(1, 7)))
     with pytest.raises(RefusedError, match="has changed its gate"):
         ledger.join(other)
-    for wrong in ({"gate": None}, {"gate": "open"}, {"gate": {"event": "gated-batch"}}):
+    wrongs: tuple[Json, ...] = (None, "open", {"event": "gated-batch"})
+    for wrong in wrongs:
         with pytest.raises(ProtocolError):
-            Offer.from_dict(offer.to_dict() | wrong)
+            Offer.from_dict({**offer.to_dict(), "gate": wrong})
     with pytest.raises(ProtocolError, match="not gated"):
         replace(offer, composition="zcdp", cap=Fraction(1))
 
