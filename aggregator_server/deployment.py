@@ -102,7 +102,8 @@ class Deployment:
         self._on_event = on_event
         self._wire = SwitchableWire(self._suspected)
         self._stir = threading.Event()
-        self._knocks: dict[bytes, float] = {}
+        self._knocks: dict[str, float] = {}
+        self._name_of: dict[bytes, str] = {}
         self._gateway = Gateway(
             host,
             port,
@@ -145,8 +146,7 @@ class Deployment:
     def returning(self) -> frozenset[str]:
         """Return the enrolled parties that asked to be let in a moment ago."""
         since = time.monotonic() - _RETURNING_S
-        knocks, members = dict(self._knocks), self._members.values()
-        return frozenset(m.name for m in members if knocks.get(pem(m.node), since) > since)
+        return frozenset(name for name, when in dict(self._knocks).items() if when > since)
 
     def pause(self, seconds: float) -> None:
         """Wait until something has come from a party that may be news, or for a while.
@@ -161,8 +161,8 @@ class Deployment:
 
     def _knocked(self, key: bytes) -> None:
         """Note that the holder of a node key (PEM) asks to be let in. From the gateway's thread."""
-        if any(pem(member.node) == key for member in self._members.values()):
-            self._knocks[key] = time.monotonic()
+        if (name := self._name_of.get(key)) is not None:
+            self._knocks[name] = time.monotonic()
             self._stir.set()
 
     @property
@@ -257,7 +257,8 @@ class Deployment:
         stamp, self._looked = self._identities.registry.stamp(), time.monotonic()
         members = self._identities.enrolled()
         # Whoever is revoked is out here, even if the SuperLink cannot be told now.
-        self._gateway.keep_in(pem(member.node) for member in members.values())
+        self._name_of = {pem(member.node): member.name for member in members.values()}
+        self._gateway.keep_in(self._name_of)
         known = self._names
         self._names = {
             node: name for node, name in known.items() if members.get(name) == self._members[name]

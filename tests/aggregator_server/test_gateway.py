@@ -8,6 +8,7 @@ import http.server
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import httpx
@@ -342,6 +343,21 @@ def test_without_a_superlink_it_says_that_it_is_not_ready(
     finally:
         gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
     assert client.get("/health").status_code == 200
+
+
+def test_the_health_check_waits_a_moment_for_a_superlink_that_starts(upstream: Upstream) -> None:
+    gateway = Gateway("127.0.0.1", 0)
+    gateway.start()
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            url = f"http://127.0.0.1:{gateway.port}/health"
+            answer = pool.submit(httpx.get, url, trust_env=False)
+            while not gateway._filter._ready._waiters and not answer.done():
+                time.sleep(0.01)
+            gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
+            assert answer.result().status_code == 200
+    finally:
+        gateway.stop()
 
 
 def test_a_taken_port_is_said_to_be_taken() -> None:

@@ -10,6 +10,7 @@ import pytest
 from flwr.proto.fleet_pb2 import ActivateNodeResponse, DeactivateNodeRequest, PullMessagesRequest
 from flwr.proto.node_pb2 import Node
 
+from aggregator_server.deployment import Deployment
 from aggregator_server.flower_internals import KEY_NEEDED, KEY_REFUSED
 from aggregator_server.held_pulls import HeldPulls
 from aggregator_server.node_sessions import ACTIVATE, DEACTIVATE, PULL, Sessions
@@ -17,6 +18,7 @@ from protos.node_session import SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from pathlib import Path
 
     from aggregator_server.held_pulls import Answer
 
@@ -193,3 +195,20 @@ def test_whoever_left_in_order_leaves_the_place_free() -> None:
         assert await stage.call(HEARTBEAT, b"old") == 401
 
     play(scene())
+
+
+def test_an_enrolled_party_that_knocks_counts_as_coming_back_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = Deployment(tmp_path)
+    try:
+        deployment._name_of = {b"a key": "hospital_a"}
+        deployment._knocked(b"a stranger's")
+        assert deployment.returning() == frozenset()
+        deployment._knocked(b"a key")
+        assert deployment.returning() == {"hospital_a"}
+        deployment.pause(3600.0)  # which a knock ends
+        monkeypatch.setattr("aggregator_server.deployment._RETURNING_S", 0.0)
+        assert deployment.returning() == frozenset()
+    finally:
+        deployment.close()
