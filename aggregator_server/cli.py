@@ -28,6 +28,7 @@ from aggregator_server.options import (
     PortOption,
     PublicOption,
     StudentPortOption,
+    WindowOption,
 )
 from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
@@ -214,6 +215,7 @@ def serve(
     campaign: CampaignOption = "campaign",
     ledger: LedgerOption = None,
     drop: DropOption = None,
+    window: WindowOption = None,
     patience: PatienceOption = 120.0,
     linger: LingerOption = -1.0,
     as_json: JsonOption = False,
@@ -234,7 +236,7 @@ def serve(
         from pate.data.read import read_inputs
 
     identities = _identities(home, host)
-    inputs = read_inputs(public, drop=tuple(drop or ()))
+    inputs = read_inputs(public, drop=tuple(drop or ()), window=window)
     screen = Screen("pate-server")
     port = _port(port, identities, screen)
     matrix = make_matrix(
@@ -292,6 +294,7 @@ check_cli.register(app, serve)
 def resume(
     public: PublicOption = None,
     drop: DropOption = None,
+    window: WindowOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
     student_port: StudentPortOption = 9093,
@@ -318,7 +321,7 @@ def resume(
         from aggregator_server.session import Doors, resume_campaign
         from pate.data.read import read_inputs
 
-    inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()))
+    inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()), window=window)
     identities = _identities(home, host)
     screen = Screen("pate-server")
     door = _page_door(page_host, page_port, identities) if page else None

@@ -88,6 +88,15 @@ DropOption = Annotated[
         help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
     ),
 ]
+WindowOption = Annotated[
+    tuple[int, int] | None,
+    typer.Option(
+        help="Images of more than 8 bits a pixel: the values that become black and white, for the public "
+        "set and for every party, such as 0 4095. It is part of the campaign's terms.",
+        metavar="LOW HIGH",
+        show_default=False,
+    ),
+]
 PatienceOption = Annotated[
     float,
     typer.Option(

@@ -108,6 +108,14 @@ def start(
             metavar="COLUMN",
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse to start over a cell or a record that cannot be read. Without it such a cell "
+            "counts as missing and such a record takes no part; both are counted on this screen only.",
+        ),
+    ] = False,
     home: HomeOption = None,
     policy: Annotated[
         Path | None,
@@ -167,6 +175,7 @@ def start(
         classes=tuple(c.strip() for c in classes.split(",")) if classes else None,
         public=public,
         drop=tuple(drop or ()),
+        strict=strict,
         home=place,
         policy=policy,
         max_wait=max_wait,

@@ -7,7 +7,7 @@ before any record is seen, so that its vote hangs on nothing but itself.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from party.teachers.schema import schema_of
 from pate.data.checks import require_records
+from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError
 from pate.features.space import space_over
 from pate.neighbours import cast_votes, voters_of
@@ -22,7 +23,6 @@ from pate.neighbours import cast_votes, voters_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from party.teachers.schema import ImageSchema, TableSchema
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 
@@ -80,12 +80,24 @@ class NeighbourVotes:
         return whole.digest()
 
     def conform(self, inputs: Inputs) -> Inputs:
-        """Return inputs as the records see them: their columns alone, in their order.
+        """Return inputs as the records see them: their columns only, in their order.
+
+        What a column holds is what the inputs say, never what our cells do.
 
         Raises:
             SchemaError: if the inputs are not of the kind of the data.
         """
-        return self._takes.conform(inputs)
+        if isinstance(inputs, Table) and isinstance(self.records.inputs, Table):
+            return inputs.only(self.records.inputs.names)
+        return schema_of(self.records.inputs).conform(inputs)
+
+    def _read_as(self, public: Table) -> NeighbourVotes:
+        """Return the same records, each cell read by what its column holds in the public set."""
+        held = self.records
+        assert isinstance(held.inputs, Table)  # noqa: S101 - conform looked
+        numeric = [is_numeric(column) for column in public.columns]
+        inputs = held.inputs.aligned(public.names, numeric, cell_by_cell=True)
+        return replace(self, records=replace(held, inputs=inputs))
 
     def vote(
         self,
@@ -116,6 +128,10 @@ class NeighbourVotes:
             ProtocolError: if two queries are alike: then nearest is not one.
         """
         seen = self.conform(public)
+        if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
+            return self._read_as(seen).vote(
+                seen, rows, classes, votes_per_patient=votes_per_patient, most_votes=most_votes
+            )
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         space = space_over(seen)
@@ -147,10 +163,6 @@ class NeighbourVotes:
     @cached_property
     def _row_hashes(self) -> Sequence[bytes]:
         return self.records.row_hashes()
-
-    @cached_property
-    def _takes(self) -> ImageSchema | TableSchema:
-        return schema_of(self.records.inputs)
 
 
 def require_different(queries: Sequence[bytes]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pate.data.schema import Schema
 from pate.data.values import Inputs, content_hash
-from pate.errors import ProtocolError
+from pate.errors import ProtocolError, SchemaError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
 from protos.public_set import read_public_set
@@ -43,11 +44,20 @@ class PublicSets:
 
         Raises:
             ProtocolError: if it has another size than the campaign announces.
+            SchemaError: if it is something else than the campaign announces.
         """
         held = self._look(campaign)
         if held is not None and len(held) != campaign.queries:
             raise ProtocolError(
                 f"the campaign announces {campaign.queries} queries, its public set has {len(held)}"
+            )
+        # Our records are read by the line, and votes are cast on the set: both must say the same.
+        if held is not None and (
+            held.schema() != campaign.schema or Schema.parse(campaign.schema) != Schema.of(held)
+        ):
+            raise SchemaError(
+                f"the campaign says that its inputs are {campaign.schema:.80}, its public set is "
+                f"{held.schema():.80}"
             )
         return held
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,23 +13,25 @@ from party.client_app import make_client_app
 from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
-from party.neighbour_votes import NeighbourVotes
+from party.own_data import OwnFile, OwnVoters
 from party.policy_file import policy_of, read_policy
 from party.resident import Connection
 from party.site import Site
 from party.supernode import Server
-from party.training import train_ensemble
 from party.voter import Ending, Voter
 from party.watch import Board
-from pate.data.read import read_dataset, read_inputs
-from pate.errors import UnreachableError, UsageError
+from pate.data.read import read_inputs
+from pate.data.schema import Schema
+from pate.errors import SchemaError, UnreachableError, UsageError
 from pate.noise import SystemNoise
 from pate.runtime.lifeline import LOOPBACK
 from pate.statement import in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from party.ledger_records import CampaignSummary
     from party.policy import Policy
     from pate.runtime.screen import Screen
 
@@ -57,6 +60,7 @@ class Settings:
     policy: Path | None
     max_wait: float | None
     votes: str = "any"
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if self.votes not in VOTES:
@@ -79,46 +83,27 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
     policy = _policy(settings, server, enrolment)
     name = settings.name if enrolment is None else enrolment.name
-    dataset = read_dataset(
-        settings.data,
-        label=settings.label,
-        group=settings.group,
-        classes=settings.classes,
-        drop=settings.drop,
-    )
     public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
     for line in policy.in_words():
         screen.say(line)
     for line in _warnings(enrolment):
         screen.say(line, "warning")
-    # Not how many records: lines like this are collected and kept by many a machine.
-    screen.say(f"{name}: records of the classes {', '.join(dataset.classes)}")
     # Before hours of training: it may be damaged, or gone.
     ledger = PartyLedger(settings.home / LEDGER_FILE)
     for line in bind(ledger, policy):
         screen.say(line)
-    ensemble = records = None
-    if settings.votes in ("any", "neighbour"):
-        records = NeighbourVotes(dataset, shard_key(settings.home), say=screen.say)
-    if settings.votes in ("any", "teachers"):
-        board.is_now("training")
-        board.trained(0, settings.teachers)
-        with screen.bar("teachers ready") as move:
-
-            def progress(done: int, total: int) -> None:
-                board.trained(done, total)
-                move(done, total)
-
-            ensemble = train_ensemble(
-                dataset,
-                teachers=settings.teachers,
-                model=settings.model,
-                device=settings.device,
-                home=settings.home,
-                key=shard_key(settings.home),
-                progress=progress,
-            )
-        screen.say(f"{ensemble.teachers} teachers are ready; connecting to {server}")
+    last = max(ledger.summaries(), key=lambda each: each.last, default=None)
+    own = _own_voters(settings, screen, board)
+    # What the last campaign said is likely what the next one says; if not, we read again by that.
+    held = own.ahead(
+        Schema.of(public) if public is not None else _schema_of(last),
+        None if last is None or public is not None else last.offer.classes,
+        is_guess=public is None,
+    )
+    # Not how many records: lines like this are collected and kept by many a machine.
+    screen.say(f"{name}: records of the classes {', '.join(held.classes)}")
+    if settings.votes != "neighbour":
+        screen.say(f"{settings.teachers} teachers are ready; connecting to {server}")
     else:
         screen.say(f"our records vote themselves; connecting to {server}")
     board.bound_by(
@@ -130,8 +115,8 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     voter = Voter(
         name=name,
         identity=identity_key(settings.home),
-        ensemble=ensemble,
-        records=records,
+        ensemble=None,
+        own=own,
         home=settings.home,
         site=Site(
             policy,
@@ -176,6 +161,52 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         f"labels released, at most {_guarantee(ending)}"
     )
     return ending
+
+
+def _own_voters(settings: Settings, screen: Screen, board: Board) -> OwnVoters:
+    @contextlib.contextmanager
+    def training() -> Iterator[Callable[[int, int], None]]:
+        before = board.standing.state
+        board.is_now("training")
+        board.trained(0, settings.teachers)
+        with screen.bar("teachers ready") as move:
+
+            def progress(done: int, total: int) -> None:
+                board.trained(done, total)
+                move(done, total)
+
+            yield progress
+        board.is_now(before)
+
+    return OwnVoters(
+        OwnFile(
+            data=settings.data,
+            label=settings.label,
+            group=settings.group,
+            classes=settings.classes,
+            drop=settings.drop,
+            strict=settings.strict,
+        ),
+        teachers=None if settings.votes == "neighbour" else settings.teachers,
+        records=settings.votes in ("any", "neighbour"),
+        model=settings.model,
+        device=settings.device,
+        home=settings.home,
+        key=shard_key(settings.home),
+        say=screen.say,
+        warn=lambda line: screen.say(line, "warning"),
+        training=training,
+    )
+
+
+def _schema_of(last: CampaignSummary | None) -> Schema | None:
+    """Return what the inputs of the last campaign were, None if that is not known."""
+    if last is None or last.offer.schema is None:
+        return None
+    try:
+        return Schema.parse(last.offer.schema)
+    except SchemaError:
+        return None
 
 
 def of_absence(ledger: PartyLedger) -> str:

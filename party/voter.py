@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from party.given import tags_of
 from party.keys import votes_key
@@ -20,6 +20,7 @@ from party.reading import check_ending, check_fits, check_on_roster, offer_of
 from party.vote_cache import VoteCache
 from pate.data.values import Inputs, Table, batch_hash
 from pate.errors import (
+    DataError,
     DiskError,
     LedgerError,
     PateError,
@@ -45,16 +46,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.offer import Offer
+    from party.own_data import OwnVoters
     from party.reading import Ensemble
     from party.site import Site
     from pate.noise import Noise
     from pate.votes import Counts
 
 
+_Who = TypeVar("_Who")
+
 #: What a refusal may be called to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
 #: What no other request mends: a party that stayed would be asked no more and not say why.
-_FINAL = (SchemaError, StateError, LedgerError, DiskError)
+_FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 #: How votes leave, for the party's screen.
 _AGGREGATION = {
     "plain": "plain aggregation: the server sees our vote vectors",
@@ -112,6 +116,7 @@ class Voter:
         identity: its signing key.
         ensemble: its trained teachers, or None if it has none.
         records: its records, to vote themselves, or None if they do not.
+        own: what makes either, from its file as the campaign reads it; then the two are None.
         home: where public sets and given votes are kept.
         site: what this site agrees to, and its record of what left.
         noise: where its noise shares are drawn from.
@@ -130,15 +135,17 @@ class Voter:
         noise: Noise,
         public: Inputs | None = None,
         records: NeighbourVotes | None = None,
+        own: OwnVoters | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_name(name)
         self._name = name
         self._identity = identity
-        if ensemble is None and records is None:
+        if ensemble is None and records is None and own is None:
             raise UsageError("a party votes with its teachers or with its records")
         self._ensemble = ensemble
         self._records = records
+        self._own = own
         self._home = home
         self._site = site
         self._say = say
@@ -244,9 +251,12 @@ class Voter:
     ) -> None:
         self._check(campaign)
         self._site.join(offer_of(key, campaign, 0))
+        # Teachers are trained here if they were not before: a party that has answered can vote.
+        who = self._who(campaign)
         said.teachers = self._weight(campaign)
-        said.classes.extend(self._who(campaign).classes)
-        said.unit = self._who(campaign).unit
+        # Which of a campaign's classes occur among our records would be told for nothing.
+        said.classes.extend(campaign.classes or who.classes)
+        said.unit = who.unit
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
         self._say(
             f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
@@ -263,7 +273,10 @@ class Voter:
                 f"the campaign's is {campaign.public_set.hex()[:12]}…; "
                 "leave --public out to be sent the right one"
             )
-        check_fits(campaign, self._who(campaign))
+        if self._own is None:
+            check_fits(campaign, self._who(campaign))
+        else:
+            check_fits(campaign, _known(self._own.read(campaign), campaign))
 
     def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
         """Return who votes in a campaign: our teachers, or our records themselves.
@@ -271,14 +284,9 @@ class Voter:
         Raises:
             SchemaError: if they do not.
         """
-        found = self._records if campaign.most_votes else self._ensemble
-        if found is None:
-            what = "our records vote" if campaign.most_votes else "teachers vote"
-            raise SchemaError(
-                f"the campaign is of {campaign.mechanism}: {what} in it; start without --votes, or "
-                f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
-            )
-        return found
+        if self._own is not None:
+            return _known(self._own.voters(campaign), campaign)
+        return _known(self._records if campaign.most_votes else self._ensemble, campaign)
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return what our vote rows sum to, or of records the most that one count may be."""
@@ -406,6 +414,21 @@ class Voter:
             observer="public",
             votes_given=0 if record is None else record.asked,
         )
+
+
+def _known(found: _Who | None, campaign: vote_pb2.Campaign) -> _Who:
+    """Return what votes in a campaign.
+
+    Raises:
+        SchemaError: if nothing of ours does.
+    """
+    if found is None:
+        what = "our records vote" if campaign.most_votes else "teachers vote"
+        raise SchemaError(
+            f"the campaign is of {campaign.mechanism}: {what} in it; start without --votes, or "
+            f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+        )
+    return found
 
 
 def _poll(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError, Message
 
+from pate.data.labels import can_be_class
 from pate.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> Non
     check(2 <= len(classes) <= MAX_CLASSES, f"a class list of {len(classes)}")
     check(len(set(classes)) == len(classes), "a class list with a name twice")
     for name in classes:
-        line(name, 256, "class name")
+        check(can_be_class(name), "a class name that is empty, too long, or not one line of text")
 
 
 def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE) -> None:

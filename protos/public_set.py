@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from pate.data.values import Column, Images, Inputs, Table, content_hash, is_numeric
-from pate.errors import DataError, ProtocolError
+from pate.errors import DataError, ProtocolError, UsageError
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES, check, parse
 from protos.pate.v1 import vote_pb2
 
@@ -50,6 +50,7 @@ class PackedPublicSet(Sequence[bytes]):
         if isinstance(inputs, Images):
             message = vote_pb2.ImageSet(count=len(inputs))
             message.height, message.width, message.channels = inputs.size
+            message.window_low, message.window_high = inputs.window or (0, 0)
             pixels = np.ascontiguousarray(inputs.pixels)
             self._pixels = pixels.data.cast("B")
             inner = message.SerializeToString(deterministic=True)
@@ -130,7 +131,7 @@ def read_public_set(body: bytes, *, public_set: bytes, queries: int) -> Inputs:
     parse(message, body, "public set", limit=MAX_PUBLIC_SET)
     try:
         inputs = _inputs(message)
-    except DataError as error:
+    except (DataError, UsageError) as error:
         raise ProtocolError(f"the public set that arrived is malformed: {error}") from error
     check(len(inputs) == queries, f"a public set of {len(inputs)}, announced were {queries}")
     check(
@@ -147,7 +148,9 @@ def _inputs(message: vote_pb2.PublicSet) -> Inputs:
         check(all(0 < side <= 2**31 for side in shape), f"images of shape {shape}")
         size = held.count * held.height * held.width * held.channels
         check(len(held.pixels) == size, "images whose bytes are not what their shape says")
-        return Images(np.frombuffer(held.pixels, dtype=np.uint8).reshape(shape))
+        window = held.window_low, held.window_high
+        pixels = np.frombuffer(held.pixels, dtype=np.uint8).reshape(shape)
+        return Images(pixels, None if window == (0, 0) else window)
     check(message.WhichOneof("kind") == "table", "a public set of no known kind")
     columns: list[Column] = []
     for column in message.table.columns:

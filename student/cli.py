@@ -16,7 +16,7 @@ from student.telling import confusion_grid, group_grid, predictions_csv, tell_pu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.data.values import Dataset, Inputs
+    from pate.data.values import Dataset, Inputs, Window
     from pate.labels import LabelSet
     from student.arrivals import Campaign
     from student.session import Trainer
@@ -38,6 +38,14 @@ app = typer.Typer(
     """,
 )
 
+WindowOption = Annotated[
+    tuple[int, int] | None,
+    typer.Option(
+        metavar="LOW HIGH",
+        help="Images of more than 8 bits a pixel: what becomes black and white, as the campaign has it.",
+        show_default=False,
+    ),
+]
 ModelFolder = Annotated[
     Path,
     typer.Option(
@@ -135,6 +143,7 @@ def train(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Leave out a column of a table; repeatable."),
     ] = None,
+    window: WindowOption = None,
     ca: Annotated[
         Path | None,
         typer.Option(
@@ -184,7 +193,7 @@ def train(
 
     click.get_current_context().with_resource(scratch(out))
     released = None if labels is None else _read_labels(labels)
-    inputs = _read_inputs(public, drop or ())
+    inputs = _read_inputs(public, drop or (), window)
     kind = choose(model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
@@ -192,7 +201,7 @@ def train(
         choose_device(device)
     if released is not None:
         check_labels(released, inputs)
-    measured = None if test is None else _read_dataset(test, label, group_column)
+    measured = None if test is None else _read_dataset(test, label, group_column, window)
     screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
     trainer = _trainer(kind, seed=seed, device=device, effort=Effort(steps, seconds), screen=screen)
@@ -236,6 +245,7 @@ def evaluate(
             metavar="DIR", help="Folder for evaluation.json and the picture evaluation.png."
         ),
     ] = Path("evaluation"),
+    window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a student on labelled data: accuracy, recall per class, confusion matrix.
@@ -249,7 +259,7 @@ def evaluate(
     from student.export import write_evaluation
     from student.weights import load
 
-    result = measure(load(model), _read_dataset(data, label, group_column))
+    result = measure(load(model), _read_dataset(data, label, group_column, window))
     out.mkdir(parents=True, exist_ok=True)
     write_evaluation(result, out)
     if as_json:
@@ -271,6 +281,7 @@ def predict(
     out: Annotated[
         Path, typer.Option(metavar="FILE.csv", help="Where to write.", show_default=False)
     ],
+    window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict: a CSV file with the class and the probabilities of each input, in order."""
@@ -278,7 +289,7 @@ def predict(
     from student.weights import load
 
     student = load(model)
-    probabilities = student.predict_probabilities(_read_inputs(data, ()))
+    probabilities = student.predict_probabilities(_read_inputs(data, (), window))
     write_file(out, predictions_csv(student, probabilities), mode=0o644)
     if as_json:
         print_json({"rows": len(probabilities), "file": str(out)})
@@ -323,24 +334,26 @@ def _read_labels(path: Path) -> LabelSet:
         raise DataError(f"{path}: {error}") from error
 
 
-def _read_inputs(path: Path, drop: Sequence[str]) -> Inputs:
+def _read_inputs(path: Path, drop: Sequence[str], window: Window | None) -> Inputs:
     from pate.data.read import read_inputs
 
-    return read_inputs(path, drop=tuple(drop))
+    return read_inputs(path, drop=tuple(drop), window=window)
 
 
-def _read_dataset(path: Path, label: str | None, groups: str | None) -> Dataset:
+def _read_dataset(
+    path: Path, label: str | None, groups: str | None, window: Window | None = None
+) -> Dataset:
     """Return labelled data; a column of groups stays a feature, an array of groups never was one."""
     from pate.data.read import read_dataset
     from pate.data.values import Table
     from student.fairness import group_column, require_groups
 
-    data = read_dataset(path, label=label)
+    data = read_dataset(path, label=label, window=window)
     if groups is None:
         return data
     if isinstance(data.inputs, Table):
         return group_column(data, groups)
-    return require_groups(read_dataset(path, label=label, group=groups), groups)
+    return require_groups(read_dataset(path, label=label, group=groups, window=window), groups)
 
 
 def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Screen) -> Trainer:

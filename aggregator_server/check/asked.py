@@ -52,6 +52,7 @@ class Asked:
     page_port: int | None = None
     public: Path | None = None
     drop: tuple[str, ...] = ()
+    window: tuple[int, int] | None = None
     parties: str = "3"
     settings: Mapping[str, Any] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
@@ -92,7 +93,7 @@ def read_public(asked: Asked) -> Inputs:
     """
     if asked.public is None:
         raise UsageError("no public set is named: --public")
-    return read_inputs(asked.public, drop=asked.drop)
+    return read_inputs(asked.public, drop=asked.drop, window=asked.window)
 
 
 def spec_of(asked: Asked, inputs: Inputs) -> CampaignSpec:

@@ -42,6 +42,7 @@ class Asked:
     schema: str | None = None
     unit: str | None = None
     drop: tuple[str, ...] = ()
+    strict: bool = False
     policy: Path | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from party.check import gpu, identity, records, rules
 from party.check.asked import target_of
+from pate.data.odd import Odd
 from pate.errors import DiskError, PateError, UnreachableError
 from pate.runtime.lifeline import require_free_port
 from pate.runtime.preflight import Check, Finding, Once, machine, network, storage
@@ -123,7 +124,8 @@ def _rules(asked: Asked) -> list[Check]:
 
 def _data(asked: Asked) -> list[Check]:
     group, long = "Data", _LONGER * asked.timeout
-    data = Once(lambda: records.read(asked))
+    odd = Odd()
+    data = Once(lambda: records.read(asked, odd))
     public = Once(lambda: records.read_public(asked))
 
     def following(look: Callable[[], Finding]) -> Callable[[], Finding]:
@@ -143,7 +145,8 @@ def _data(asked: Asked) -> list[Check]:
     def readable() -> Finding:
         if asked.data is None:
             return Finding.skipped("no data is named: --data")
-        return records.check_records(asked, data())
+        found = data()
+        return records.check_records(asked, found, odd)
 
     return [
         Check(group, "records", readable, long),

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.check.rules import last_campaign
+from party.columns import left_out, warnings
+from party.own_data import OwnFile
 from party.reading import check_fits
-from party.teachers.schema import schema_of
 from pate.data.checks import require_records, require_trainable
-from pate.data.read import read_dataset, read_inputs
+from pate.data.odd import Odd
+from pate.data.read import read_inputs
+from pate.data.schema import Schema
 from pate.data.values import Images, Table, is_numeric
-from pate.errors import DataError, SchemaError, UsageError
+from pate.errors import DataError, UsageError
 from pate.runtime.preflight.finding import Finding
 from protos.pate.v1 import vote_pb2
 
@@ -28,19 +31,42 @@ if TYPE_CHECKING:
 #: With fewer a teacher, or a teacher and class, on average, a vote is little better than a guess.
 _FEW: Final = 20
 _FEW_OF_A_CLASS: Final = 10
+#: Columns of a kind that are named.
+_SHOWN: Final = 8
 
 
-def read(asked: Asked) -> Dataset:
-    """Read the records as a start would.
+def file_of(asked: Asked) -> OwnFile:
+    """Return where the records lie, and what was said of them.
 
     Raises:
-        DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`.
+        UsageError: if that is nowhere.
     """
     if asked.data is None:
         raise UsageError("no data is named: --data")
-    return read_dataset(
-        asked.data, label=asked.label, group=asked.group, classes=asked.classes, drop=asked.drop
+    return OwnFile(
+        data=asked.data,
+        label=asked.label,
+        group=asked.group,
+        classes=asked.classes,
+        drop=asked.drop,
+        strict=asked.strict,
     )
+
+
+def read(asked: Asked, odd: Odd | None = None) -> Dataset:
+    """Read the records as a start would that knows of no campaign.
+
+    Args:
+        asked: what to check.
+        odd: takes what can't be read.
+
+    Raises:
+        DataError, SchemaError, UsageError: as :meth:`party.own_data.OwnFile.read`.
+    """
+    held, found = file_of(asked).read(None, None)
+    if odd is not None:
+        odd.take(found)
+    return held
 
 
 def read_public(asked: Asked) -> Inputs | None:
@@ -48,16 +74,16 @@ def read_public(asked: Asked) -> Inputs | None:
     return None if asked.public is None else read_inputs(asked.public, drop=asked.drop)
 
 
-def check_records(asked: Asked, data: Dataset) -> Finding:
+def check_records(asked: Asked, data: Dataset, odd: Odd | None = None) -> Finding:
     """Say what the records are, and whether there is anything odd about them."""
     require_records(data)
+    odd = odd or Odd()
     text = f"{kind_of(data.inputs)}, {len(data.classes)} classes"
     if data.groups is not None:
         text += ", patients known"
-    present, odd = np.unique(data.labels), _odd_columns(data.inputs)
     if asked.counts:
         text += f"; {_numbers(data)}"
-    if len(present) < 2:
+    if len(np.unique(data.labels)) < 2:
         why = "all records are of one class"
         if asked.votes != "neighbour":
             return Finding.failed(
@@ -66,12 +92,22 @@ def check_records(asked: Asked, data: Dataset) -> Finding:
                 "check the labels; a party with one class can only take part with --votes neighbour",
             )
         return Finding.warning(f"{text}; {why}", "check the labels")
-    if odd:
-        return Finding.warning(
-            f"{text}; {', '.join(odd[:3])}{' and others' if len(odd) > 3 else ''}",
-            "leave such columns out with --drop, at every party alike",
-        )
-    return Finding.ok(text)
+    columns, unread = warnings(data.inputs, None), unread_of(asked, odd)
+    if not (columns or unread):
+        return Finding.ok(text)
+    return Finding.warning(
+        "; ".join([text, *unread, *columns]),
+        "columns that are no feature: --drop, at every party alike"
+        if not unread
+        else "mend the file, or go on without: --counts says how many and where; --strict refuses",
+    )
+
+
+def unread_of(asked: Asked, odd: Odd) -> list[str]:
+    """Return what can't be read of the file; how much of it, and where, only with ``--counts``."""
+    if asked.counts:
+        return odd.lines()
+    return [*odd.columns(), *(f"records take no part: {why}" for why in odd.reasons)]
 
 
 def kind_of(inputs: Inputs) -> str:
@@ -82,21 +118,18 @@ def kind_of(inputs: Inputs) -> str:
     """
     if isinstance(inputs, Images):
         return inputs.schema()
-    numbers = sum(map(is_numeric, inputs.columns))
+    kinds = list(zip(inputs.names, map(is_numeric, inputs.columns), strict=True))
+    numbers = [name for name, number in kinds if number]
+    texts = [name for name, number in kinds if not number]
     return (
-        f"a table of {len(inputs.names)} columns ({numbers} of numbers, "
-        f"{len(inputs.names) - numbers} of categories)"
+        f"a table of {len(kinds)} columns ({len(numbers)} of numbers{_named(numbers)}, "
+        f"{len(texts)} of categories{_named(texts)})"
     )
 
 
-def _odd_columns(inputs: Inputs) -> list[str]:
-    if not isinstance(inputs, Table):
-        return []
-    found = []
-    for name, column in zip(inputs.names, inputs.columns, strict=True):
-        if np.isnan(column).all() if is_numeric(column) else (column == "").all():
-            found.append(f"column {name!r} is empty")
-    return found
+def _named(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f": {shown}" if names else ""
 
 
 def _numbers(data: Dataset) -> str:
@@ -148,61 +181,56 @@ class _Ours:
 
 
 def check_schema(asked: Asked, data: Dataset, public: Inputs | None) -> Finding:
-    """Compare the data with what the campaign's queries are, as far as that is known.
+    """Read the data as the campaign would, as far as its schema is known, and say what differs.
 
     What is known: this party's copy of the public set; the line that ``--schema`` repeats; what the
     server has declared, if the party has joined its campaign already.
     """
     joined = last_campaign(asked)
     offer = None if joined is None else joined.offer
-    schema = asked.schema or (None if offer is None else offer.schema)
     unit = asked.unit or (None if offer is None else offer.unit)
-    known = []
-    if public is not None:
-        schema_of(data.inputs).conform(public)
-        known.append(f"the public set {asked.public} has what our teachers take")
-    if schema is not None:
-        _compare(schema, data.inputs)
-        known.append(
-            "the schema given is ours" if asked.schema else "the campaign that we joined has ours"
-        )
+    sources = [
+        (None if public is None else Schema.of(public), f"the public set {asked.public}"),
+        (None if asked.schema is None else Schema.parse(asked.schema), "the schema given"),
+        (
+            Schema.parse(offer.schema) if offer is not None and offer.schema else None,
+            "the campaign that we joined",
+        ),
+    ]
+    known, odd_of = [], {}
+    classes = None if offer is None else offer.classes
+    for schema, source in sources:
+        if schema is None or schema in odd_of:
+            continue
+        read_so, odd = file_of(asked).read(schema, classes)
+        odd_of[schema] = _against(asked, read_so, odd, schema)
+        data = read_so
+        known.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
-        campaign = vote_pb2.Campaign(
-            schema=data.inputs.schema(),
-            unit=unit or "record",
-            classes=(offer.classes or ()) if offer is not None else (),
+        ours = _Ours(
+            data.classes, "record" if data.groups is None else "patient", data.inputs.schema()
         )
-        ours = _Ours(data.classes, "record" if data.groups is None else "patient", campaign.schema)
+        campaign = vote_pb2.Campaign(
+            schema=ours.schema, unit=unit or "record", classes=classes or ()
+        )
         check_fits(campaign, ours)
         known.append(f"a campaign that protects a {unit or 'record'} can be served")
     if not known:
         return Finding.skipped("nothing to compare the data with: --public, --schema or --unit")
+    told = list(dict.fromkeys(line for lines in odd_of.values() for line in lines))
+    if told:
+        return Finding.warning(
+            "; ".join([*known, *told]),
+            "mend the file or the names of its columns, or agree with the coordinator",
+        )
     return Finding.ok("; ".join(known))
 
 
-def _compare(schema: str, inputs: Inputs) -> None:
-    """Check that inputs of a schema could be voted on by teachers of our data.
-
-    Raises:
-        SchemaError: if they could not.
-    """
-    ours = inputs.schema()
-    if ours == schema:
-        return
-    if isinstance(inputs, Images) or not schema.startswith("table "):
-        raise SchemaError(f"the campaign's inputs are {schema:.80}, our data is {kind_of(inputs)}")
-    # Column by column: the campaign's may be in another order, and have more than ours.
-    columns = set(schema.removeprefix("table ").split(", "))
-    wanted = [
-        (name, f"{name}:{'number' if is_numeric(column) else 'category'}")
-        for name, column in zip(inputs.names, inputs.columns, strict=True)
+def _against(asked: Asked, data: Dataset, odd: Odd, schema: Schema) -> list[str]:
+    """Return what of our file is not as a campaign has it."""
+    extra = [left_out(odd.left_out)] if odd.left_out else []
+    return [
+        *unread_of(asked, odd),
+        *extra,
+        *warnings(data.inputs, schema, file_of(asked).no_features),
     ]
-    named = {column.rpartition(":")[0] for column in columns}
-    if missing := [name for name, _ in wanted if name not in named]:
-        raise SchemaError(
-            f"the campaign has no columns {', '.join(missing[:5])}: leave them out with --drop"
-        )
-    if other := [name for name, column in wanted if column not in columns]:
-        raise SchemaError(
-            f"columns {', '.join(other[:5])} are numbers on one side and categories on the other"
-        )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 import warnings
-from typing import TYPE_CHECKING, Final
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -15,18 +18,37 @@ from pate.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from pate.data.odd import Odd
+    from pate.data.values import Window
+
+#: Height, width, channels.
+Size: TypeAlias = tuple[int, int, int]
+
+#: What Pillow raises over a file that is none of its own, or not whole.
+_DAMAGE: Final = (
+    OSError, SyntaxError, ValueError, EOFError, struct.error, TypeError, KeyError, IndexError,
+    AttributeError, OverflowError, MemoryError, NotImplementedError, AssertionError, zlib.error,
+    Image.DecompressionBombError,
+)  # fmt: skip
 _SUFFIXES: Final = frozenset(
     {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 )
 #: Files that desktops leave in every folder they show.
 _LITTER: Final = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 _GREY_MODES: Final = frozenset({"1", "L", "LA"})
-_DEEP_MODES: Final = frozenset({"I;16", "I;16B", "I;16L"})
+#: More than 8 bits a pixel: grey, and as the file has it.
+_DEEP_MODES: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 _UNUSABLE_MODES: Final = frozenset({"I", "F"})
+#: What is wrong with them.
+DEEP: Final = "has more than 8 bits a pixel"
+#: What to do about deep images, for messages.
+WINDOW: Final = (
+    "say which values are black and white (`--window LOW HIGH` of the server, which goes into the "
+    "campaign's terms), or save them with 8 bits"
+)
 
 
 def entries(folder: Path) -> list[Path]:
@@ -52,8 +74,12 @@ def holds_images(folder: Path) -> bool:
     return any(is_image_file(path) for path in entries(folder))
 
 
-def class_files(folder: Path) -> list[tuple[str, Path]]:
+def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
     """Return the class name and path of every image in a folder of class folders.
+
+    Args:
+        folder: to look into.
+        odd: where to note what is no image; None: it is an error.
 
     Raises:
         DataError: if a class folder holds something that is no image.
@@ -62,7 +88,7 @@ def class_files(folder: Path) -> list[tuple[str, Path]]:
         (home.name, path)
         for home in entries(folder)
         if home.is_dir()
-        for path in _only_images(home)
+        for path in _only_images(home, odd)
     ]
 
 
@@ -76,10 +102,15 @@ def all_files(folder: Path) -> list[Path]:
     return flat + [path for _, path in class_files(folder)]
 
 
-def read_images(paths: Sequence[Path]) -> Images:
+def read_images(paths: Sequence[Path], window: Window | None = None) -> Images:
     """Return the images of files that all have one size.
 
-    Images are greyscale if all files are, else RGB; 16-bit greyscale keeps its upper byte.
+    Images are greyscale if all files are, else RGB.
+
+    Args:
+        paths: of the files.
+        window: the values that become black and white in files of more than 8 bits a pixel; None:
+            such files are refused.
 
     Raises:
         DataError: if a file is damaged, of another size, or of a kind that is not read.
@@ -88,7 +119,7 @@ def read_images(paths: Sequence[Path]) -> Images:
         raise DataError("there are no image files")
     pictures: list[NDArray[np.uint8]] = []
     for path in paths:
-        picture = _read_one(path)
+        picture = _read_one(path, window)
         if not pictures:
             require_room(path.parent, picture.nbytes * len(paths))
         elif picture.shape[:2] != pictures[0].shape[:2]:
@@ -101,38 +132,125 @@ def read_images(paths: Sequence[Path]) -> Images:
         pictures.append(picture)
     channels = max(picture.shape[2] for picture in pictures)
     # A grey picture among coloured ones is repeated over the channels.
-    return Images(np.stack([np.repeat(p, channels // p.shape[2], axis=2) for p in pictures]))
+    return Images(
+        np.stack([np.repeat(p, channels // p.shape[2], axis=2) for p in pictures]), window
+    )
 
 
-def _only_images(folder: Path) -> list[Path]:
+def read_fitting(
+    paths: Sequence[Path], odd: Odd, size: Size | None, window: Window | None
+) -> tuple[Images, list[int]]:
+    """Return the images that have one size, and which of the files they are; others are noted.
+
+    Each file is judged by itself. Without a size, before the campaign is known, it is the one that most
+    files have.
+
+    Args:
+        paths: of the files.
+        odd: where to note those that are left out.
+        size: height, width and channels, or None.
+        window: as of :func:`read_images`.
+
+    Raises:
+        DataError: if none of them can be read.
+    """
+    if size is None:
+        told = Counter(found for path in paths if (found := _told_size(path)) is not None)
+        if not told:
+            raise DataError("there are no image files that can be read")
+        size = min(told, key=lambda each: (-told[each], each))
+    height, width, channels = size
+    require_room(paths[0].parent if paths else Path(), height * width * channels * len(paths))
+    pixels = np.empty((len(paths), height, width, channels), dtype=np.uint8)
+    kept: list[int] = []
+    for at, path in enumerate(paths):
+        place = f"{path.parent.name}/{path.name}"
+        told_size = _told_size(path)
+        if told_size is not None and told_size[:2] != (height, width):
+            odd.record(f"the image is not of {height}x{width} pixels", place)
+            continue
+        try:
+            picture = _read_one(path, window)
+        except DataError as error:
+            odd.record(_why(error, path), place)
+            continue
+        if picture.shape[2] > channels or picture.shape[:2] != (height, width):
+            odd.record("the image is in colour, and the others are grey", place)
+            continue
+        pixels[len(kept)] = picture
+        kept.append(at)
+    return Images(pixels[: len(kept)], window), kept
+
+
+def windowed(values: NDArray[np.integer], window: Window) -> NDArray[np.uint8]:
+    """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, even between.
+
+    Each pixel by itself, rounded to the nearest.
+    """
+    low, high = window
+    # As floats, in which whole numbers within any window are exact, and all others lie beyond it still.
+    inside = np.clip(values.astype(np.float64), low, high).astype(np.int64) - low
+    return ((510 * inside + (high - low)) // (2 * (high - low))).astype(np.uint8)
+
+
+def _told_size(path: Path) -> Size | None:
+    """Return height, width and channels as a file's header has them, None if it can't be read."""
+    try:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            grey = image.mode in _GREY_MODES | _DEEP_MODES | _UNUSABLE_MODES
+            return image.size[1], image.size[0], 1 if grey else 3
+    except _DAMAGE:
+        return None
+
+
+def _why(error: DataError, path: Path) -> str:
+    """Return why a file was not read, without its name: one reason for all of a kind."""
+    text = str(error).replace(f"{path} ", "the image ", 1)
+    return text.partition(" (")[0].partition(";")[0]
+
+
+def _only_images(folder: Path, odd: Odd | None = None) -> list[Path]:
     held = entries(folder)
+    found = [path for path in held if is_image_file(path)]
     for path in held:
         if not is_image_file(path):
-            raise DataError(f"{path} is not an image file; move it out of the class folder")
-    return held
+            if odd is None:
+                raise DataError(f"{path} is not an image file; move it out of the class folder")
+            odd.record("it is not an image file", f"{folder.name}/{path.name}")
+    return found
 
 
-def _read_one(path: Path) -> NDArray[np.uint8]:
+def _read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
     """Return (height, width, 1 or 3) uint8."""
     try:
         with warnings.catch_warnings():
             # Pillow warns of an image so large that it may be an attack; we refuse it.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as image:
-                return _pixels(image, path)
+                return _pixels(image, path, window)
     except UnidentifiedImageError as error:
         raise DataError(f"{path} is not an image that can be read") from error
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError(f"{path} has too many pixels; scale it down") from error
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error) as error:
+    except _DAMAGE as error:
         raise DataError(f"{path} is damaged or truncated ({error}); copy it again") from error
 
 
-def _pixels(image: Image.Image, path: Path) -> NDArray[np.uint8]:
+def _pixels(image: Image.Image, path: Path, window: Window | None) -> NDArray[np.uint8]:
     if image.mode in _UNUSABLE_MODES:
         raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
     if image.mode in _DEEP_MODES:
-        return (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)[..., np.newaxis]
+        if window is None:
+            raise DataError(f"{path} {DEEP}; {WINDOW}")
+        return windowed(np.asarray(image).astype(np.uint16), window)[..., np.newaxis]
+    if _cut_to_eight(image):
+        raise DataError(f"{path} has more than 8 bits a channel in colour; save it with 8 bits")
     if image.mode in _GREY_MODES:
         return np.array(image.convert("L"), dtype=np.uint8)[..., np.newaxis]
     return np.array(image.convert("RGB"), dtype=np.uint8)
+
+
+def _cut_to_eight(image: Image.Image) -> bool:
+    """Tell whether Pillow would take the upper byte of each value of this file, without a word."""
+    return any(";16" in str(tile) for tile in getattr(image, "tile", ()))

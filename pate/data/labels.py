@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from pate.data.odd import Odd
+
+#: Characters of a class name.
+LONGEST_CLASS: Final = 256
 
 
 def parse_number(text: str) -> float | None:
@@ -52,6 +57,11 @@ def _plain_name(value: str) -> str:
     return str(int(number)) if number.is_integer() else f"{number:.15g}"
 
 
+def can_be_class(name: str) -> bool:
+    """Tell whether a label can name a class of a campaign: one line of text, not too long."""
+    return 0 < len(name) <= LONGEST_CLASS and name.isprintable()
+
+
 def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct names in class order: by value if all are numbers, else as people sort.
 
@@ -77,7 +87,12 @@ def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
 
 
 def encode_labels(
-    names: Sequence[str], classes: Sequence[str] | None, *, path: Path
+    names: Sequence[str],
+    classes: Sequence[str] | None,
+    *,
+    path: Path,
+    odd: Odd | None = None,
+    place: Callable[[int], str] = lambda row: f"record {row + 1}",
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return labels as indices into the class list, and the list.
 
@@ -85,6 +100,8 @@ def encode_labels(
         names: one class name per record.
         classes: the campaign's class list, or None to take the names that occur.
         path: where the names come from, for messages.
+        odd: where to note records whose label is none; their index is -1. None: it is an error.
+        place: where in the file a record is, by its row.
 
     Raises:
         DataError: if there are no records, or a label is missing.
@@ -92,15 +109,27 @@ def encode_labels(
     """
     if not names:
         raise DataError(f"{path} holds no records")
-    for row, name in enumerate(names):
-        if name in {"", "?"} or name.casefold() == "nan":
-            raise DataError(f"{path}: record {row + 1} has no label; label it or take it out")
-    known = sorted_classes(names) if classes is None else tuple(classes)
-    place = {name: at for at, name in enumerate(known)}
-    unknown = sorted_classes(name for name in set(names) if name not in place)
-    if unknown:
+    absent = {name for name in set(names) if name in {"", "?"} or name.casefold() == "nan"}
+    if absent and odd is None:
+        row = next(row for row, name in enumerate(names) if name in absent)
+        raise DataError(f"{path}: record {row + 1} has no label; label it or take it out")
+    never: set[str] = set()
+    if odd is not None and classes is None:
+        never = {name for name in set(names) - absent if not can_be_class(name)}
+    known = sorted_classes(set(names) - absent - never) if classes is None else tuple(classes)
+    at = dict.fromkeys(absent | never, -1) | {name: spot for spot, name in enumerate(known)}
+    unknown = set(names) - at.keys()
+    if unknown and odd is None:
         raise SchemaError(
-            f"{path} has labels that the class list has not: {', '.join(map(repr, unknown[:5]))}; "
-            f"the list is {', '.join(known)}"
+            f"{path} has labels that the class list has not: "
+            f"{', '.join(map(repr, sorted_classes(unknown)[:5]))}; the list is {', '.join(known)}"
         )
-    return np.array([place[name] for name in names], dtype=np.int64), known
+    if odd is not None and (absent or never or unknown):
+        for row, name in enumerate(names):
+            if name in absent:
+                odd.record("it has no label", place(row))
+            elif name in never:
+                odd.record("its label cannot be the name of a class", place(row))
+            elif name in unknown:
+                odd.record("its label is not in the class list", place(row))
+    return np.array([at.get(name, -1) for name in names], dtype=np.int64), known

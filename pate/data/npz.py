@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from pate.data.images import WINDOW, windowed
 from pate.data.labels import plain_names
 from pate.data.limits import require_room
+from pate.data.tables import LONGEST_TEXT
 from pate.data.values import Images
 from pate.errors import DataError
 
@@ -25,8 +27,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.data.odd import Odd
+    from pate.data.values import Window
+
 _IMAGES: Final = ("images", "x", "data")
 _LABELS: Final = ("labels", "y")
+_VERSIONS: Final = ((1, 0), (2, 0), (3, 0))
+#: What a damaged archive, or one made to confuse, raises while it is read.
+_UNREADABLE: Final = (
+    OSError, ValueError, KeyError, EOFError, TypeError, SyntaxError, RuntimeError, OverflowError,
+    MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 class Archive:
@@ -34,30 +45,45 @@ class Archive:
 
     Args:
         path: of the file.
+        odd: where to note records that can't be used; None: they are errors.
 
     Raises:
-        DataError: if it is no archive, is truncated, or would unpack to too much.
+        DataError: if it is no archive, is truncated, has two members for one array, or would unpack
+            to too much.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, odd: Odd | None = None) -> None:
         self._path = path
+        self._odd = odd
+        self._members: dict[str, zipfile.ZipInfo] = {}
         try:
             with zipfile.ZipFile(path) as archive:
-                self._sizes = {
-                    info.filename.removesuffix(".npy"): info.file_size
-                    for info in archive.infolist()
-                }
-        except (OSError, zipfile.BadZipFile) as error:
+                members = archive.infolist()
+        except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
             raise DataError(f"{path} is not an .npz archive or is truncated ({error})") from error
-        require_room(path, sum(self._sizes.values()))
+        for member in members:
+            key = member.filename.removesuffix(".npy")
+            if key in self._members:
+                raise DataError(f"{path} has two members for the array {key!r}; save it again")
+            self._members[key] = member
+        require_room(path, sum(member.file_size for member in members))
 
-    def images(self) -> Images:
-        """Return the images.
+    def images(self, window: Window | None = None) -> Images:
+        """Return the images, all of which must be usable; arguments and errors as below."""
+        pixels, _ = _as_pixels(self._one_of(_IMAGES), self._path, window, None)
+        return Images(pixels, window)
+
+    def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
+        """Return the images, and (n,) which of them can be used.
+
+        Args:
+            window: the values that become black and white in whole numbers of more than 8 bits.
 
         Raises:
             DataError: if there are none, or they hold NaN or values out of range.
         """
-        return Images(_as_pixels(self._one_of(_IMAGES), self._path))
+        pixels, good = _as_pixels(self._one_of(_IMAGES), self._path, window, self._odd)
+        return Images(pixels, window), good
 
     def labels(self, key: str | None) -> list[str]:
         """Return one class name per record.
@@ -69,17 +95,15 @@ class Archive:
             DataError: if the array is absent, holds NaN, or points outside ``classes``.
         """
         array = _flat(self._one_of(_LABELS if key is None else (key,)), "labels", self._path)
-        if "classes" not in self._sizes or array.dtype.kind not in "iu":
-            return _as_names(array, "labels", self._path)
-        names = _as_names(
-            _flat(self._read("classes"), "classes", self._path), "classes", self._path
-        )
-        outside = [at for at in set(array.tolist()) if not 0 <= at < len(names)]
-        if outside:
+        listed = self.declared_classes() if array.dtype.kind in "iu" else None
+        if listed is None:
+            return _as_names(array, "labels", self._path, self._odd)
+        outside = [at for at in set(array.tolist()) if not 0 <= at < len(listed)]
+        if outside and self._odd is None:
             raise DataError(
-                f"{self._path}: label {outside[0]} lies outside its {len(names)} classes"
+                f"{self._path}: label {outside[0]} lies outside its {len(listed)} classes"
             )
-        return [names[at] for at in array.tolist()]
+        return [listed[at] if 0 <= at < len(listed) else "" for at in array.tolist()]
 
     def declared_classes(self) -> list[str] | None:
         """Return the class list of the archive, or None.
@@ -87,12 +111,12 @@ class Archive:
         Raises:
             DataError: if it cannot be read.
         """
-        if "classes" not in self._sizes:
+        if "classes" not in self._members:
             return None
         return _as_names(_flat(self._read("classes"), "classes", self._path), "classes", self._path)
 
     def groups(self, key: str | None) -> NDArray[np.str_] | None:
-        """Return the group of each record, or None if the archive has no groups.
+        """Return the group of each record, "" for none, or None if the archive has no groups.
 
         Args:
             key: name of the array, which must then exist, or None for ``groups`` if it is there.
@@ -100,52 +124,74 @@ class Archive:
         Raises:
             DataError: if the array is absent, or a group is missing.
         """
-        if key is None and "groups" not in self._sizes:
+        if key is None and "groups" not in self._members:
             return None
-        names = _as_names(
-            _flat(self._one_of((key or "groups",)), "groups", self._path), "groups", self._path
-        )
-        if not all(names):
+        array = _flat(self._one_of((key or "groups",)), "groups", self._path)
+        names = _as_names(array, "groups", self._path, self._odd)
+        if self._odd is None and not all(names):
             raise DataError(f"{self._path}: record {names.index('') + 1} has no group")
         return np.array(names, dtype=np.str_)
 
     def _one_of(self, keys: Sequence[str]) -> NDArray[np.generic]:
         for key in keys:
-            if key in self._sizes:
+            if key in self._members:
                 return self._read(key)
         raise DataError(
             f"{self._path} has no array called {' or '.join(keys)}; "
-            f"it has: {', '.join(sorted(self._sizes)) or 'none'}"
+            f"it has: {', '.join(sorted(self._members)) or 'none'}"
         )
 
     def _read(self, key: str) -> NDArray[np.generic]:
+        """Return one array, from the bytes that were checked and no others."""
+        member = self._members[key]
         try:
-            with zipfile.ZipFile(self._path) as archive, archive.open(f"{key}.npy") as member:
+            with zipfile.ZipFile(self._path) as archive, archive.open(member) as content:
                 # The header is checked against the member's length before anything is allocated.
-                version = np.lib.format.read_magic(member)
-                read_header = (
-                    np.lib.format.read_array_header_1_0
-                    if version == (1, 0)
-                    else np.lib.format.read_array_header_2_0
-                )
-                shape, _, dtype = read_header(member)
+                shape, column_major, dtype = _header(content)
                 if dtype.hasobject:
                     raise DataError(
                         f"{self._path}: array {key!r} holds Python objects, which are never "
                         "loaded; save it as numbers or text"
                     )
-                if math.prod(shape) * dtype.itemsize > self._sizes[key]:
+                wanted = math.prod(shape) * dtype.itemsize
+                if wanted > member.file_size:
                     raise DataError(f"{self._path}: array {key!r} is truncated; save it again")
-            with np.load(self._path, allow_pickle=False) as arrays:
-                found: NDArray[np.generic] = arrays[key]
-                return found
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                # One byte more than that, so that the checksum is looked at.
+                held = content.read(wanted + 1)
+            if len(held) != wanted:
+                raise DataError(
+                    f"{self._path}: array {key!r} is not as long as it says; save it again"
+                )
+            if not wanted:
+                return np.zeros(shape, dtype)
+            order: Literal["F", "C"] = "F" if column_major else "C"
+            return np.frombuffer(held, dtype).reshape(shape, order=order)
+        except _UNREADABLE as error:
             raise DataError(
                 f"{self._path}: array {key!r} cannot be read ({error}); save it again"
             ) from error
 
 
-def _as_pixels(array: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
+def _header(content: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Return shape, whether columns come first, and type of an array."""
+    version = np.lib.format.read_magic(content)
+    if version not in _VERSIONS:
+        raise ValueError(f"version {version} of the format is not known")
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, column_major, dtype = read(content)
+    if any(side < 0 for side in shape):
+        raise ValueError(f"an array of shape {shape}")
+    return shape, column_major, dtype
+
+
+def _as_pixels(
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Return pixels of 8 bits, and for each record whether they can be used."""
     if array.ndim == 3:
         array = array[..., np.newaxis]
     if array.ndim != 4 or array.shape[3] not in (1, 3):
@@ -153,24 +199,46 @@ def _as_pixels(array: NDArray[np.generic], path: Path) -> NDArray[np.uint8]:
             f"{path}: images have shape {array.shape}; "
             "they must be (n, height, width) or (n, height, width, 1 or 3)"
         )
+    good = np.ones(len(array), dtype=np.bool_)
     if array.dtype == np.uint8:
-        return array.astype(np.uint8)
-    if array.dtype.kind in "iu":
-        if array.size and not 0 <= int(array.min()) <= int(array.max()) <= 255:
-            raise DataError(f"{path}: pixels lie outside 0 to 255")
-        return array.astype(np.uint8)
-    if array.dtype.kind != "f":
+        return array.astype(np.uint8), good
+    if array.dtype.kind not in "iuf":
         raise DataError(
             f"{path}: images are {array.dtype}; they must be uint8, or floats in [0, 1]"
         )
-    if np.isnan(array).any():
-        raise DataError(f"{path}: images hold NaN; take those records out")
+    made = np.zeros(array.shape, dtype=np.uint8)
+    deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1 and window is not None
+    for at, picture in enumerate(array):
+        if deep and window is not None:
+            made[at] = windowed(picture, window)
+            continue
+        why = _why_not(picture)
+        if not why:
+            made[at] = (
+                picture if array.dtype.kind in "iu" else np.rint(picture.astype(np.float64) * 255)
+            )
+        elif odd is None:
+            raise DataError(f"{path}: {why}")
+        else:
+            good[at] = False
+            odd.record(why.partition(";")[0], f"record {at + 1}")
+    return made, good
+
+
+def _why_not(picture: NDArray[np.generic]) -> str:
+    """Return why the pixels of a record can't be used, and what to do; "" if they can."""
+    if not picture.size:
+        return ""
+    low, high = picture.min(), picture.max()
+    if picture.dtype.kind in "iu":
+        inside = 0 <= int(low) <= int(high) <= 255
+        return "" if inside else f"pixels lie outside 0 to 255; {WINDOW}"
+    if np.isnan(picture).any():
+        return "images hold NaN; take those records out"
     # Compared one by one: infinity fails as well.
-    if array.size and not (float(array.min()) >= 0.0 and float(array.max()) <= 1.0):
-        raise DataError(
-            f"{path}: pixels lie in [{array.min()}, {array.max()}]; scale them to [0, 1] or uint8"
-        )
-    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
+    if not (float(low) >= 0.0 and float(high) <= 1.0):
+        return "pixels lie outside 0 to 1; scale them to [0, 1] or uint8"
+    return ""
 
 
 def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.generic]:
@@ -181,15 +249,36 @@ def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.gener
     return array
 
 
-def _as_names(array: NDArray[np.generic], what: str, path: Path) -> list[str]:
+def _as_names(
+    array: NDArray[np.generic], what: str, path: Path, odd: Odd | None = None
+) -> list[str]:
+    """Return the name that each value stands for; "" for none where what is odd is noted."""
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
     if array.dtype.kind == "b":
         return [str(int(value)) for value in array.tolist()]
     if array.dtype.kind == "f":
-        if not np.isfinite(array.astype(np.float64)).all():
+        finite = np.isfinite(array.astype(np.float64))
+        if odd is None and not finite.all():
             raise DataError(f"{path}: {what} hold NaN or infinity; take those records out")
-        return plain_names([repr(float(value)) for value in array.tolist()])
+        names = plain_names([repr(float(value)) for value in array.tolist()])
+        return [name if is_one else "" for name, is_one in zip(names, finite.tolist(), strict=True)]
     if array.dtype.kind == "U":
-        return [str(value) for value in array.tolist()]
+        # Code points that are none, which a file may hold in the place of text, can't be encoded.
+        return [_text(value, odd) for value in array.tolist()]
     raise DataError(f"{path}: {what} are {array.dtype}; save them as numbers or text")
+
+
+def _text(value: object, odd: Odd | None) -> str:
+    text = str(value)
+    if odd is not None and (len(text) > LONGEST_TEXT or not _encodes(text)):
+        return ""
+    return text
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

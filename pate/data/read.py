@@ -23,12 +23,16 @@ import numpy as np
 from pate.data import idx, images, tables
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
-from pate.data.values import Dataset, Images, Inputs
-from pate.errors import DataError, UsageError
+from pate.data.schema import Schema
+from pate.data.values import Dataset, Images, Inputs, check_window
+from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from pate.data.odd import Odd
+    from pate.data.values import Window
 
 _TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".parquet")
 _FORMATS: Final = "class folders of images, .npz, IDX files, .csv, .csv.gz or .parquet"
@@ -41,6 +45,9 @@ def read_dataset(
     group: str | None = None,
     classes: Sequence[str] | None = None,
     drop: Sequence[str] = (),
+    window: Window | None = None,
+    schema: Schema | None = None,
+    odd: Odd | None = None,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -52,58 +59,111 @@ def read_dataset(
         classes: the class list that labels count in; None takes the classes that occur.
         drop: columns of a table that are no feature, such as a row number; those that it has not
             are no error.
+        window: of images of more than 8 bits a pixel, as :func:`read_inputs` takes it; a schema has its
+            own.
+        schema: what the campaign's inputs are, by which each cell and each image is read; columns that
+            it has not are left out. None: what most of the file says, all of a column.
+        odd: where to note cells and records that can't be read. The records are left out, each by
+            itself, and the others stay as they are. None: the first of them is an error.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
-        SchemaError: if a label is not in ``classes``.
+        SchemaError: if a label is not in ``classes``, or nothing is of the schema.
         UsageError: if ``label`` or ``group`` is given for data that has no columns, or no
             ``label`` for a table.
     """
     found = _locate(path, flat=False)
+    known = schema is not None
+    if window is not None:
+        check_window(window)
+    schema = schema or Schema(window=window)
     if _is_table(found):
-        return _table_dataset(found, label, group, classes, drop)
+        _require_kind(found, "a table", not known or schema.numeric is not None, schema)
+        return _table_dataset(found, label, group, classes, drop, schema.numeric, odd)
+    _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
-        archive = Archive(found)
+        archive = Archive(found, odd)
         names = archive.labels(label)
         listed = archive.declared_classes() if classes is None else classes
         groups = archive.groups(group)
-        return _dataset(archive.images(), names, listed, groups, found)
+        pictures, good = archive.usable_images(schema.window)
+        if not good.any():
+            Archive(found).images(schema.window)  # says what is wrong, and what to do
+        held = _in_colour(pictures, schema)
+        return _dataset(held, names, listed, groups, found, good=good, odd=odd)
     if label is not None or group is not None:
         raise UsageError(
             f"{found} has no columns, so --label and --group cannot name one; "
             "for images with groups use an .npz with an array 'groups'"
         )
     if found.is_dir():
-        files = images.class_files(found)
-        held = images.read_images([file for _, file in files])
-        return _dataset(held, [name for name, _ in files], classes, None, found)
-    pixels = Images(idx.read_idx_images(found))
-    return _dataset(pixels, idx.read_idx_labels(idx.labels_beside(found)), classes, None, found)
+        files = images.class_files(found, odd)
+        if odd is None:
+            held = images.read_images([file for _, file in files], schema.window)
+            held = _in_colour(held, schema)
+        else:
+            paths = [file for _, file in files]
+            held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
+            if not kept:
+                reasons = "; ".join(odd.reasons)
+                if images.DEEP in reasons:
+                    raise DataError(f"no image of {found} can be used: {reasons}; {images.WINDOW}")
+                raise SchemaError(f"no image of {found} can be used: {reasons}")
+            files = [files[at] for at in kept]
+        names = [name for name, _ in files]
+        places = [f"{file.parent.name}/{file.name}" for _, file in files]
+        return _dataset(held, names, classes, None, found, odd=odd, place=places.__getitem__)
+    pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
+    names = idx.read_idx_labels(idx.labels_beside(found))
+    return _dataset(pixels, names, classes, None, found, odd=odd)
 
 
-def read_inputs(path: Path, *, drop: Sequence[str] = ()) -> Inputs:
+def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None = None) -> Inputs:
     """Return the inputs of a public set; labels are not needed, and are ignored where present.
 
     Args:
         path: as for :func:`read_dataset`; a folder of images may also be flat.
         drop: columns of a table to leave out; those that it has not are no error.
+        window: the values that become black and white in images of more than 8 bits a pixel; all
+            sides of a campaign read their images by it.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
+        UsageError: if a window is given for a table.
     """
     found = _locate(path, flat=True)
+    if window is not None:
+        check_window(window)
     inputs: Inputs
     if _is_table(found):
+        if window is not None:
+            raise UsageError(f"--window is for images, and {found} is a table")
         inputs = _read_table(found).table(tuple(drop))
     elif found.name.casefold().endswith(".npz"):
-        inputs = Archive(found).images()
+        inputs = Archive(found).images(window)
     elif found.is_dir():
-        inputs = images.read_images(images.all_files(found))
+        inputs = images.read_images(images.all_files(found), window)
     else:
-        inputs = Images(idx.read_idx_images(found))
+        inputs = Images(idx.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
     return inputs
+
+
+def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
+    """Return the cells of the table at ``path``, as the file has them.
+
+    Args:
+        path: a file, or a folder that holds one.
+        odd: as of :func:`read_dataset`.
+
+    Raises:
+        DataError: if there is no table there, or it cannot be read.
+    """
+    found = _locate(path, flat=True)
+    if not _is_table(found):
+        raise DataError(f"{found} is no table")
+    return _read_table(found, odd)
 
 
 def _locate(path: Path, *, flat: bool) -> Path:
@@ -149,10 +209,26 @@ def _is_readable(path: Path) -> bool:
     )
 
 
-def _read_table(path: Path) -> tables.TextTable:
+def _read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     if path.name.casefold().endswith(".parquet"):
-        return tables.read_parquet(path)
-    return tables.read_csv(path)
+        return tables.read_parquet(path, odd)
+    return tables.read_csv(path, odd)
+
+
+def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
+    if not fits:
+        raise SchemaError(f"the campaign's inputs are {schema.in_words()}, {path} holds {what}")
+
+
+def _in_colour(held: Images, schema: Schema) -> Images:
+    """Return grey images over the three channels of a campaign in colour."""
+    if schema.size is None or schema.size == held.size:
+        return held
+    if (*held.size[:2], 3) == schema.size and held.size[2] == 1:
+        return Images(np.repeat(held.pixels, 3, axis=3), held.window)
+    raise SchemaError(
+        f"the campaign's inputs are {schema.in_words()}, our data is {Schema.of(held).in_words()}"
+    )
 
 
 def _table_dataset(
@@ -161,17 +237,19 @@ def _table_dataset(
     group: str | None,
     classes: Sequence[str] | None,
     drop: Sequence[str],
+    numeric: Mapping[str, bool] | None,
+    odd: Odd | None,
 ) -> Dataset:
     if label is None:
         raise UsageError(f"{path} is a table; name its label column with --label")
     if label == group:
         raise UsageError(f"column {label!r} cannot be both the label and the group")
-    text = _read_table(path)
+    text = _read_table(path, odd)
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop))
-    return _dataset(inputs, names, classes, groups, path)
+    inputs = text.table((*told, *drop), numeric=numeric)
+    return _dataset(inputs, names, classes, groups, path, odd=odd, place=text.place)
 
 
 def _dataset(
@@ -180,8 +258,30 @@ def _dataset(
     classes: Sequence[str] | None,
     groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
     path: Path,
+    *,
+    good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+    odd: Odd | None,
+    place: Callable[[int], str] = lambda row: f"record {row + 1}",
 ) -> Dataset:
-    if len(names) != len(inputs):
+    """Put inputs, labels and groups together, and leave out the records that lack one."""
+    if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
-    labels, known = encode_labels(names, classes, path=path)
-    return Dataset(inputs, labels, known, groups)
+    labels, known = encode_labels(names, classes, path=path, odd=odd, place=place)
+    if odd is None:
+        return Dataset(inputs, labels, known, groups)
+    whole = labels >= 0 if good is None else good & (labels >= 0)
+    if groups is not None:
+        for row in np.flatnonzero(whole & (groups == "")).tolist():
+            odd.record("it has no group", place(row))
+        whole &= groups != ""
+    if not whole.any():
+        encode_labels(names, classes, path=path)  # says so, if it is for the labels
+        raise DataError(f"{path} has no record that can take part: {'; '.join(odd.reasons)}")
+    if whole.all():
+        return Dataset(inputs, labels, known, groups)
+    kept = np.flatnonzero(whole)
+    if classes is None:  # a class that only records have which take no part is none
+        labels, known = encode_labels([names[at] for at in kept.tolist()], None, path=path)
+    else:
+        labels = labels[kept]
+    return Dataset(inputs.take(kept), labels, known, None if groups is None else groups[kept])

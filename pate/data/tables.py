@@ -1,33 +1,45 @@
 """Tables from CSV and Parquet files.
 
-``?`` and empty cells are missing. A column is numbers if every cell that is not missing parses as
-one, else categories; both formats follow the same rule.
+``?`` and empty cells are missing. Where a schema says what a column holds, each cell is read by it and
+by nothing else. Without one, a column is numbers if every cell that is not missing parses as one, else
+categories; both formats follow the same rule.
+
+A party's own file is read with a list of what is odd (:class:`~pate.data.odd.Odd`): a cell that can't
+be read is missing, a line that is no record is left out, and both are noted there. Without such a list
+the first of them is an error.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.csv_lines import Lines
 from pate.data.labels import parse_number, plain_names
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
-from pate.data.values import Column, Table
-from pate.errors import DataError
+from pate.data.values import Column, Table, finite_number
+from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from pate.data.odd import Odd
+
 _MISSING: Final = frozenset({"", "?"})
-_SEPARATORS: Final = ",;\t"
+#: What programs write where a number is missing: told apart from a number that is written oddly.
+_NO_VALUE: Final = frozenset({"nan", "+nan", "-nan"})
+#: A longer text in a party's own file counts as missing. An array gives every cell the room of the
+#: longest, so that without a bound one record could take that of all.
+LONGEST_TEXT: Final = 256
+#: What stands in the place of bytes that are no UTF-8.
+_NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -37,13 +49,24 @@ class TextTable:
     Attributes:
         path: of the file, for messages.
         columns: n cells by column name, in the order of the file.
+        lines: of a CSV file, the line on which each record begins.
+        odd: where to note what can't be read; None: it is an error.
     """
 
     path: Path
     columns: dict[str, list[str]]
+    lines: Sequence[int] | None = None
+    odd: Odd | None = field(default=None, compare=False)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def place(self, row: int) -> str:
+        """Return where in the file a record is, for whoever looks for it."""
+        return f"record {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def column(self, name: str, role: str) -> list[str]:
-        """Return one column's cells.
+        """Return one column's cells, "" for missing where what is odd is noted.
 
         Args:
             name: of the column.
@@ -62,99 +85,152 @@ class TextTable:
         require_room(self.path, _room(cells))
         for row, cell in enumerate(cells):
             if not cell or cell.casefold() == "nan":
-                raise DataError(
-                    f"{self.path}: record {row + 1} has no value in the {role} column {name!r}; "
-                    "fill it in or take the record out"
-                )
+                if self.odd is None:
+                    raise DataError(
+                        f"{self.path}: record {row + 1} has no value in the {role} column {name!r}; "
+                        "fill it in or take the record out"
+                    )
+                cells[row] = ""
         return cells
 
-    def table(self, without: Sequence[str], as_text: Collection[str] = ()) -> Table:
+    def table(
+        self,
+        without: Sequence[str],
+        as_text: Collection[str] = (),
+        numeric: Mapping[str, bool] | None = None,
+    ) -> Table:
         """Return the columns that are not in ``without``, as numbers or categories.
 
         Args:
             without: columns to leave out.
             as_text: columns that are categories even if every cell of them is a number.
+            numeric: what each column is by the schema; columns that it has not are left out. None:
+                their own cells decide.
 
         Raises:
             DataError: if no column is left, a number is infinite, or arrays of the columns would
                 be too large.
+            SchemaError: if the schema has none of the columns, or a cell of a column of numbers is
+                none.
         """
         names = tuple(name for name in self.columns if name not in without)
         if not names:
             raise DataError(f"{self.path} has no columns besides {', '.join(without)}")
+        if numeric is not None:
+            if self.odd is not None:
+                self.odd.left_out += [name for name in names if name not in numeric]
+            names = tuple(name for name in names if name in numeric)
+            if not names:
+                raise SchemaError(
+                    f"{self.path} has none of the campaign's columns: {', '.join(numeric):.200}"
+                )
         made: list[Column] = []
         held = 0
         for name in names:
-            made.append(self._text(name, held) if name in as_text else self._typed(name, held))
+            wanted = None if numeric is None else numeric[name]
+            typed = name not in as_text and self._parses(name) if wanted is None else wanted
+            made.append(self._numbers(name, numeric) if typed else self._text(name, held))
             held += made[-1].nbytes
         return Table(names, tuple(made))
 
-    def _typed(self, name: str, held: int) -> Column:
-        """Return a column; the ones before it take ``held`` bytes."""
+    def _parses(self, name: str) -> bool:
+        """Return whether every cell of a column that is not missing writes a number."""
+        return all(parse_number(cell) is not None for cell in set(self.columns[name]) if cell)
+
+    def _numbers(self, name: str, numeric: Mapping[str, bool] | None) -> Column:
         cells = self.columns[name]
-        numbers: dict[str, float] = {"": math.nan}
-        for cell in set(cells):
-            if cell:
-                number = parse_number(cell)
-                if number is None:
-                    return self._text(name, held)
-                if math.isinf(number):
+        numbers = {cell: finite_number(cell) for cell in set(cells)}
+        wrong = {
+            cell
+            for cell, number in numbers.items()
+            if cell and math.isnan(number) and cell.casefold() not in _NO_VALUE
+        }
+        if wrong:
+            for row, cell in enumerate(cells):
+                if cell not in wrong:
+                    continue
+                if self.odd is not None:
+                    self.odd.cell(name, "is no number", self.place(row))
+                elif numeric is None:
                     raise DataError(f"{self.path}: column {name!r} holds {cell}; leave it empty")
-                numbers[cell] = number
+                else:
+                    raise SchemaError(
+                        f"{self.path}: column {name!r} holds numbers by the campaign's schema, and "
+                        f"the cell of {self.place(row)} is none"
+                    )
         return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
     def _text(self, name: str, held: int) -> Column:
+        """Return a column of text; the ones before it take ``held`` bytes."""
         cells = self.columns[name]
         require_room(self.path, held + _room(cells))
         return np.array(cells, dtype=np.str_)
 
 
-def read_csv(path: Path) -> TextTable:
+def read_csv(path: Path, odd: Odd | None = None) -> TextTable:
     """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
+
+    A record takes one line, or more where a cell has line breaks within quotes. With ``odd`` a line that
+    begins no record of as many cells as the header is left out, alone, and reading goes on with the next.
 
     Raises:
         DataError: if it is not UTF-8 text, or a line has another number of cells than the header,
             or there are more or longer cells than are read.
     """
+    content = read_whole(path)
     try:
-        text = read_whole(path).decode("utf-8-sig")
+        text = content.decode("utf-8-sig", errors="strict" if odd is None else "replace")
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from error
-    first = text.partition("\n")[0]
-    separator = max(_SEPARATORS, key=first.count)
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True
-    )
-    try:
-        names = [name.strip() for name in next(reader, [])]
-        if not all(names) or len(set(names)) != len(names):
-            raise DataError(f"{path} needs a header line of distinct column names, got {names}")
-        rows: list[list[str]] = []
-        most = MAX_BYTES // (CELL_BYTES * len(names)) if names else 0
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(names):
-                raise DataError(
-                    f"{path} line {reader.line_num} has {len(row)} cells, the header {len(names)}; "
-                    "the file may be truncated"
-                )
-            if len(rows) == most:
-                require_room(path, (most + 1) * CELL_BYTES * len(names))
-            rows.append(row)
-    except csv.Error as error:
-        raise DataError(
-            f"{path} line {reader.line_num}: {error}; the file may be truncated"
-        ) from error
-    if not rows:
+        raise _not_utf8(path, error.start) from error
+    del content
+    lines = Lines(text)
+    del text
+    names = _header(path, lines)
+    columns: list[list[str]] = [[] for _ in names]
+    numbers: list[int] = []
+    most = MAX_BYTES // (CELL_BYTES * max(1, len(names)))
+    for line, row, why in lines.records():
+        if row is None or len(row) != len(names):
+            if odd is None:
+                told = why or f"has {len(row or ())} cells, the header {len(names)}"
+                raise DataError(f"{path} line {line} {told}; the file may be truncated")
+            lines.go_on_after(line)
+            odd.record(
+                "the line has another number of cells, or a quote without an end", f"line {line}"
+            )
+            continue
+        if len(numbers) == most:
+            require_room(path, (most + 1) * CELL_BYTES * len(names))
+        numbers.append(line)
+        for cells, cell in zip(columns, row, strict=True):
+            cells.append(cell)
+    if not numbers:
         raise DataError(f"{path} holds no records")
-    columns = zip(*rows, strict=True)
-    return TextTable(path, {n: _clean(path, n, c) for n, c in zip(names, columns, strict=True)})
+    found = TextTable(path, dict(zip(names, columns, strict=True)), numbers, odd)
+    for name, held in found.columns.items():
+        found.columns[name] = _clean(found, name, held)
+    return found
 
 
-def read_parquet(path: Path) -> TextTable:
+def _header(path: Path, lines: Lines) -> list[str]:
+    """Return the names in the first line."""
+    _, row, why = next(lines.records(), (1, [], ""))
+    if row is None:
+        raise DataError(f"{path} line 1 {why}; the file may be truncated")
+    names = [name.strip() for name in row]
+    if not all(names) or len(set(names)) != len(names):
+        raise DataError(f"{path} needs a header line of distinct column names, got {names}")
+    if any(_NO_TEXT in name for name in names):
+        raise _not_utf8(path, None)
+    return names
+
+
+def _not_utf8(path: Path, at: int | None) -> DataError:
+    place = "its header" if at is None else f"byte {at}"
+    return DataError(f"{path} is not UTF-8 text ({place}); save it as UTF-8")
+
+
+def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values and text.
 
     A file of some kilobytes may stand for billions of cells, or for one long text a million times.
@@ -177,6 +253,7 @@ def read_parquet(path: Path) -> TextTable:
             _check_kind(path, field.name, field.type)
         texts = [field.name for field in schema if _is_text(field.type)]
         columns: dict[str, list[str]] = {name: [] for name in schema.names}
+        found = TextTable(path, columns, None, odd)
         held = 0
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             for group in range(file.metadata.num_row_groups):
@@ -184,13 +261,13 @@ def read_parquet(path: Path) -> TextTable:
                 held += CELL_BYTES * part.num_rows * part.num_columns
                 for name, column in zip(part.column_names, part.columns, strict=True):
                     for chunk in column.chunks:
-                        columns[name] += _cells(path, name, chunk, held)
+                        columns[name] += _cells(found, name, chunk, held, len(columns[name]))
                         held += _bytes_of_texts(chunk)
                 require_room(path, held)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
-    return TextTable(path, columns)
+    return found
 
 
 def _check_claims(path: Path, told: pq.FileMetaData) -> None:
@@ -238,41 +315,94 @@ def _bytes_of_texts(chunk: pa.Array) -> int:
     return int(chunk.dictionary.nbytes) if isinstance(chunk, pa.DictionaryArray) else 0
 
 
-def _cells(path: Path, name: str, chunk: pa.Array, held: int) -> list[str]:
-    """Return the cells of a part of a column as text; ``held`` bytes were unpacked before."""
+def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) -> list[str]:
+    """Return the cells of a part of a column as text; ``held`` bytes were unpacked before.
+
+    Args:
+        table: that they belong to.
+        name: of the column.
+        chunk: the part.
+        held: see above.
+        first: row of the table with which the part begins.
+    """
     import pyarrow as pa
 
     if not isinstance(chunk, pa.DictionaryArray):
-        return _clean(path, name, _as_text(chunk.to_pylist()))
-    require_room(path, held + _bytes_of_texts(chunk))
+        return _clean(table, name, _as_text(chunk, table.odd is not None), first)
+    require_room(table.path, held + _bytes_of_texts(chunk))
     # Cells of one text share it.
-    distinct = [*_clean(path, name, _as_text(chunk.dictionary.to_pylist())), ""]
-    return [distinct[-1 if at is None else at] for at in chunk.indices.to_pylist()]
+    distinct = [*_as_text(chunk.dictionary, table.odd is not None), ""]
+    cells = [distinct[-1 if at is None else at] for at in chunk.indices.to_pylist()]
+    return _clean(table, name, cells, first)
 
 
-def _as_text(cells: Sequence[object]) -> list[str]:
+def _as_text(cells: pa.Array, replace: bool) -> list[str]:
+    import pyarrow as pa
+
+    if replace and _is_text(cells.type):
+        binary = pa.large_binary() if pa.types.is_large_string(cells.type) else pa.binary()
+        return [
+            "" if cell is None else cell.decode(errors="replace")
+            for cell in cells.cast(binary).to_pylist()
+        ]
     texts = []
-    for cell in cells:
+    for cell in cells.to_pylist():
         if cell is None:
             texts.append("")
         elif isinstance(cell, bool):
             texts.append(str(int(cell)))
         elif isinstance(cell, float):
-            texts.append("" if math.isnan(cell) else repr(cell))
+            texts.append(_float_text(cell))
         else:
             texts.append(str(cell))
     return texts
 
 
-def _clean(path: Path, name: str, cells: Sequence[str]) -> list[str]:
-    """Return cells without spaces around them, "" for missing ones."""
-    if max(map(len, cells), default=0) > MAX_CELL:
-        raise DataError(
-            f"{path}: column {name!r} has a text of more than {MAX_CELL} characters; "
-            "take the column out, or shorten its texts"
-        )
-    stripped = (cell.strip() for cell in cells)
-    return ["" if cell in _MISSING else cell for cell in stripped]
+def _float_text(cell: float) -> str:
+    """Return a number's text; a whole one's without a point, as its column of integers would have it."""
+    if math.isnan(cell):
+        return ""
+    return str(int(cell)) if abs(cell) < 2**53 and cell.is_integer() else repr(cell)
+
+
+def _clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
+    """Return cells without spaces around them, "" for missing ones.
+
+    Args:
+        table: that they belong to.
+        name: of the column.
+        cells: of it, from row ``first`` on.
+        first: see above.
+
+    Raises:
+        DataError: if one is too long, and what is odd is not noted.
+    """
+    odd, clean = table.odd, {}
+    for cell in set(cells):
+        stripped = cell.strip()
+        clean[cell] = "" if stripped in _MISSING else stripped
+    if odd is None:
+        if max(map(len, clean), default=0) > MAX_CELL:
+            raise DataError(
+                f"{table.path}: column {name!r} has a text of more than {MAX_CELL} characters; "
+                "take the column out, or shorten its texts"
+            )
+        return [clean[cell] for cell in cells]
+    unread = {cell: why for cell, text in clean.items() if (why := _unreadable(text))}
+    for cell in unread:
+        clean[cell] = ""
+    if unread:
+        for row, cell in enumerate(cells, start=first):
+            if cell in unread:
+                odd.cell(name, unread[cell], table.place(row))
+    return [clean[cell] for cell in cells]
+
+
+def _unreadable(cell: str) -> str:
+    """Return why a cell of a party's own file is not read; "" if it is."""
+    if len(cell) > LONGEST_TEXT:
+        return f"is longer than {LONGEST_TEXT} characters"
+    return "is not UTF-8 text" if _NO_TEXT in cell else ""
 
 
 def _room(cells: Sequence[str]) -> int:

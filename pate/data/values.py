@@ -7,24 +7,54 @@ arrays; reading them from files is the business of :mod:`pate.data.read`.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.errors import DataError, SchemaError
+from pate.data.labels import parse_number
+from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: A column of a table: float64 with NaN for missing, or str with "" for missing.
 Column: TypeAlias = NDArray[np.float64] | NDArray[np.str_]
+#: Low and high: the values of deep images that become black and white.
+Window: TypeAlias = tuple[int, int]
+
+
+#: Values of a window lie within these: 32 bits with a sign, as scanners export them.
+_LARGEST: Final = 2**31 - 1
+
+
+def check_window(window: Window) -> Window:
+    """Return a window whose ends make sense.
+
+    Raises:
+        UsageError: if the low end is not below the high one, or an end is too large.
+    """
+    low, high = window
+    if not -_LARGEST <= low < high <= _LARGEST:
+        raise UsageError(f"a window goes from a lower to a higher value, got {low} to {high}")
+    return low, high
 
 
 def is_numeric(column: Column) -> TypeGuard[NDArray[np.float64]]:
     """Tell a column of numbers from a column of categories."""
     return column.dtype == np.float64
+
+
+def finite_number(cell: str) -> float:
+    """Return the number that a cell writes, NaN if it writes none or no finite one.
+
+    >>> [finite_number(cell) for cell in ("12.5", "12,5", ">150", "inf")]
+    [12.5, nan, nan, nan]
+    """
+    number = parse_number(cell)
+    return number if number is not None and math.isfinite(number) else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +63,12 @@ class Images:
 
     Attributes:
         pixels: (n, height, width, channels) uint8, channels 1 or 3.
+        window: the values that are black and white in files of more than 8 bits a channel, or None
+            if none were stated. How pixels were made, not what they are: hashes of rows leave it out.
     """
 
     pixels: NDArray[np.uint8]
+    window: Window | None = None
 
     def __post_init__(self) -> None:
         if self.pixels.ndim != 4 or self.pixels.dtype != np.uint8:
@@ -45,6 +78,8 @@ class Images:
             )
         if self.pixels.shape[3] not in (1, 3):
             raise DataError(f"images have 1 or 3 channels, got {self.pixels.shape[3]}")
+        if self.window is not None:
+            check_window(self.window)
         self.pixels.setflags(write=False)
 
     def __len__(self) -> int:
@@ -58,15 +93,16 @@ class Images:
 
     def take(self, rows: NDArray[np.integer] | Sequence[int]) -> Images:
         """Return the inputs at ``rows``, in that order."""
-        return Images(self.pixels[np.asarray(rows, dtype=np.int64)])
+        return Images(self.pixels[np.asarray(rows, dtype=np.int64)], self.window)
 
     def schema(self) -> str:
-        """Return one line that two sides compare: kind and size."""
-        return "images {}x{}x{}".format(*self.size)
+        """Return one line that two sides compare: kind, size and window."""
+        line = "images {}x{}x{}".format(*self.size)
+        return line if self.window is None else "{} window {} {}".format(line, *self.window)
 
     def row_hashes(self) -> list[bytes]:
         """Return one SHA-256 digest per input."""
-        head = self.schema().encode()
+        head = "images {}x{}x{}".format(*self.size).encode()
         return [hashlib.sha256(head + b"\0" + row.tobytes()).digest() for row in self.pixels]
 
 
@@ -110,22 +146,41 @@ class Table:
         kinds = ("number" if is_numeric(c) else "category" for c in self.columns)
         return "table " + ", ".join(f"{n}:{k}" for n, k in zip(self.names, kinds, strict=True))
 
-    def aligned(self, names: Sequence[str], numeric: Sequence[bool]) -> Table:
-        """Return this table with the given columns, in that order and of those kinds.
-
-        Args:
-            names: the columns wanted.
-            numeric: for each, whether it must be numbers; a column of numbers becomes categories
-                by its shortest decimal text, categories become numbers only if every one parses.
+    def only(self, names: Sequence[str]) -> Table:
+        """Return this table with the given columns, in that order.
 
         Raises:
-            SchemaError: if a column is missing, or its categories are not numbers.
+            SchemaError: if a column is missing.
         """
+        if tuple(names) == self.names:
+            return self
         held = dict(zip(self.names, self.columns, strict=True))
         missing = [name for name in names if name not in held]
         if missing:
             raise SchemaError(f"columns are missing: {', '.join(missing)}")
-        made = [_as_kind(n, held[n], number) for n, number in zip(names, numeric, strict=True)]
+        return Table(tuple(names), tuple(held[name] for name in names))
+
+    def aligned(
+        self, names: Sequence[str], numeric: Sequence[bool], *, cell_by_cell: bool = False
+    ) -> Table:
+        """Return this table with the given columns, in that order and of those kinds.
+
+        Args:
+            names: the columns wanted.
+            numeric: for each, whether it must be numbers; a number becomes a category by its
+                shortest decimal text.
+            cell_by_cell: whether text that is no number counts as missing, as in a party's own records,
+                of which none may change how another is read.
+
+        Raises:
+            SchemaError: if a column is missing, or text in a column of numbers is none and may not be
+                missing.
+        """
+        held = self.only(names).columns
+        made = [
+            _as_kind(name, column, number, cell_by_cell)
+            for name, column, number in zip(names, held, numeric, strict=True)
+        ]
         return Table(tuple(names), tuple(made))
 
     def row_hashes(self) -> list[bytes]:
@@ -138,17 +193,18 @@ class Table:
         ]
 
 
-def _as_kind(name: str, column: Column, numeric: bool) -> Column:
+def _as_kind(name: str, column: Column, numeric: bool, cell_by_cell: bool) -> Column:
     if is_numeric(column) == numeric:
         return column
     if not numeric:
         return np.array(
             ["" if np.isnan(v) else f"{v:.15g}" for v in column.tolist()], dtype=np.str_
         )
-    try:
-        return np.array([float(v) if v else np.nan for v in column.tolist()], dtype=np.float64)
-    except ValueError as error:
-        raise SchemaError(f"column {name!r} should be numbers but holds other text") from error
+    cells = column.tolist()
+    if not cell_by_cell and any(cell and parse_number(cell) is None for cell in set(cells)):
+        raise SchemaError(f"column {name!r} should be numbers but holds other text")
+    numbers = {cell: finite_number(cell) for cell in set(cells)}
+    return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
 
 def _canonical(column: Column) -> list[bytes]:

@@ -46,7 +46,9 @@ class ImageStudent:
         Raises:
             SchemaError: if the inputs are not images of the size that it was trained on.
         """
-        if not isinstance(inputs, Images) or inputs.schema() != self.schema:
+        shape = self.architecture
+        size = (shape.height, shape.width, shape.channels)
+        if not isinstance(inputs, Images) or inputs.size != size:
             raise SchemaError(f"this student takes {self.schema}, not {inputs.schema()[:80]}")
         device = next(self.network.parameters()).device
         self.network.eval()

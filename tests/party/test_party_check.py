@@ -25,6 +25,7 @@ from party.cli import app
 from party.enrolment import enrol
 from party.keys import identity_key
 from party.ledger import LEDGER_FILE, PartyLedger
+from pate.data.odd import Odd
 from pate.errors import (
     DataError,
     LedgerError,
@@ -127,7 +128,7 @@ def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
     before = snapshot(asked.home)
     found = checked(
         "--home", asked.home, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
-        "--teachers", "4", "--schema", "table sex:category, age:number, more:number",
+        "--teachers", "4", "--schema", "table sex:category, age:number",
     )  # fmt: skip
     assert snapshot(asked.home) == before
     by_status = {name: each["status"] for name, each in found.items()}
@@ -326,7 +327,7 @@ def test_data_with_one_class_and_columns_without_a_value(asked: Asked, tmp_path:
     (tmp_path / "empty.csv").write_text("a,b,ill\n1,,0\n2,?,1\n")
     empty = replace(asked, data=tmp_path / "empty.csv", drop=())
     found = check_records(empty, read(empty))
-    assert (found.status, "column 'b' is empty" in found.text) == (Status.WARNING, True)
+    assert (found.status, "column 'b' without a value" in found.text) == (Status.WARNING, True)
 
 
 def test_the_group_column_must_be_there(asked: Asked) -> None:
@@ -367,17 +368,76 @@ def test_the_schema_of_the_campaign(asked: Asked, tmp_path: Path) -> None:
     same = replace(asked, schema="table sex:category, age:number")
     assert check_schema(same, data, None).status is Status.OK
     for line, why in (
-        ("images 8x8x1", "our data is a table"),
-        ("table age:number", "no columns sex"),
-        ("table age:category, sex:category", "numbers on one side"),
+        ("images 8x8x1", "holds a table"),
+        ("table year:number", "none of the campaign's columns"),
+        ("chairs", "does not say what the inputs"),
     ):
         with pytest.raises(SchemaError, match=why):
             check_schema(replace(asked, schema=line), data, None)
+    for line, why in (
+        ("table age:number", "column 'sex' that the campaign has not: left out"),
+        ("table age:number, sex:category, year:number", "column 'year' of the campaign"),
+        ("table age:category, sex:category", "column 'age' of numbers here, read as text"),
+        ("table age:number, sex:number", "column 'sex' has cells that count as missing"),
+    ):
+        found = check_schema(replace(asked, schema=line), data, None)
+        assert (found.status, why in found.text) == (Status.WARNING, True), found.text
     public = replace(asked, public=table(tmp_path / "public.csv"), drop=())
     assert check_schema(public, data, records.read_public(public)).status is Status.OK
     other = replace(asked, public=table(tmp_path / "other.csv", name="year"))
-    with pytest.raises(SchemaError, match="columns are missing: age"):
-        check_schema(other, data, records.read_public(other))
+    found = check_schema(other, data, records.read_public(other))
+    assert "column 'age' that the campaign has not" in found.text
+    assert "column 'year' of the campaign that we have not" in found.text
+
+
+MESSY = """crp,note,visit,age,y
+<5,fever since Monday,2024-01-{at:02d},30,u
+1.5,none,2024-02-{at:02d},40,v
+2.5,cough {at},2024-03-{at:02d},50,u
+3.5,rash {at},2024-04-{at:02d},60,v
+4.5,rest {at},2024-05-{at:02d},70,u
+"""
+
+
+def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) -> None:
+    head, _, rows = MESSY.partition("\n")
+    (tmp_path / "h.csv").write_text(
+        head + "\n" + "".join(rows.format(at=at) for at in range(1, 20))
+    )
+    asked = Asked(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    odd = Odd()
+    found = check_records(asked, read(asked, odd), odd)
+    assert found.status is Status.WARNING
+    assert "column 'crp' of numbers, but for cells that are none" in found.text
+    assert "column 'visit' with another value in nearly every row" in found.text
+    assert "1 of numbers: age" in found.text
+    # With the schema the cells count as missing; which ones is told only where it is asked for.
+    line = "table crp:number, note:category, visit:category, age:number"
+    found = check_schema(replace(asked, schema=line), read(asked), None)
+    assert "column 'crp' has cells that count as missing: each is no number" in found.text
+    assert "19" not in found.text
+    assert "<5" not in found.text.replace("(such as <5 or n/a)", "")
+    found = check_schema(replace(asked, schema=line, counts=True), read(asked), None)
+    assert "column 'crp': 19 cells (line 2, line 7, line 12, …)" in found.text
+
+
+def test_labels_that_no_server_takes_are_told_before_training(tmp_path: Path) -> None:
+    labels = ("\u202eabc", "u", "v")
+    rows = "".join(f"{at % 30},{labels[at % 3]}\n" for at in range(90))
+    (tmp_path / "h.csv").write_text(f"a,y\n{rows}")
+    options = ("--home", tmp_path / "home", "--data", tmp_path / "h.csv", "--label", "y")
+    options += ("--teachers", "2")
+    found = checked(*options)["records"]
+    assert found["status"] == "warning"
+    assert "records take no part: its label cannot be the name of a class" in found["text"]
+    assert "0 records" not in found["text"]
+    for more in (("--strict",), ("--classes", "u,v,\u202eabc")):
+        assert checked(*options, *more, code=10)["records"]["error"] == "DataError"
+        refused = ["start", *map(str, (*options, *more)), "--server", "127.0.0.1:1"]
+        done = CliRunner().invoke(app, refused)
+        assert isinstance(done.exception, DataError)
+        assert "cannot be a campaign's classes" in str(done.exception)
+    assert "cannot be the name" not in checked(*options, "--classes", "u,v")["records"]["text"]
 
 
 def test_what_the_server_declared_is_known_from_the_own_ledger(asked: Asked) -> None:
@@ -387,8 +447,11 @@ def test_what_the_server_declared_is_known_from_the_own_ledger(asked: Asked) -> 
     ledger.join(
         joining(campaign="c2" * 16, schema="table age:number, sex:category", classes=("x", "1"))
     )
+    found = check_schema(asked, data, None)
+    assert "records take no part: its label is not in the class list" in found.text
+    stated = replace(asked, classes=("0", "1"))
     with pytest.raises(SchemaError, match="classes that the campaign has not: 0"):
-        check_schema(asked, data, None)
+        check_schema(stated, data, None)
 
 
 def test_images_of_another_size(asked: Asked, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_noise_shares_from_a_seed_are_refused(home: Path) -> None:
 def test_a_party_says_who_it_is_and_no_more(home: Path) -> None:
     said = describe(make(home)).description
     assert said.teachers == 3
-    assert list(said.classes) == ["even", "odd"]
+    assert list(said.classes) == ["odd", "even"]  # the campaign's, in its order
     assert said.unit == "record"
     assert said.public_set == b""
 

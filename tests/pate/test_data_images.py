@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+import struct
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from pate.data.images import windowed
+from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
+from pate.data.schema import Schema
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 def save(path: Path, value: int = 0, *, size: tuple[int, int] = (5, 4), mode: str = "L") -> Path:
@@ -69,11 +76,97 @@ def test_one_coloured_image_makes_all_rgb(folder: Path) -> None:
     assert [200, 1, 2] in corners
 
 
-def test_sixteen_bits_keep_the_upper_byte(tmp_path: Path) -> None:
-    Image.fromarray(np.full((4, 5), 0xAB12, np.uint16)).save(tmp_path / "a.png")
-    public = read_inputs(tmp_path)
+DEEP = np.linspace(0, 4095, 20).astype(np.uint16).reshape(4, 5)
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tiff"])
+def test_deep_images_need_a_window(name: str, tmp_path: Path) -> None:
+    Image.fromarray(DEEP).save(tmp_path / name)
+    with pytest.raises(DataError, match=r"more than 8 bits a pixel; .*--window LOW HIGH"):
+        read_inputs(tmp_path)
+    public = read_inputs(tmp_path, window=(0, 4095))
     assert isinstance(public, Images)
-    assert set(public.pixels.ravel().tolist()) == {0xAB}
+    assert public.schema() == "images 4x5x1 window 0 4095"
+    exact = DEEP.astype(float) * 255 / 4095
+    assert (abs(public.pixels[0, :, :, 0] - exact) <= 0.5).all()
+    assert len(np.unique(public.pixels)) == 20
+
+
+def test_a_window_is_cut_at_its_ends_and_leaves_other_images_alone(tmp_path: Path) -> None:
+    Image.fromarray(DEEP).save(tmp_path / "a.png")
+    Image.fromarray(np.full((4, 5), 77, np.uint8)).save(tmp_path / "b.png")
+    public = read_inputs(tmp_path, window=(1000, 2000))
+    assert isinstance(public, Images)
+    assert public.pixels[0][DEEP < 1000].max() == 0
+    assert public.pixels[0][DEEP >= 2000].min() == 255
+    assert set(public.pixels[1].ravel().tolist()) == {77}
+    # How pixels were made does not make them other queries.
+    assert Images(public.pixels).row_hashes() == public.row_hashes()
+    for window in ((5, 5), (9, 0), (0, 2**31)):
+        with pytest.raises(UsageError, match="from a lower to a higher value"):
+            read_inputs(tmp_path, window=window)
+
+
+@pytest.mark.parametrize(
+    ("values", "window", "made"),
+    [
+        (np.array([-1024, 0, 3071], np.int16), (-1024, 3071), [0, 64, 255]),
+        (np.array([0, 2**64 - 1], np.uint64), (-10, -5), [255, 255]),
+        (np.array([0, 255], np.uint16), (0, 255), [0, 255]),
+        (np.array([7, 8], np.int64), (7, 8), [0, 255]),
+    ],
+)
+def test_windows_of_whole_numbers(
+    values: NDArray[np.integer], window: tuple[int, int], made: list[int]
+) -> None:
+    assert windowed(values, window).tolist() == made
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_deep_colours_are_refused_and_not_cut(kind: int, channels: int, tmp_path: Path) -> None:
+    """Pillow takes the upper byte of each value of such a file, and says nothing."""
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(name + content))
+        return struct.pack(">I", len(content)) + name + content + check
+
+    rows = zlib.compress(b"".join(b"\0" + bytes(2 * channels * 4) for _ in range(4)))
+    head = struct.pack(">IIBBBBB", 4, 4, 16, kind, 0, 0, 0)
+    content = chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
+        read_inputs(tmp_path, window=(0, 65535))
+
+
+def test_odd_files_are_left_out_one_by_one(folder: Path) -> None:
+    before = read_dataset(folder).row_hashes()
+    Image.fromarray(DEEP).save(folder / "9" / "deep.png")
+    Image.fromarray(np.zeros((4, 5, 3), np.uint8)).save(folder / "9" / "colour.png")
+    (folder / "9" / "broken.png").write_bytes(b"none")
+    (folder / "9" / "notes.txt").write_text("none")
+    odd = Odd()
+    data = read_dataset(folder, odd=odd, schema=Schema.parse("images 4x5x1"))
+    assert sorted(data.row_hashes()) == sorted(before)
+    assert (
+        "1 record (9/deep.png) take no part: the image has more than 8 bits a pixel" in odd.lines()
+    )
+    assert len(odd.lines()) == 4
+    with pytest.raises(DataError, match="is not an image file"):
+        read_dataset(folder)
+    with pytest.raises(SchemaError, match=r"no image of .* can be used: .*not of 9x9 pixels"):
+        read_dataset(folder, odd=Odd(), schema=Schema.parse("images 9x9x1"))
+    in_colour = read_dataset(folder, odd=Odd(), schema=Schema.parse("images 4x5x3"))
+    assert len(in_colour) == len(before) + 1
+
+
+def test_where_no_image_can_be_used_the_error_says_what_helps(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.fromarray(DEEP).save(tmp_path / "a" / "a.png")
+    with pytest.raises(DataError, match="--window LOW HIGH"):
+        read_dataset(tmp_path, odd=Odd())
+    np.savez(tmp_path / "x.npz", images=DEEP[None] + 999, labels=["a"])
+    with pytest.raises(DataError, match="--window LOW HIGH"):
+        read_dataset(tmp_path / "x.npz", odd=Odd())
 
 
 def test_several_sizes_name_the_file(folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
@@ -132,6 +133,83 @@ def test_a_forged_shape_allocates_nothing(tmp_path: Path) -> None:
         archive.writestr("x.npy", buffer.getvalue())
     with pytest.raises(DataError, match="array 'x' is truncated"):
         read_inputs(path)
+
+
+def npy(array: NDArray[np.generic]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("second", ["x", "x.npy"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_what_is_checked_is_what_is_read(second: str, tmp_path: Path) -> None:
+    """Two members for one array: a reader that looks one up again may find the other."""
+    path = tmp_path / "d.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", npy(PIXELS))
+        archive.writestr(second, b"x" * 4096)
+    with pytest.raises(DataError, match="two members for the array 'x'"):
+        read_inputs(path)
+
+
+def test_a_member_that_is_another_on_its_own_head_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", npy(PIXELS))
+    content = bytearray(path.read_bytes())
+    content[content.find(b"x.npy")] = ord("y")
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_inputs(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "why"), [(8, 1, "encrypted"), (10, 99, "method"), (None, 9, "version")]
+)
+def test_members_that_nothing_reads(at: int | None, value: int, why: str, tmp_path: Path) -> None:
+    path, array = tmp_path / "d.npz", bytearray(npy(PIXELS))
+    if at is None:
+        array[6] = value
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", bytes(array))
+    content = bytearray(path.read_bytes())
+    if at is not None:
+        content[content.find(b"PK\x01\x02") + at] |= value
+        content[at - 2] |= value
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=why):
+        read_inputs(path)
+
+
+def test_an_array_by_columns_is_read_as_it_is(tmp_path: Path) -> None:
+    public = read_inputs(save(tmp_path, x=np.asfortranarray(PIXELS)))
+    assert isinstance(public, Images)
+    assert (public.pixels[..., 0] == PIXELS).all()
+
+
+def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
+    images = np.repeat(PIXELS[:1] / 255, 6, axis=0)
+    images[1], images[2] = np.nan, 7.0
+    labels = np.array(["a", "a", "a", "", "z", "b"])
+    path = save(tmp_path, images=images, labels=labels)
+    odd = Odd()
+    assert read_dataset(path, classes=["a", "b"], odd=odd).labels.tolist() == [0, 1]
+    assert sorted(line.partition(" (")[2] for line in odd.lines()) == [
+        "record 2) take no part: images hold NaN",
+        "record 3) take no part: pixels lie outside 0 to 1",
+        "record 4) take no part: it has no label",
+        "record 5) take no part: its label is not in the class list",
+    ]
+
+
+def test_deep_whole_numbers_need_a_window(tmp_path: Path) -> None:
+    path = save(tmp_path, x=PIXELS.astype(np.uint16) * 16)
+    with pytest.raises(DataError, match="--window LOW HIGH"):
+        read_inputs(path)
+    public = read_inputs(path, window=(0, 4080))
+    assert isinstance(public, Images)
+    assert (public.pixels[..., 0] == PIXELS).all()
 
 
 def test_pneumonia_arrays_are_named_in_the_message(test_data: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -8,8 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
+from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -170,3 +175,94 @@ def test_a_dropped_column_is_no_feature(tmp_path: Path) -> None:
     held = read_dataset(path, label="y", drop=("row", "never there"))
     assert isinstance(held.inputs, Table)
     assert held.inputs.names == ("x",)
+
+
+def test_a_lines_oddities_are_its_own(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        'a,b,y\n1,"two\nlines",0\n2,"open,0\n3,x,1\n4,x\n"q" x,x,1\n5" tube,x,1\n<5,x,0\n6,x,\n',
+    )
+    odd = Odd()
+    data = read_dataset(path, label="y", odd=odd, schema=Schema.parse("table a:number, b:category"))
+    assert isinstance(data.inputs, Table)
+    np.testing.assert_array_equal(data.inputs.columns[0], [1, 3, math.nan, math.nan])
+    assert data.inputs.columns[1].tolist() == ["two\nlines", "x", "x", "x"]
+    ragged = "the line has another number of cells, or a quote without an end"
+    assert odd.lines() == [
+        "column 'a': 2 cells (line 8, line 9) count as missing: each is no number",
+        f"3 records (line 4, line 6, line 7) take no part: {ragged}",
+        "1 record (line 10) take no part: it has no label",
+    ]
+    with pytest.raises(DataError, match=r"line 4 .*the file may be truncated"):
+        read_dataset(path, label="y")
+
+
+def test_bytes_that_are_no_text_and_long_texts_count_as_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"a,y\ncaf\xe9,0\n" + b"x" * 300 + b",1\nz,1\n")
+    odd = Odd()
+    data = read_dataset(path, label="y", odd=odd)
+    assert isinstance(data.inputs, Table)
+    assert data.inputs.columns[0].tolist() == ["", "", "z"]
+    assert len(odd.lines()) == 2
+    path.write_bytes(b"caf\xe9,y\n1,0\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_dataset(path, label="y", odd=Odd())
+
+
+def test_strictly_a_cell_that_the_schema_does_not_know_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,y\n1,0\n>150,1\n")
+    with pytest.raises(SchemaError, match="the cell of line 3 is none"):
+        read_dataset(path, label="y", schema=Schema.parse("table a:number"))
+
+
+def test_columns_that_the_schema_has_not_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "b,a,y\n1,2,0\n3,4,1\n")
+    odd = Odd()
+    data = read_dataset(
+        path, label="y", odd=odd, schema=Schema.parse("table a:category, c:number, y:number")
+    )
+    assert data.inputs.schema() == "table a:category"
+    assert odd.left_out == ["b"]
+    with pytest.raises(SchemaError, match="none of the campaign's columns: c"):
+        read_dataset(path, label="y", odd=odd, schema=Schema.parse("table c:number"))
+
+
+def test_whole_numbers_of_a_parquet_file_are_one_category_however_they_are_stored(
+    tmp_path: Path,
+) -> None:
+    for name, kind in (("i", pa.int64()), ("f", pa.float64()), ("s", pa.string())):
+        cells = ["1", "22"] if name == "s" else [1, 22]
+        pq.write_table(
+            pa.table({"a": pa.array(cells, kind), "y": ["0", "1"]}), tmp_path / f"{name}.parquet"
+        )
+    found = {
+        tuple(
+            read_dataset(
+                tmp_path / f"{name}.parquet", label="y", schema=Schema.parse("table a:category")
+            ).row_hashes()
+        )
+        for name in "ifs"
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["table ", "table a", "table a:text", "table a:number, ", "images 1x1x2", "",
+             "images 28x28x1 window 5 5", "table a:number, a:number", "images 0x1x1"],
+)  # fmt: skip
+def test_lines_that_say_nothing(line: str) -> None:
+    with pytest.raises(SchemaError):
+        Schema.parse(line)
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=5).filter(lambda name: ":" not in name), st.booleans(),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+def test_a_schemas_line_is_taken_apart_as_it_was_made(numeric: dict[str, bool]) -> None:
+    columns = (np.zeros(1) if number else np.array([""]) for number in numeric.values())
+    table = Table(tuple(numeric), tuple(columns))
+    assert Schema.parse(table.schema()) == Schema.of(table)

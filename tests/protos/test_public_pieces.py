@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate.data.values import Images, Inputs, Table, content_hash
-from pate.errors import DataError
+from pate.errors import DataError, ProtocolError
 from protos import public_set
 from protos.bounds import PIECE_BYTES
 from protos.pate.v1 import vote_pb2
@@ -39,6 +39,22 @@ def test_slices_of_any_size_are_the_message(inputs: Inputs, piece: int) -> None:
     with pytest.raises(IndexError):
         packed[len(packed)]
     assert pack_public_set(inputs) == body
+
+
+@pytest.mark.parametrize("window", [(0, 4095), (-1024, 3071), (-5, 0), (0, 1)])
+def test_a_window_travels_with_the_images(window: tuple[int, int]) -> None:
+    inputs = Images(IMAGES.pixels, window)
+    packed = PackedPublicSet(inputs, 7)
+    digest = content_hash(inputs)
+    assert digest != content_hash(IMAGES)
+    found = read_public_set(b"".join(packed), public_set=digest, queries=len(inputs))
+    assert isinstance(found, Images)
+    assert found.window == window
+    assert found.row_hashes() == IMAGES.row_hashes()
+    message = vote_pb2.PublicSet.FromString(b"".join(packed))
+    message.images.window_low, message.images.window_high = 9, 9
+    with pytest.raises(ProtocolError, match="malformed: a window goes"):
+        read_public_set(message.SerializeToString(), public_set=digest, queries=len(inputs))
 
 
 def test_one_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

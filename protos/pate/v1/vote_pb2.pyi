@@ -373,18 +373,22 @@ class PublicSet(_message.Message):
     def __init__(self, images: _Optional[_Union[ImageSet, _Mapping]] = ..., table: _Optional[_Union[TableSet, _Mapping]] = ...) -> None: ...
 
 class ImageSet(_message.Message):
-    __slots__ = ("count", "height", "width", "channels", "pixels")
+    __slots__ = ("count", "height", "width", "channels", "pixels", "window_low", "window_high")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     PIXELS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_LOW_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_HIGH_FIELD_NUMBER: _ClassVar[int]
     count: int
     height: int
     width: int
     channels: int
     pixels: bytes
-    def __init__(self, count: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., channels: _Optional[int] = ..., pixels: _Optional[bytes] = ...) -> None: ...
+    window_low: int
+    window_high: int
+    def __init__(self, count: _Optional[int] = ..., height: _Optional[int] = ..., width: _Optional[int] = ..., channels: _Optional[int] = ..., pixels: _Optional[bytes] = ..., window_low: _Optional[int] = ..., window_high: _Optional[int] = ...) -> None: ...
 
 class TableSet(_message.Message):
     __slots__ = ("columns",)

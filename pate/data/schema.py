@@ -1,0 +1,94 @@
+"""The line that says what a campaign's inputs are, taken apart: by it a party reads its own file.
+
+The line is signed with the campaign's terms before any record is read by it, so what one record holds
+can't change how another is read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pate.data.values import Table, check_window, is_numeric
+from pate.errors import SchemaError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pate.data.values import Inputs, Window
+
+_IMAGES: Final = re.compile(
+    r"images ([1-9][0-9]{0,9})x([1-9][0-9]{0,9})x([13])(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?",
+    re.ASCII,
+)
+_COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What inputs are: images of one size, or rows of named columns.
+
+    Attributes:
+        size: height, width and channels of images; None for a table.
+        window: of images of more than 8 bits a channel, or None if none was stated.
+        numeric: of a table, by column name, whether it holds numbers; None for images.
+    """
+
+    size: tuple[int, int, int] | None = None
+    window: Window | None = None
+    numeric: Mapping[str, bool] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.window, tuple(self.numeric or ())))
+
+    @classmethod
+    def parse(cls, line: str) -> Schema:
+        """Return what a line of :meth:`pate.data.values.Table.schema`, or of images, says.
+
+        >>> dict(Schema.parse("table age:number, sex:category").numeric)
+        {'age': True, 'sex': False}
+        >>> Schema.parse("images 28x28x1 window 0 4095").window
+        (0, 4095)
+
+        Raises:
+            SchemaError: if it is no such line.
+        """
+        if line.startswith("table "):
+            found, at = {}, len("table ")
+            while at < len(line):
+                column = _COLUMN.match(line, at)
+                if column is None or column[1] in found:
+                    raise _unreadable(line)
+                found[column[1]] = column[2] == "number"
+                at = column.end()
+            if not found or line.endswith(", "):
+                raise _unreadable(line)
+            return cls(numeric=found)
+        images = _IMAGES.fullmatch(line)
+        if images is None:
+            raise _unreadable(line)
+        height, width, channels = (int(images[at]) for at in (1, 2, 3))
+        window = None if images[4] is None else (int(images[4]), int(images[5]))
+        try:
+            return cls((height, width, channels), window and check_window(window))
+        except UsageError as error:
+            raise SchemaError(str(error)) from error
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Schema:
+        """Return what inputs are."""
+        if isinstance(inputs, Table):
+            kinds = map(is_numeric, inputs.columns)
+            return cls(numeric=dict(zip(inputs.names, kinds, strict=True)))
+        return cls(inputs.size, inputs.window)
+
+    def in_words(self) -> str:
+        """Return it in few words, however many columns there are."""
+        if self.size is None:
+            return f"a table of {len(self.numeric or ())} columns"
+        return "images {}x{}x{}".format(*self.size)
+
+
+def _unreadable(line: str) -> SchemaError:
+    return SchemaError(f"the line {line!r:.80} does not say what the inputs of a campaign are")

@@ -1,0 +1,205 @@
+"""The party's file, read as a campaign's signed schema says: what votes, and what is said of it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.keys import identity_key
+from party.own_data import OwnFile, OwnVoters
+from party.training import Ensemble
+from party.voter import Voter
+from pate.data.schema import Schema
+from pate.data.values import Table, batch_hash
+from pate.errors import DataError, SchemaError
+from pate.noise import SystemNoise
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from tests.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
+CLASSES = ("a", "b", "c")
+
+
+class Site:
+    """One party over a file, and a server that asks it."""
+
+    def __init__(
+        self,
+        place: Path,
+        rows: str,
+        *,
+        teachers: int | None = 3,
+        records: bool = True,
+        classes: tuple[str, ...] | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.home = place / "home"
+        self.home.mkdir(exist_ok=True)
+        (place / "h.csv").write_text(rows)
+        self.said: list[str] = []
+        self.warned: list[str] = []
+        self.trainings = 0
+        self.own = OwnVoters(
+            OwnFile(data=place / "h.csv", label="y", classes=classes, strict=strict),
+            teachers=teachers, records=records, model="logistic", device="cpu", home=self.home,
+            key=b"k" * 32, say=self.said.append, warn=self.warned.append, training=self._training,
+        )  # fmt: skip
+        self.key = identity_key(self.home).public_key().public_bytes_raw()
+        self.voter = Voter(
+            name="a", identity=identity_key(self.home), ensemble=None, own=self.own,
+            home=self.home, site=site(self.home, None), noise=SystemNoise(), public=PUBLIC,
+            say=self.said.append,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _training(self) -> Iterator[Callable[[int, int], None]]:
+        self.trainings += 1
+        yield lambda *_: None
+
+    def tell(self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> vote_pb2.Reply:
+        request.version, request.nonce = wire.VERSION, wire.new_id()
+        request.campaign.CopyFrom(campaign)
+        body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
+        return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
+
+    def describe(self, **changes: object) -> vote_pb2.Reply:
+        fields = {"classes": CLASSES} | changes
+        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
+        return self.tell(request, campaign_message(PUBLIC, None, **fields))
+
+    def votes(self) -> list[list[int]]:
+        terms = terms_message([("a", self.key, 3)])
+        request = vote_pb2.PartyRequest()
+        request.ask.batch.rows.extend(range(4))
+        digest = batch_hash(PUBLIC.row_hashes())
+        request.ask.batch.digest = digest
+        reply = self.tell(request, campaign_message(PUBLIC, terms, classes=CLASSES))
+        made = wire.read_votes(reply.votes, teachers=3, classes=3, queries=4, batch=digest)
+        rows: list[list[int]] = made.tolist()
+        return rows
+
+
+def rows(*more: str, n: int = 90) -> str:
+    made = [f"{at // 2},{'xyz'[at % 3]},{'ab'[at >= n // 2]}" for at in range(n)]
+    return "lab,kind,y\n" + "\n".join([*made, *more]) + "\n"
+
+
+def test_the_answer_has_the_campaigns_classes_and_not_those_that_occur(tmp_path: Path) -> None:
+    answers = []
+    for at, file in enumerate((rows(), rows("7,x,c"), rows("7,x,huntington"))):
+        (tmp_path / str(at)).mkdir()
+        party = Site(tmp_path / str(at), file)
+        party.own.ahead(None, None)
+        answers.append(list(party.describe().description.classes))
+    assert answers == [list(CLASSES)] * 3
+
+
+def test_without_a_list_the_party_says_which_classes_it_has(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    assert list(party.describe(classes=()).description.classes) == ["a", "b"]
+
+
+def test_a_right_guess_trains_once_and_a_wrong_one_again(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows("7,x,c"))
+    party.own.ahead(None, None)
+    party.describe()
+    assert (party.trainings, party.warned) == (1, [])
+    party.votes()
+    party.describe(classes=CLASSES[::-1], id=b"o" * 16)  # the same list in another order
+    assert party.trainings == 1
+    (tmp_path / "odd").mkdir()
+    other = Site(tmp_path / "odd", rows(">150,x,c"))
+    other.own.ahead(None, None)
+    assert "column 'lab' of numbers, but for cells that are none" in other.warned[0]
+    other.describe()
+    assert other.trainings == 2
+    assert other.warned[1] == ("column 'lab': 1 cell (line 92) count as missing: each is no number")
+    votes = other.votes()
+    # A start that knows the last campaign guesses right.
+    again = Site(tmp_path / "odd", rows(">150,x,c"))
+    again.own.ahead(Schema.of(PUBLIC), CLASSES)
+    again.describe()
+    assert again.trainings == 1
+    assert again.votes() == votes
+
+
+def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
+    """Of three teachers: the shards of the other two, and so their votes, are as they were."""
+    found = []
+    for at, cell in enumerate(("50", ">150", "12,5", "inf")):
+        place = tmp_path / str(at)
+        place.mkdir()
+        party = Site(place, rows(f'"{cell}",x,c'))
+        party.own.ahead(None, None)
+        party.describe()
+        found.append(np.array(party.votes()))
+    for votes in found[1:]:
+        # The record leaves one shard and may come into another.
+        assert (abs(votes - found[0]).sum(axis=1) <= 4).all()
+
+
+def test_a_guess_about_another_campaign_is_given_up(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    held = party.own.ahead(Schema.parse("images 9x9x1"), ("cat", "dog"))
+    assert held.classes == ("a", "b")
+
+
+def test_what_cannot_serve_a_campaign_is_refused_before_training(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows(), classes=("a", "b", "other"))
+    party.own.ahead(None, None)
+    assert party.describe().refusal.kind == "SchemaError"
+    assert isinstance(party.voter.refusal, SchemaError)
+    party = Site(tmp_path, rows(), records=False)
+    party.own.ahead(None, None)
+    refused = party.describe(mechanism="neighbour", most_votes=9).refusal
+    assert refused.kind == "SchemaError"
+    assert "start without --votes" in str(party.voter.refusal)
+    for line in ("images 9x9x1", "table other:number", "nonsense"):
+        party = Site(tmp_path, rows())
+        party.own.ahead(None, None)
+        assert party.describe(schema=line).refusal.kind == "SchemaError"
+        assert party.trainings == 1
+
+
+def test_a_line_that_is_not_the_public_sets_is_refused(tmp_path: Path) -> None:
+    """Records are read by the line and vote on the set."""
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    reply = party.describe(schema="table lab:category, kind:category")
+    assert reply.refusal.kind == "SchemaError"
+    assert "its public set is table lab:number" in str(party.voter.refusal)
+
+
+def test_where_no_record_is_left_the_party_says_so_and_goes(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    reply = party.describe(classes=("u", "v"))
+    assert reply.refusal.kind == "SchemaError"
+    assert "labels that the class list has not: 'a', 'b'" in str(party.voter.refusal)
+
+
+@pytest.mark.parametrize("more", [">150,x,c", "7,x,", "7,x,huntington", "7,x"])
+def test_strict_refuses_what_would_be_left_out(more: str, tmp_path: Path) -> None:
+    party = Site(tmp_path, rows(more), strict=True)
+    with pytest.raises((DataError, SchemaError)):
+        party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
+    lenient = Site(tmp_path, rows(more))
+    assert len(lenient.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)) >= 90
+    assert len(lenient.warned) == 1
+
+
+def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    found = party.own.voters(campaign_message(PUBLIC, None, classes=CLASSES, most_votes=9))
+    assert not isinstance(found, Ensemble)
+    assert party.trainings == 1
