@@ -138,6 +138,14 @@ def synthesize(
         list[str] | None,
         typer.Option(help="A column of --data to leave out; repeat for more.", metavar="COLUMN"),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse over a row that the schema does not describe. Without it such a row takes no "
+            "part, and is counted on this screen only.",
+        ),
+    ] = False,
     policy: Annotated[
         Path | None,
         typer.Option(
@@ -195,6 +203,7 @@ def synthesize(
         out=out,
         group=group,
         drop=tuple(drop or ()),
+        strict=strict,
         keep_label=keep_label,
         model=model,
         model_out=model_out,

@@ -15,11 +15,12 @@ from pate.data.values import Column, Table, is_numeric
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from party.synthesis.domain import Attribute, Domain
+    from pate.data.odd import Odd
 
 
 def encode(table: Table, domain: Domain, source: str) -> NDArray[np.intp]:
@@ -37,6 +38,44 @@ def encode(table: Table, domain: Domain, source: str) -> NDArray[np.intp]:
         DataError: if there is no row, a column is missing or unknown, or a cell has no code; the
             message names the row, counted from 1, and the column.
     """
+    held = _columns(table, domain, source)
+    codes = []
+    for attribute in domain.attributes:
+        found, at, cells = _encode(held[attribute.name], attribute)
+        wrong = np.flatnonzero(found < 0)
+        if wrong.size:
+            row = int(wrong[0])
+            why = _why(cells[at[row]], attribute)
+            raise DataError(f"{source}: row {row + 1}, column {attribute.name}: {why}")
+        codes.append(found)
+    return np.stack(codes, axis=1)
+
+
+def encode_fitting(
+    table: Table, domain: Domain, source: str, odd: Odd, place: Callable[[int], str]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the codes of the rows that the schema describes, and which rows they are.
+
+    Args:
+        table: as of :func:`encode`, as the next two.
+        domain: see above.
+        source: see above.
+        odd: where to note the other rows.
+        place: where in the file a row is.
+
+    Raises:
+        DataError: if there is no row, or a column is missing or unknown.
+    """
+    held = _columns(table, domain, source)
+    codes = np.stack([_encode(held[a.name], a)[0] for a in domain.attributes], axis=1)
+    fits = (codes >= 0).all(axis=1)
+    for row in np.flatnonzero(~fits).tolist():
+        name = domain.names[int((codes[row] < 0).argmax())]
+        odd.record(f"its cell in column {name!r} is none that the schema has", place(row))
+    return codes[fits], np.flatnonzero(fits)
+
+
+def _columns(table: Table, domain: Domain, source: str) -> dict[str, Column]:
     missing = [name for name in domain.names if name not in table.names]
     if missing:
         raise DataError(f"{source} has no column {missing[0]!r}, which the schema has")
@@ -47,8 +86,7 @@ def encode(table: Table, domain: Domain, source: str) -> NDArray[np.intp]:
         )
     if not len(table):
         raise DataError(f"{source} holds no records")
-    held = dict(zip(table.names, table.columns, strict=True))
-    return np.stack([_encode(held[a.name], a, source) for a in domain.attributes], axis=1)
+    return dict(zip(table.names, table.columns, strict=True))
 
 
 def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ()) -> Table:
@@ -70,7 +108,10 @@ def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ())
     return Table(tuple(a.name for _, a in kept), tuple(_values(a)[codes[:, at]] for at, a in kept))
 
 
-def _encode(column: Column, attribute: Attribute, source: str) -> NDArray[np.intp]:
+def _encode(
+    column: Column, attribute: Attribute
+) -> tuple[NDArray[np.intp], NDArray[np.intp], list[str]]:
+    """Return the code of each row, -1 for none; and its place in the list of different cells."""
     # Few cells are distinct, so each text is looked at once.
     if is_numeric(column):
         distinct, at = np.unique(column, return_inverse=True, equal_nan=True)
@@ -78,16 +119,8 @@ def _encode(column: Column, attribute: Attribute, source: str) -> NDArray[np.int
     else:
         texts, at = np.unique(column, return_inverse=True)
         cells = ["" if not t or t.casefold() == "nan" else str(t) for t in texts.tolist()]
-    found = np.array(
-        [-1 if code is None else code for code in _codes(cells, attribute)], dtype=np.intp
-    )[at]
-    wrong = np.flatnonzero(found < 0)
-    if wrong.size:
-        row = int(wrong[0])
-        raise DataError(
-            f"{source}: row {row + 1}, column {attribute.name}: {_why(cells[at[row]], attribute)}"
-        )
-    return found
+    codes = [-1 if code is None else code for code in _codes(cells, attribute)]
+    return np.array(codes, dtype=np.intp)[at], at, cells
 
 
 def _codes(cells: list[str], attribute: Attribute) -> list[int | None]:

@@ -56,6 +56,7 @@ class Settings:
     out: Path | None = None
     group: str | None = None
     drop: tuple[str, ...] = ()
+    strict: bool = False
     keep_label: bool = False
     model: Path | None = None
     model_out: Path | None = None
@@ -99,7 +100,7 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
         Places(
             out=settings.out, model_out=settings.model_out, keep_label=settings.keep_label
         ).check_columns(domain)
-    _rows(settings, domain)
+    _rows(settings, domain, screen)
     file = settings.home / LEDGER_FILE
     books = newest_books(file) or NothingYet()
     plan = plan_of(settings.asked, domain)
@@ -138,7 +139,7 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
         )
     else:
         plan = plan_of(settings.asked, domain)
-        private = _rows(settings, domain)
+        private = _rows(settings, domain, screen)
         books = PartyLedger(settings.home / LEDGER_FILE)
         entry = entry_of(plan, domain, settings.unit, private.digest(shard_key(settings.home)))
         budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
@@ -184,10 +185,19 @@ def _policy(settings: Settings) -> Policy:
     return policy_of(settings.home, loopback=False)
 
 
-def _rows(settings: Settings, domain: Domain) -> PrivateRows:
+def _rows(settings: Settings, domain: Domain, screen: Screen) -> PrivateRows:
     if settings.data is None:
         raise UsageError("--data names the table that the rows are modelled on")
-    return read_rows(settings.data, domain, group=settings.group, drop=settings.drop)
+    found = read_rows(
+        settings.data,
+        domain,
+        group=settings.group,
+        drop=settings.drop,
+        strict=settings.strict,
+    )
+    for line in found.odd.lines():
+        screen.say(line, "warning")
+    return found
 
 
 def _tell(settings: Settings, made: Made, domain: Domain, figure: Figure, screen: Screen) -> None:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from party.synthesis.coding import encode
-from pate.data.images import entries
-from pate.data.read import read_inputs
-from pate.data.tables import read_csv, read_parquet
-from pate.data.values import Table, content_hash
+import numpy as np
+
+from party.synthesis.coding import encode, encode_fitting
+from pate.data.odd import Odd
+from pate.data.read import read_table
+from pate.data.values import content_hash
 from pate.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from party.synthesis.domain import Domain
-    from pate.data.values import Inputs
+    from pate.data.tables import TextTable
 
 _TABLES: Final = (".csv", ".csv.gz", ".parquet")
 _DIGEST: Final = b"pate party synthesis data v1\0"
@@ -40,10 +41,12 @@ class PrivateRows:
     Attributes:
         codes: (n, attributes) codes, one row per unit of privacy.
         content: digest of the table, 32 bytes; secret, since tables can be guessed.
+        odd: the rows that take no part, for the party's own screen.
     """
 
     codes: NDArray[np.intp]
     content: bytes
+    odd: Odd = field(default_factory=Odd)
 
     def digest(self, key: bytes) -> str:
         """Return a digest that tells this home alone which table it was, hex."""
@@ -51,36 +54,51 @@ class PrivateRows:
 
 
 def read_rows(
-    path: Path, domain: Domain, *, group: str | None = None, drop: Sequence[str] = ()
+    path: Path,
+    domain: Domain,
+    *,
+    group: str | None = None,
+    drop: Sequence[str] = (),
+    strict: bool = False,
 ) -> PrivateRows:
-    """Read a table and check it.
+    """Read a table and check it, row by row.
+
+    A row that the schema does not describe takes no part, and nor does a patient with several: what one
+    person's cells hold decides about that person's row only, and not whether there is a release.
 
     Args:
         path: a file, or a folder that holds one.
         domain: the public schema.
         group: the column that names the patient of each row; it may not be in the schema.
         drop: columns to leave out; those that it has not are no error.
+        strict: whether such a row is an error.
 
     Raises:
-        DataError: if it holds no table, or one that the schema does not describe; a patient has
-            two rows; or there are fewer rows than every party is said to have.
+        DataError: if it holds no table, or none with the schema's columns; there are fewer rows than
+            every party is said to have; or, if ``strict``, over the first row that is left out else.
     """
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
-    if group is not None and path.exists():
-        table: Inputs = _one_row_each(path, group, drop)
+    odd = Odd()
+    text = read_table(path, None if strict else odd)
+    alone = None if group is None else _alone(text, group, strict, odd)
+    without = (*drop,) if group is None else (group, *drop)
+    # Every cell as the file has it: a column's kind would hang on all of its cells.
+    table = text.table(without, as_text=text.columns)
+    content = content_hash(replace(text, odd=Odd()).table(without))
+    if strict:
+        codes = encode(table, domain, str(path))
     else:
-        table = read_inputs(path, drop=drop)
-    if not isinstance(table, Table):
-        raise DataError(_IMAGES.format(path))
-    codes = encode(table, domain, str(path))
+        codes, kept = encode_fitting(table, domain, str(path), odd, text.place)
+        codes = codes if alone is None else codes[alone[kept]]
     if len(codes) < domain.min_rows:
         # Not how many there are: lines like this are collected and kept by many a machine.
         raise DataError(
             f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
             "party promises to have; take no part in this, or ask for a schema with a lower one"
+            + "".join(f"; some rows take no part: {why}" for why in odd.reasons[:3])
         )
-    return PrivateRows(codes, content_hash(table))
+    return PrivateRows(codes, content, odd)
 
 
 def _holds_table(path: Path) -> bool:
@@ -91,27 +109,27 @@ def _is_table(file: Path) -> bool:
     return file.name.casefold().endswith(_TABLES)
 
 
-def _one_row_each(path: Path, group: str, drop: Sequence[str]) -> Table:
-    """Return the table without the column ``group``, of which every value occurs once.
+def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:
+    """Return whether each row is the only one of its patient.
 
     Patients are told apart as they are where records vote: 12 and 12.0 are one, and nan is none.
     """
-    files = [each for each in ([path] if path.is_file() else entries(path)) if _is_table(each)]
-    if len(files) != 1:
-        raise DataError(f"{path} holds {len(files)} tables; give the path of one file")
-    (file,) = files
-    parquet = file.name.casefold().endswith(".parquet")
-    text = read_parquet(file) if parquet else read_csv(file)
     patients = text.column(group, "group")
-    at: dict[str, int] = {}
-    again = min(
-        (first for row, name in enumerate(patients) if (first := at.setdefault(name, row)) < row),
-        default=None,
-    )
-    if again is not None:
+    rows = Counter(patients)
+    alone = np.array([bool(name) and rows[name] == 1 for name in patients], dtype=np.bool_)
+    if strict and not alone.all():
+        again = next(row for row, name in enumerate(patients) if rows[name] > 1)
         raise DataError(
-            f"{path}: the patient of row {again + 1} (column {group}) has several rows, and a "
+            f"{text.path}: the patient of row {again + 1} (column {group}) has several rows, and a "
             "release for patients takes one row each: keep one per patient, such as the last visit, "
-            "chosen by a rule that looks at that patient alone"
+            "chosen by a rule that looks at that patient only"
         )
-    return text.table((group, *drop))
+    for row in np.flatnonzero(~alone).tolist():
+        odd.record(
+            "its patient has several rows: keep one, such as the last visit, by a rule that looks at "
+            "that patient only"
+            if patients[row]
+            else "it has no patient",
+            text.place(row),
+        )
+    return alone

@@ -22,7 +22,9 @@ from party import cli_ledger, cli_synthesize
 from party.enrolment import enrol
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.policy import POLICY_FILE
+from party.synthesis import schema
 from party.synthesis.parquet import read
+from party.synthesis.private_rows import read_rows
 from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
 from pate.data.values import Table
@@ -373,7 +375,45 @@ def test_data_that_the_schema_does_not_describe(
     site: Site, change: Callable[[Site], None], words: str
 ) -> None:
     change(site)
-    site.fails(DataError, words)
+    site.fails(DataError, words, "--strict")
+
+
+ODD: list[tuple[str, str]] = [
+    ("99", "its cell in column 'age' is none that the schema has"),
+    *((cell, "'age' is none") for cell in ("old", "inf", "", ">150", "12,5")),
+]
+
+
+@pytest.mark.parametrize(("cell", "words"), ODD)
+def test_a_row_that_the_schema_does_not_describe_takes_no_part(
+    site: Site, cell: str, words: str
+) -> None:
+    """It decides neither whether there is a release nor what is made of any other row."""
+    domain = schema.read(site.folder / "schema.json")
+    before = read_rows(site.folder / "data.csv", domain, drop=("patient",))
+    site.rows.insert(17, ["new", cell, "F", "a", "yes"])
+    site.write()
+    after = read_rows(site.folder / "data.csv", domain, drop=("patient",))
+    assert (after.codes == before.codes).all()
+    assert "1 record (line 19) take no part" in after.odd.lines()[0]
+    assert words in after.odd.lines()[0]
+    result = site.typed("--drop", "patient")
+    assert result.exit_code == 0
+    assert words in result.output
+
+
+def test_a_patient_with_two_rows_takes_no_part(site: Site) -> None:
+    domain = schema.read(site.folder / "schema.json")
+    before = read_rows(site.folder / "data.csv", domain, group="patient")
+    site.rows += [
+        ["new", "40", "F", "a", "yes"],
+        ["new", "41", "F", "a", "yes"],
+        ["", *site.rows[0][1:]],
+    ]
+    site.write()
+    after = read_rows(site.folder / "data.csv", domain, group="patient")
+    assert (after.codes == before.codes).all()
+    assert len(after.odd.lines()) == 2
 
 
 def test_a_column_that_is_unknown(site: Site) -> None:
@@ -396,16 +436,16 @@ def test_a_patient_with_two_rows(site: Site) -> None:
     with pytest.raises(
         DataError, match=r"the patient of row 8 \(column patient\) has several rows"
     ):
-        site.typed("--group", "patient")
+        site.typed("--group", "patient", "--strict")
     site.rows[20][0] = ""
     site.write()
     nobody = "record 21 has no value in the group column 'patient'"
     with pytest.raises(DataError, match=nobody):
-        site.typed("--group", "patient")
+        site.typed("--group", "patient", "--strict")
     site.rows[20][0] = "NaN"
     site.write()
     with pytest.raises(DataError, match=nobody):
-        site.typed("--group", "patient")
+        site.typed("--group", "patient", "--strict")
     with pytest.raises(DataError, match="has no group column 'name'; it has: patient, age"):
         site.typed("--group", "name")
     assert not list(site.folder.glob("*.parquet"))
@@ -417,7 +457,7 @@ def test_a_patient_written_in_two_ways_is_one(site: Site, one: str, other: str) 
     site.rows[3][0], site.rows[30][0] = one, other
     site.write()
     with pytest.raises(DataError, match=r"patient of row 4 \(column patient\) has several rows"):
-        site.typed("--group", "patient")
+        site.typed("--group", "patient", "--strict")
     assert not list(site.folder.glob("*.parquet"))
 
 
@@ -437,7 +477,9 @@ def test_patients_in_a_folder_and_in_parquet(site: Site) -> None:
     free = ("--group", "patient", "--method", "uniform")
     assert json.loads(site.typed(*free, data="records").stdout)["unit"] == "patient"
     (folder / "b.csv").write_text("patient\n1\n")
-    with pytest.raises(DataError, match="records holds 2 tables; give the path of one file"):
+    with pytest.raises(
+        DataError, match=r"records holds several data files .*; give the path of one"
+    ):
         site.typed(*free, data="records", out="second.parquet")
     with pytest.raises(DataError, match="no file or folder"):
         site.typed(*free, data="none", out="second.parquet")
