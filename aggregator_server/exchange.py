@@ -385,6 +385,8 @@ class Exchange:
             identity, reply = wire.read_reply(
                 arrival.body, campaign=self.campaign.id, nonce=question.nonce
             )
+            if question.party is None:  # what it calls itself: a person must find out whose it is
+                who = f"{reply.party} ({who})"
             self._accept(question, identity, reply)
         except PateError as error:
             self._say(f"{who}: sent something that was not accepted: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,20 @@ def test_different_class_lists_end_the_gathering_with_both_names(
     houses.append(house)
     with pytest.raises(SchemaError, match=r"p0 and p1 have different class lists"):
         house.exchange().gather(2)
+
+
+def test_a_party_whose_description_is_not_accepted_is_named(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 0, ("x", "\u202ey"))])
+    houses.append(house)
+    exchange = house.exchange()
+    assert [party.name for party in exchange.gather(1)] == ["p0"]
+    while not any("was not accepted" in line for line in house.said):
+        exchange.look()
+        _pause(0)
+    (line,) = [line for line in house.said if "was not accepted" in line]
+    assert re.match(r"p1 \(node \d+\): .*: a class name that is empty, too long", line)
 
 
 def test_with_a_declared_class_list_a_party_may_lack_a_class(
