@@ -18,7 +18,7 @@ from pate.accounting.composition import Composition, Gate, composition_named, to
 from pate.accounting.events import GatedBatch, NoisyHistogram, fraction_from_text
 from pate.errors import PateError
 from pate.mechanisms import worst_cost
-from pate.statement import PrivacyStatement, adjacency_of
+from pate.statement import PrivacyStatement, adjacencies_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,10 +117,9 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield _same("unit", said.unit, offer.unit)
+    known = adjacencies_of(offer.unit, records_vote=offer.records_vote)
     yield _same(
-        "adjacency",
-        said.adjacency,
-        adjacency_of(offer.unit, records_vote=offer.records_vote),
+        "adjacency", said.adjacency, said.adjacency if said.adjacency in known else known[0]
     )
     yield _same("delta", said.delta, offer.delta)
     yield _same("aggregation", said.aggregation, offer.aggregation)

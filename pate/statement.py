@@ -23,8 +23,10 @@ Unit = Literal["record", "patient", "party"]
 
 _FIXED: Final = (
     "public, and the same for neighbours, are who takes part, each party's number of teachers, the "
-    "class list, image size and channels, columns and their kinds"
+    "class list and the names of columns"
 )
+#: The end of it where a record's own cells could still decide how its party read all others.
+_FIXED_ONCE: Final = "class list, image size and channels, columns and their kinds"
 
 #: What two neighbouring worlds differ by, per unit. "Reaches k" is the events' votes_per_unit.
 ADJACENCY: Final[Mapping[str, str]] = {
@@ -73,6 +75,10 @@ _VOTING: Final[Mapping[str, tuple[str, str]]] = {
     ),
 }
 _FIXED_FOR_VOTING: Final = (
+    "public, and the same for neighbours, are who takes part, the class list, the names of columns, "
+    "and the queries; how many records a party has is not public"
+)
+_FIXED_FOR_VOTING_ONCE: Final = (
     "public, and the same for neighbours, are who takes part, the class list, image size and "
     "channels, columns and their kinds, and the queries; how many records a party has is not public"
 )
@@ -89,6 +95,17 @@ def adjacency_of(unit: str, *, records_vote: bool) -> str:
         return ADJACENCY[unit]
     what, why = _VOTING[unit]
     return f"{what}: {why}; {_FIXED_FOR_VOTING}"
+
+
+def adjacencies_of(unit: str, *, records_vote: bool) -> tuple[str, ...]:
+    """Return how statements have said what neighbouring worlds differ by, the present words first.
+
+    Those of before promised less; they stay readable.
+    """
+    now = adjacency_of(unit, records_vote=records_vote)
+    if records_vote:
+        return now, now.replace(_FIXED_FOR_VOTING, _FIXED_FOR_VOTING_ONCE)
+    return now, now.replace("class list and the names of columns", _FIXED_ONCE)
 
 
 def do_records_vote(mechanism: object) -> bool:

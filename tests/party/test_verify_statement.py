@@ -15,7 +15,7 @@ from party.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
-from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement
+from pate.statement import ADJACENCY, ObserverStatement, PrivacyStatement, adjacencies_of
 from pate.votes import Histogram
 from tests.aggregator_server.campaigns import NAMES, label, make_spec, make_votes, start
 from tests.party.offers import KEY, answer, answer_and_open, joining, noisy, queries, settled
@@ -109,6 +109,21 @@ def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
         "ending",
     } <= {each.name for each in checks}
     assert str(checks[0]).startswith("ok       campaign: c1c1")
+
+
+@pytest.mark.parametrize("unit", ["record", "patient", "party"])
+def test_earlier_words_for_what_neighbours_differ_by_are_known(unit: str) -> None:
+    now, before = adjacencies_of(unit, records_vote=False)
+    assert now == ADJACENCY[unit]
+    assert before.endswith("class list, image size and channels, columns and their kinds")
+    assert before.partition("; public")[0] == now.partition("; public")[0]
+
+
+def test_a_statement_of_before_still_agrees(ledger: PartyLedger) -> None:
+    record, offer = answered(ledger, settled()), settled()
+    earlier = adjacencies_of(offer.unit, records_vote=False)[1]
+    checks = verify_statement(published(offer, adjacency=earlier), record)
+    assert {each.finding for each in checks} == {"ok"}
 
 
 @pytest.mark.parametrize(
