@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.report import label_set
 from benchmarks.soak.enrolled import python
+from benchmarks.soak.processes import until
 from pate.errors import PateError, UnreachableError
 
 if TYPE_CHECKING:
@@ -98,7 +99,10 @@ class Left:
             else:
                 _ends_or_is_alone(party)
         if (student := self.stage.student) is not None:
-            _ends_or_is_alone(student)
+            # Its last training begins when the server may be gone already.
+            until(lambda: student.code is not None, "the student ends", _ENDS_S)
+            may = (0, UnreachableError.exit_code)
+            assert student.code in may, f"it ended with {student.code}:\n{student.text}"
 
     # --- the server's ledger -----------------------------------------------------------------
 
@@ -176,13 +180,13 @@ class Left:
 
 
 def _ends_or_is_alone(program: Program) -> None:
-    """Check that a program that was disturbed ends with 0, or that nobody is there for it any more."""
+    """Check that a party that was disturbed ends with 0, or that nobody is there for it any more."""
     deadline = time.monotonic() + _ALONE_S
     while program.code is None and time.monotonic() < deadline:
         time.sleep(0.1)
+    may = [0, UnreachableError.exit_code]
     if program.code is None:
         program.send(signal.SIGTERM)
-        program.ends(130, _ENDS_S)
-        return
-    may = (0, UnreachableError.exit_code)
+        until(lambda: program.code is not None, f"{program.name} is stopped", _ENDS_S)
+        may += [130, -signal.SIGTERM]  # the latter where it was about to end by itself
     assert program.code in may, f"{program.name} ended with {program.code}:\n{program.text}"

@@ -247,7 +247,8 @@ class Stage:
         """Start the student."""
         command = python(
             "student", "train", "--server", f"127.0.0.1:{self.student_port}",
-            "--public", self.public, "--out", self.folder / "student", "--steps", "3", "--json",
+            "--public", self.public, "--out", self.folder / "student", "--steps", "3",
+            "--max-wait", "120", "--json",
         )  # fmt: skip
         if (token := self.home / "student.token").exists():  # a server that knows its own student
             command += ["--token-file", str(token)]
