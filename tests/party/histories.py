@@ -353,13 +353,14 @@ class World:
             self.retrain(name)
             self.campaign()
         elif what == "restore":
-            self.restore(name, noise=self.chance(0.5), same=self.chance(0.5))
+            lost, same = (0.8, 0.9) if self.noisy else (0.5, 0.5)
+            self.restore(name, noise=not self.chance(lost), same=self.chance(same))
         elif what == "campaign":
             self.campaign()
         elif what == "again" and self._old:
             # What was opened, as it was or in another campaign.
             number, rows = self._old[random.integers(len(self._old))]
-            if self.chance(0.5):
+            if self.chance(0.1 if self.noisy else 0.5):
                 number = len(self.campaigns) - 1
             self.attempt(number, self.rows[number] if self.records else rows)
         else:
