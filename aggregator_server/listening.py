@@ -186,6 +186,7 @@ class _Counted(socket.socket):
 
     def close(self) -> None:
         super().close()
+        self.hang_up = None
         told, self.when_closed = self.when_closed, None
         if told is not None:
             told()
@@ -241,10 +242,22 @@ class ImpatientProtocol(H11Protocol):
         if self.listener is not None and self.client is not None:
             self.listener.reach(self.client, transport.abort)
 
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; what comes after our end of it was closed is nobody's any more.
+
+        Under TLS the other end may go on sending for a while then.
+        """
+        if not self.transport.is_closing():
+            super().data_received(data)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._watch.cancel()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        # A transport refers to its protocol, and under TLS holds 256 KiB: it is let go of now, and
+        # not when the garbage collector comes by.
+        self.transport = self.flow = self.cycle = None  # type: ignore[assignment]
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: How long somebody waits for room that others have, in seconds.
 ROOM_S: Final = 20.0
+#: How many may wait so of one holder; each of them holds its connection, and what is buffered on it.
+MOST_WAITING: Final = 8
 #: The slowest that a body may arrive: in each span of so many seconds so many bytes, or its end.
 SPAN_S: Final = 10.0
 SPAN_BYTES: Final = 160 * 2**10
@@ -33,6 +35,7 @@ class Allowance:
         self.in_all, self.each = in_all, each
         self.held: Counter[Hashable] = Counter()
         self._total = 0
+        self._waiting: Counter[Hashable] = Counter()
         self._freed = asyncio.Event()
 
     @property
@@ -49,15 +52,28 @@ class Allowance:
             within: how long to wait, in seconds; left out, :data:`ROOM_S`.
 
         Raises:
-            TimeoutError: if there was no room for so long.
+            TimeoutError: if there was no room for so long, or too many of this holder wait already.
         """
-        async with asyncio.timeout(ROOM_S if within is None else within):
-            while self._total + amount > self.in_all or self.held[holder] + amount > self.each:
-                if amount > min(self.in_all, self.each):
-                    raise TimeoutError
-                await self._freed.wait()
+        if not self._fits(holder, amount):
+            if amount > min(self.in_all, self.each) or self._waiting[holder] >= MOST_WAITING:
+                raise TimeoutError
+            await self._wait(holder, amount, ROOM_S if within is None else within)
         self._total += amount
         self.held[holder] += amount
+
+    def _fits(self, holder: Hashable, amount: int) -> bool:
+        return self._total + amount <= self.in_all and self.held[holder] + amount <= self.each
+
+    async def _wait(self, holder: Hashable, amount: int, within: float) -> None:
+        self._waiting[holder] += 1
+        try:
+            async with asyncio.timeout(within):
+                while not self._fits(holder, amount):
+                    await self._freed.wait()
+        finally:
+            self._waiting[holder] -= 1
+            if not self._waiting[holder]:
+                del self._waiting[holder]
 
     def give(self, holder: Hashable, amount: int) -> None:
         """Hold ``amount`` bytes less."""

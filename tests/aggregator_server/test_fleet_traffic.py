@@ -19,7 +19,7 @@ from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest, PushObjectResp
 from flwr.proto.node_pb2 import Node
 
 from aggregator_server.fleet import allowance
-from aggregator_server.fleet.allowance import Allowance, read_body
+from aggregator_server.fleet.allowance import MOST_WAITING, Allowance, read_body
 from aggregator_server.fleet.requests import CALLS, MAX_PIECE, RefusedCallError
 from aggregator_server.fleet.traffic import MAX_REPLY, STORED_EACH, STORED_IN_ALL, Traffic
 from tests.aggregator_server.fleet_nodes import some_id
@@ -294,6 +294,26 @@ def test_more_than_one_may_hold_is_never_waited_for() -> None:
     asyncio.run(play())
 
 
+def test_few_of_one_holder_wait() -> None:
+    async def play() -> None:
+        allowed = Allowance(10, 4)
+        await allowed.take("a", 4)
+        waiting = [asyncio.create_task(allowed.take("a", 1)) for _ in range(MOST_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await allowed.take("a", 1, within=60)
+        await allowed.take("b", 4)
+        allowed.give("a", 4)
+        await asyncio.wait(waiting[:4])
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+        assert allowed.held["a"] >= 4
+        assert not allowed._waiting
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize(
     ("pieces", "read"),
     [([5, 5], b"x" * 10), ([5, None], None), ([5, 6], None), ([11], None), ([0], b"")],
@@ -312,7 +332,7 @@ def test_a_body_is_read_whole_or_not_at_all(pieces: list[int | None], read: byte
 
 def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte is new. One that comes fast enough is read, however long that takes."""
-    monkeypatch.setattr(allowance, "SPAN_S", 0.2)
+    monkeypatch.setattr(allowance, "SPAN_S", 2.0)
     monkeypatch.setattr(allowance, "SPAN_BYTES", 100)
 
     async def read(size: int) -> bytes | None:
@@ -320,7 +340,7 @@ def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
 
         async def receive() -> dict[str, object]:
             nonlocal left
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.5)
             left -= size
             return {"type": "http.request", "body": b"x" * size, "more_body": left > 0}
 
@@ -328,4 +348,4 @@ def test_a_body_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(TimeoutError):
         asyncio.run(read(1))
-    assert asyncio.run(read(50)) == b"x" * 500
+    assert asyncio.run(read(100)) == b"x" * 500
