@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from party.given import tags_of
 from party.keys import votes_key
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from pate.noise import Noise
     from pate.votes import Counts
 
-
-_Who = TypeVar("_Who")
 
 #: What a refusal may be called to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
@@ -416,7 +414,9 @@ class Voter:
         )
 
 
-def _known(found: _Who | None, campaign: vote_pb2.Campaign) -> _Who:
+def _known(
+    found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
+) -> Ensemble | NeighbourVotes:
     """Return what votes in a campaign.
 
     Raises:

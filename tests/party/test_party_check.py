@@ -425,8 +425,9 @@ def test_labels_that_no_server_takes_are_told_before_training(tmp_path: Path) ->
     labels = ("\u202eabc", "u", "v")
     rows = "".join(f"{at % 30},{labels[at % 3]}\n" for at in range(90))
     (tmp_path / "h.csv").write_text(f"a,y\n{rows}")
-    options = ("--home", tmp_path / "home", "--data", tmp_path / "h.csv", "--label", "y")
-    options += ("--teachers", "2")
+    options = (
+        "--home", tmp_path / "home", "--data", tmp_path / "h.csv", "--label", "y", "--teachers", "2",
+    )  # fmt: skip
     found = checked(*options)["records"]
     assert found["status"] == "warning"
     assert "records take no part: its label cannot be the name of a class" in found["text"]
