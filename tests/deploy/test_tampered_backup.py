@@ -48,7 +48,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("kept")
     home = root / "hospital_a"
     ledger = PartyLedger(home / PARTY_LEDGER)
-    NoiseShares(home / party_backup.NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn)
+    NoiseShares(home / party_backup.NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn, answered=False)
     ledger.join(joining())
     answer_and_open(ledger, settled(), queries(0, 2))
     party_backup.back_up(home, root / "party")
