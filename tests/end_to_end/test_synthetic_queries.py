@@ -36,12 +36,13 @@ ROWS: Final = 300
 #: Where the command is killed, and at which pass; whether the cost is in the ledger then, and
 #: whether the file of rows is in its place.
 KILLS: Final = (
-    ("party-entry-written", 1, False, False),
+    ("party-entry-written", 1, False, False),  # the bound of its policy
+    ("party-entry-written", 2, False, False),
     ("party-synthesis-reserved", 1, True, False),
     ("file-drafted", 2, True, False),  # of the model; the first is the key of a new home
     ("file-drafted", 3, True, False),  # of the rows
     ("party-synthesis-written", 1, True, True),
-    ("party-entry-written", 2, True, True),
+    ("party-entry-written", 3, True, True),
 )
 FAILPOINTS: Final = frozenset(name for name, *_ in KILLS)
 
