@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from party.columns import left_out, warnings
 from party.neighbour_votes import NeighbourVotes
 from party.training import Ensemble, train_ensemble
+from pate.data.images import DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
@@ -157,8 +158,12 @@ class OwnVoters:
         self._ensemble: tuple[Dataset, Ensemble] | None = None
         self._warned: set[str] = set()
 
-    def ahead(self, schema: Schema | None, classes: Classes, *, is_guess: bool = True) -> Dataset:
+    def ahead(
+        self, schema: Schema | None, classes: Classes, *, is_guess: bool = True
+    ) -> Dataset | None:
         """Read, and train, before a campaign is known; what it says then is what counts.
+
+        None is returned for images that only a campaign's window can make readable.
 
         Args:
             schema: of the public set that we have, or of the last campaign, or None.
@@ -170,14 +175,21 @@ class OwnVoters:
             PateError: if there is nothing that could vote.
         """
         try:
-            held = self._read(schema, classes)
-        except PateError:
-            if not is_guess or (schema is None and classes is None):
-                raise
-            held = self._read(None, None)
+            held = self._guess(schema, classes, is_guess)
+        except DeepImagesError as error:
+            self._warn(f"nothing is read before a campaign is known: {error}")
+            return None
         if self._teachers is not None:
             self._trained(held)
         return held
+
+    def _guess(self, schema: Schema | None, classes: Classes, is_guess: bool) -> Dataset:
+        try:
+            return self._read(schema, classes)
+        except PateError:
+            if not is_guess or (schema is None and classes is None):
+                raise
+            return self._read(None, None)
 
     def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | None:
         """Return our records as a campaign reads them, None if nothing of ours votes in its way.

@@ -100,12 +100,13 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
         None if last is None or public is not None else last.offer.classes,
         is_guess=public is None,
     )
-    # Not how many records: lines like this are collected and kept by many a machine.
-    screen.say(f"{name}: records of the classes {', '.join(held.classes)}")
-    if settings.votes != "neighbour":
-        screen.say(f"{settings.teachers} teachers are ready; connecting to {server}")
-    else:
+    if held is not None:
+        # Not how many records: lines like this are collected and kept by many a machine.
+        screen.say(f"{name}: records of the classes {', '.join(held.classes)}")
+    if settings.votes == "neighbour":
         screen.say(f"our records vote themselves; connecting to {server}")
+    elif held is not None:
+        screen.say(f"{settings.teachers} teachers are ready; connecting to {server}")
     board.bound_by(
         ledger,
         delta=policy.divided_delta,

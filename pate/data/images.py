@@ -51,6 +51,10 @@ WINDOW: Final = (
 )
 
 
+class DeepImagesError(DataError):
+    """Images of more than 8 bits a pixel, and no window is known by which to read them."""
+
+
 def entries(folder: Path) -> list[Path]:
     """Return what a folder holds, sorted by name, without hidden files and desktop litter.
 
@@ -242,7 +246,7 @@ def _pixels(image: Image.Image, path: Path, window: Window | None) -> NDArray[np
         raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
     if image.mode in _DEEP_MODES:
         if window is None:
-            raise DataError(f"{path} {DEEP}; {WINDOW}")
+            raise DeepImagesError(f"{path} {DEEP}; {WINDOW}")
         return windowed(np.asarray(image).astype(np.uint16), window)[..., np.newaxis]
     if _cut_to_eight(image):
         raise DataError(f"{path} has more than 8 bits a channel in colour; save it with 8 bits")

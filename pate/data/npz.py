@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from pate.data.images import WINDOW, windowed
+from pate.data.images import WINDOW, DeepImagesError, windowed
 from pate.data.labels import plain_names
 from pate.data.limits import require_room
 from pate.data.tables import LONGEST_TEXT
@@ -218,7 +218,7 @@ def _as_pixels(
                 picture if array.dtype.kind in "iu" else np.rint(picture.astype(np.float64) * 255)
             )
         elif odd is None:
-            raise DataError(f"{path}: {why}")
+            raise (DeepImagesError if WINDOW in why else DataError)(f"{path}: {why}")
         else:
             good[at] = False
             odd.record(why.partition(";")[0], f"record {at + 1}")

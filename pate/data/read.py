@@ -107,7 +107,9 @@ def read_dataset(
             if not kept:
                 reasons = "; ".join(odd.reasons)
                 if images.DEEP in reasons:
-                    raise DataError(f"no image of {found} can be used: {reasons}; {images.WINDOW}")
+                    raise images.DeepImagesError(
+                        f"no image of {found} can be used: {reasons}; {images.WINDOW}"
+                    )
                 raise SchemaError(f"no image of {found} can be used: {reasons}")
             files = [files[at] for at in kept]
         names = [name for name, _ in files]

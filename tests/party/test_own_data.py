@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from party.keys import identity_key
 from party.own_data import OwnFile, OwnVoters
 from party.training import Ensemble
 from party.voter import Voter
 from pate.data.schema import Schema
-from pate.data.values import Table, batch_hash
+from pate.data.values import Images, Table, batch_hash
 from pate.errors import DataError, SchemaError
 from pate.noise import SystemNoise
 from protos import wire
@@ -150,6 +151,7 @@ def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
 def test_a_guess_about_another_campaign_is_given_up(tmp_path: Path) -> None:
     party = Site(tmp_path, rows())
     held = party.own.ahead(Schema.parse("images 9x9x1"), ("cat", "dog"))
+    assert held is not None
     assert held.classes == ("a", "b")
 
 
@@ -193,7 +195,9 @@ def test_strict_refuses_what_would_be_left_out(more: str, tmp_path: Path) -> Non
     with pytest.raises((DataError, SchemaError)):
         party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
     lenient = Site(tmp_path, rows(more))
-    assert len(lenient.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)) >= 90
+    held = lenient.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
+    assert held is not None
+    assert len(held) >= 90
     assert len(lenient.warned) == 1
 
 
@@ -203,3 +207,31 @@ def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
     found = party.own.voters(campaign_message(PUBLIC, None, classes=CLASSES, most_votes=9))
     assert not isinstance(found, Ensemble)
     assert party.trainings == 1
+
+
+@pytest.mark.parametrize("kind", ["folder", "npz"])
+def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) -> None:
+    """They cannot be read before it is known, and a party that has them can take part all the same."""
+    deep = np.random.default_rng(2).integers(0, 4096, (12, 5, 5)).astype(np.uint16)
+    path = tmp_path / "data.npz" if kind == "npz" else tmp_path / "data"
+    if kind == "npz":
+        np.savez(path, images=deep + 256, labels=["a", "b"] * 6)
+    else:
+        for at, pixels in enumerate(deep):
+            (path / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path / "ab"[at % 2] / f"{at}.png")
+    warned: list[str] = []
+    own = OwnVoters(
+        OwnFile(data=path), teachers=None, records=True, model="auto", device="cpu", home=tmp_path,
+        key=b"k" * 32, say=warned.append, warn=warned.append,
+        training=lambda: pytest.fail("nothing to train"),
+    )  # fmt: skip
+    assert own.ahead(None, None) is None
+    assert "--window LOW HIGH" in warned[0]
+    public = Images(np.zeros((4, 5, 5, 1), np.uint8), (0, 4351))
+    found = own.read(campaign_message(public, None, classes=("a", "b"), most_votes=9))
+    assert found is not None
+    assert len(found.records) == 12
+    assert found.schema == public.schema()
+    with pytest.raises(DataError, match="--window LOW HIGH"):
+        own.read(campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9))
