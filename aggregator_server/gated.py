@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from aggregator_server.labelling import Votes
     from aggregator_server.ledger import Ledger
     from pate.accounting.bounds.sharp import Tables
+    from pate.accounting.publishing.gate import GateParameters
+    from pate.accounting.publishing.nearby import Bound
     from pate.mechanisms import Mechanism
     from pate.noise import Noise
+    from pate.votes import Counts
 
 
 def label_gated(
@@ -68,27 +71,65 @@ def label_gated(
     most = state.spec.max_queries
     queries = list(order if most is None else order[:most])
     gate = state.composition.parameters
-    setting, neighbours = _setting(mechanism)
-    orders = np.array([gate.order])
-    bound = sharp_bound(setting, neighbours, orders, tables)
+    bound = bound_of(mechanism, gate.order, tables)
     charge = ledger.charge(queries, simulated=simulated)
     failpoints.reach("charge-recorded")
     # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
-    batch = Batch.of(
-        counts[queries],
-        setting.label,
-        neighbours,
-        bound,
-        orders=orders,
-        checked=setting.check is not None,
+    rows = counts[queries]
+    labels = labels_behind(
+        gate, batch_of(rows, mechanism, gate.order, bound), rows, mechanism, noise
     )
-    labels = None
-    if gate.decide(batch, noise):
-        labels = [each.label for each in mechanism.answer_all(counts[queries], noise)]
     failpoints.reach("noise-drawn")
     state = ledger.release_batch(charge, labels)
     failpoints.reach("release-recorded")
     return summary_of(state, 1, exhausted=False)
+
+
+def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
+    """Return the data-dependent bound that a gate goes by, at its order. It looks at no vote.
+
+    Raises:
+        StateError: for a mechanism without one.
+    """
+    setting, neighbours = _setting(mechanism)
+    return sharp_bound(setting, neighbours, np.array([order]), tables)
+
+
+def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
+    """Return what the gate looks at of (queries, classes) votes. Secret.
+
+    Args:
+        rows: votes of the whole batch.
+        mechanism: that answers it.
+        order: of the gate.
+        bound: of :func:`bound_of`.
+    """
+    setting, neighbours = _setting(mechanism)
+    return Batch.of(
+        rows,
+        setting.label,
+        neighbours,
+        bound,
+        orders=np.array([order]),
+        checked=setting.check is not None,
+    )
+
+
+def labels_behind(
+    gate: GateParameters, batch: Batch, rows: Counts, mechanism: Mechanism, noise: Noise
+) -> list[int | None] | None:
+    """Return the labels of a batch, or None if the gate stays closed. Once, behind its charge.
+
+    Args:
+        gate: fixed before the votes were looked at.
+        batch: of :func:`batch_of`, of the same rows.
+        rows: (queries, classes) int64, votes.
+        mechanism: that answers them.
+        noise: where the noise of gate and labels comes from.
+    """
+    if not gate.decide(batch, noise):
+        return None
+    return [each.label for each in mechanism.answer_all(rows, noise)]
 
 
 def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
 from pate.noise import require_production
+from pate.noise_shares import draw_share
 from pate.runtime.failpoints import reach
 from protos import masked
 from protos.pate.v1 import vote_pb2
@@ -158,7 +159,7 @@ class MaskedVotes:
                 campaign.id,
                 batch,
                 values,
-                lambda cells: self._noise.gaussian(share, cells),
+                lambda cells: draw_share(self._noise, share, cells),
                 answered=self._ledger.answered(campaign.id.hex(), batch),
             )
         if new:

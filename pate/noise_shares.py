@@ -27,6 +27,8 @@ from pate.noise import check_scale
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pate.noise import Noise
+
 #: Least share, in votes: with less the lattice shows in the sums.
 LEAST_SHARE: Final = Fraction(1)
 #: More parties in one sum are a mistake.
@@ -81,6 +83,17 @@ def share_sigma(sigma: Fraction, honest: int) -> Fraction:
     least = math.ceil(_GRID**2 * wanted**2 / honest)
     share = Fraction(math.isqrt(least - 1) + 1, _GRID)
     return check_share(max(share, LEAST_SHARE))
+
+
+def draw_share(noise: Noise, share: Fraction, cells: int) -> NDArray[np.int64]:
+    """Return one party's share of the noise on (cells,) counts: int64, votes.
+
+    Args:
+        noise: where it comes from.
+        share: parameter of the share, in votes.
+        cells: counts of votes that it hides, each with a draw of its own.
+    """
+    return noise.gaussian(share, cells)
 
 
 def total_sigma(share: Fraction, parties: int) -> Fraction:

@@ -1,15 +1,18 @@
 """The attacker: learns from runs of both worlds what to bet on, before the runs that count.
 
-A run is told by how often each kind of answer came about in it. The score of a run is the sum, over
-its answers, of the logarithm of how much likelier such an answer is in one world than in the other,
-as far as the runs that it learns from tell: for equal queries that is the likelihood ratio, and any
-other score would be as valid and only weaker. The event is that the score reaches a threshold.
+A run with labels is told by how often each kind of answer came about in it. The score of a run is
+the sum, over its answers, of the logarithm of how much likelier such an answer is in one world than
+in the other, as far as the runs that it learns from tell: for equal queries that is the likelihood
+ratio, and any other score would be as valid and only weaker. The event is that the score reaches a
+threshold. A run with noisy counts is told by a few numbers made of them, and the event is that one
+of these lies in a range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ from pate.errors import AccountingError
 
 #: (runs, kinds) int64: how often each kind of answer came about in each run.
 Counts = NDArray[np.int64]
+#: (runs, views) int64: numbers that were made of the noisy counts of each run.
+Readings = NDArray[np.int64]
 #: What an event is worth, from expected hits and false hits: any shape in, the same out.
 Worth = Callable[[Floats, Floats], Floats]
 
@@ -26,9 +31,20 @@ Worth = Callable[[Floats, Floats], Floats]
 _MOST_THRESHOLDS = 4096
 
 
+class Bet(Protocol):
+    """A set of runs to bet on."""
+
+    def tally(self, first: Counts, second: Counts) -> tuple[int, int]:
+        """Return hits and false hits, given runs of D and of D'."""
+
+
+#: Learns, from runs of D and as many of D' and for so many runs, the best bet and its worth.
+Learn = Callable[[Counts, Counts, int, Worth], tuple[float, Bet]]
+
+
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A set of runs to bet on.
+    """A set of runs to bet on, by the answers in them.
 
     Attributes:
         weights: (kinds,) float64, score of one answer of each kind.
@@ -62,8 +78,7 @@ def learn(first: Counts, second: Counts, runs: int, worth: Worth) -> tuple[float
     Raises:
         AccountingError: if the two differ in shape or there are none.
     """
-    if first.shape != second.shape or first.ndim != 2 or not len(first):
-        raise AccountingError(f"runs of shapes {first.shape} and {second.shape} cannot be compared")
+    _check(first, second)
     seen, other = first.sum(axis=0) + 0.5, second.sum(axis=0) + 0.5
     towards = np.log(seen / seen.sum()) - np.log(other / other.sum())
     found: list[tuple[float, Event]] = []
@@ -74,14 +89,86 @@ def learn(first: Counts, second: Counts, runs: int, worth: Worth) -> tuple[float
             scores, others = others, scores
         steps = np.unique(np.concatenate([scores, others]))
         steps = steps[:: -(-len(steps) // _MOST_THRESHOLDS)]
-        # One false hit more than was seen: an event that was never seen is not one of no chance.
-        share = runs / len(first)
-        expected = np.minimum(share * _reaching(scores, steps), runs)
-        false = np.minimum(share * (_reaching(others, steps) + 1.0), runs)
-        value = worth(expected, false)
+        hits, false = _reaching(scores, steps), _reaching(others, steps)
+        value = _promised(hits, false, len(first), runs, worth)
         best = int(np.argmax(value))
         found.append((float(value[best]), Event(weights, float(steps[best]), reverse)))
     return max(found, key=lambda each: each[0])
+
+
+@dataclass(frozen=True)
+class Range:
+    """A set of runs to bet on, by one of their numbers.
+
+    Attributes:
+        view: which number.
+        least: least value in the set.
+        most: largest value in the set.
+        reverse: whether a hit speaks for the world D' rather than D.
+    """
+
+    view: int
+    least: float
+    most: float
+    reverse: bool
+
+    def hits(self, readings: Readings) -> int:
+        """Return how many of the runs lie in the set."""
+        value = readings[:, self.view]
+        return int(((value >= self.least) & (value <= self.most)).sum())
+
+    def tally(self, first: Readings, second: Readings) -> tuple[int, int]:
+        """Return hits and false hits, given runs of D and of D'."""
+        true, false = (second, first) if self.reverse else (first, second)
+        return self.hits(true), self.hits(false)
+
+
+def learn_range(first: Readings, second: Readings, runs: int, worth: Worth) -> tuple[float, Range]:
+    """Return the most promising range and what it seems to be worth; see :func:`learn`.
+
+    Tried are, for each number, its being at least, at most, and exactly a value: noise that is too
+    small shows in the tails, noise that is missing in single values.
+
+    Raises:
+        AccountingError: if the two differ in shape or there are none.
+    """
+    _check(first, second)
+    found: list[tuple[float, Range]] = []
+    for view in range(first.shape[1]):
+        worlds = first[:, view], second[:, view]
+        steps = np.unique(np.concatenate(worlds)).astype(np.float64)
+        steps = steps[:: -(-len(steps) // _MOST_THRESHOLDS)]
+        above = [_reaching(each.astype(np.float64), steps) for each in worlds]
+        over = [_reaching(each.astype(np.float64), steps + 0.5) for each in worlds]
+        for least, most, hits in (
+            (steps, np.full(len(steps), np.inf), above),
+            (np.full(len(steps), -np.inf), steps, [len(first) - each for each in over]),
+            (steps, steps, [a - b for a, b in zip(above, over, strict=True)]),
+        ):
+            for reverse in (False, True):
+                true, false = (hits[1], hits[0]) if reverse else (hits[0], hits[1])
+                value = _promised(true, false, len(first), runs, worth)
+                best = int(np.argmax(value))
+                made = Range(view, float(least[best]), float(most[best]), reverse)
+                found.append((float(value[best]), made))
+    return max(found, key=lambda each: each[0])
+
+
+def _promised(hits: Floats, false: Floats, seen: int, runs: int, worth: Worth) -> Floats:
+    """Return what events are worth, given in how many of ``seen`` runs of each world they came about.
+
+    Each count may have been luck, by its standard deviation and one more; an event that was never
+    seen is not one of no chance, nor one that was seen always a sure one.
+    """
+    share = runs / seen
+    least = np.maximum(hits - 1.0 - np.sqrt(hits * (1.0 - hits / seen)), 0.0)
+    most = false + 1.0 + np.sqrt(false * (1.0 - false / seen))
+    return worth(share * least, np.minimum(share * most, runs))
+
+
+def _check(first: Counts, second: Counts) -> None:
+    if first.shape != second.shape or first.ndim != 2 or not len(first):
+        raise AccountingError(f"runs of shapes {first.shape} and {second.shape} cannot be compared")
 
 
 def _scores(weights: Floats, counts: Counts) -> Floats:

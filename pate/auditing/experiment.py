@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.auditing.attack import Counts, Event, learn
+from pate.auditing.attack import Bet, Counts, Learn, learn
 from pate.auditing.intervals import check_doubt, epsilon_lower_bound, mu_lower_bound
 from pate.auditing.neighbours import Pair
 from pate.errors import UsageError
@@ -27,6 +27,8 @@ Progress = Callable[[int, int], None]
 
 #: With fewer runs than that there is nothing to learn an event from.
 LEAST_RUNS = 20
+#: Claims below it are taken for it, where one is divided by them.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +56,13 @@ def attack(
     runs: int,
     confidence: float,
     step: int,
+    learner: Learn = learn,
     progress: Progress = lambda *_: None,
 ) -> Findings:
     """Attack a mechanism or a campaign with ``runs`` runs in each of two neighbouring worlds.
 
-    Half as many again are spent on learning, shared by the pairs.
+    Half as many again are spent on learning, shared by the pairs. The pair that counts is the one
+    that seems to come nearest to refuting the claim, in epsilon or in mu.
 
     Args:
         sample: makes the runs.
@@ -67,6 +71,7 @@ def attack(
         runs: that count, in each world.
         confidence: with which both lower bounds hold together.
         step: runs of one call of ``sample``.
+        learner: finds what to bet on.
         progress: called with runs done and runs in all.
 
     Raises:
@@ -96,13 +101,16 @@ def attack(
 
     by_epsilon = partial(epsilon_lower_bound, runs=runs, delta=claim.delta, doubt=doubt)
     by_mu = partial(mu_lower_bound, runs=runs, doubt=doubt)
-    learned: list[tuple[float, Pair, Event, Event]] = []
+    learned: list[tuple[float, Pair, Bet, Bet]] = []
     for pair in pairs:
         first, second = (collect(pair, world, learning) for world in (0, 1))
-        worth, event = learn(first, second, runs, by_epsilon)
-        mu_worth, mu_event = learn(first, second, runs, by_mu)
+        worth, event = learner(first, second, runs, by_epsilon)
+        mu_worth, mu_event = learner(first, second, runs, by_mu)
+        near = worth / max(claim.epsilon, _LEAST)
+        if claim.mu is not None:
+            near = max(near, mu_worth / max(claim.mu, _LEAST))
         # Where no event says anything on epsilon yet, the better pair is that of the larger mu.
-        learned.append((worth + 1e-6 * mu_worth, pair, event, mu_event))
+        learned.append((near + 1e-6 * mu_worth, pair, event, mu_event))
     _, pair, event, mu_event = max(learned, key=lambda each: each[0])
     first, second = (collect(pair, world, runs) for world in (0, 1))
     mu = None if claim.mu is None else float(by_mu(*mu_event.tally(first, second)))

@@ -1,11 +1,13 @@
-"""The audit of a mechanism: its own code, its own noise, two neighbouring rows of votes.
+"""The audit of a mechanism that answers with labels: its own code and noise, neighbouring votes.
 
-Each row of a call of ``answer_all`` is answered by itself, so one call makes many independent runs.
+Each row of a call of ``answer_all`` is answered by itself, so one call makes several independent
+runs; as many as in a campaign, so that noise which a call draws too rarely shows between calls.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -14,10 +16,12 @@ import numpy as np
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
-from pate.accounting.events import LaplaceMax
+from pate.accounting.events import LaplaceMax, NoisyHistogram
 from pate.accounting.units import Neighbours
+from pate.auditing.bugs import bugs_of, label_runs
 from pate.auditing.experiment import attack
 from pate.auditing.neighbours import telling_pairs
+from pate.auditing.power import events_of, seen_from
 from pate.auditing.result import Audit, Claim
 from pate.errors import UsageError
 
@@ -25,13 +29,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.auditing.attack import Counts
+    from pate.auditing.bugs import Bug
     from pate.auditing.experiment import Progress
     from pate.auditing.neighbours import Pair
+    from pate.auditing.power import Seen
     from pate.mechanisms import Mechanism, Outcome
     from pate.noise import Noise
 
-#: Rows of one call of a mechanism.
-_ROWS = 2**16
+#: Most rows of one call of a mechanism, about as in a campaign.
+_ROWS = 128
+#: The least number of calls for so many runs. What noise has in common within a call would otherwise
+#: be taken for what the votes have in common.
+CALLS = 64
+#: Runs that are made between two lines of progress.
+_STEP = 2**14
+#: Noise that is wider is audited, too, but what would be found is not computed: it takes too long.
+_WIDEST = 2000
 
 
 def kinds(classes: int) -> int:
@@ -77,8 +90,14 @@ def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
     epsilon = composition.epsilon(budget.spent, delta)
     outright = [event.epsilon for event in mechanism.worst if isinstance(event, LaplaceMax)]
     if len(outright) == len(mechanism.worst):
-        epsilon = min(epsilon, float_up(sum(outright, Fraction(0)) * queries))
+        charged = budget.spent / cost  # as many answers as the filter saw, not as were given
+        epsilon = min(epsilon, float_up(sum(outright, Fraction(0)) * charged))
     return Claim(epsilon, delta, gaussian_mu(composition.name, float_up(2 * budget.spent)))
+
+
+def runs_together(runs: int, most: int) -> int:
+    """Return how many of some runs are made with one call, which is at most ``most``."""
+    return max(1, min(most, runs // CALLS))
 
 
 def gaussian_mu(composition: str, squared: float) -> float | None:
@@ -89,18 +108,23 @@ def gaussian_mu(composition: str, squared: float) -> float | None:
 def run_mechanism(
     mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
 ) -> Counts:
-    """Return (runs, kinds) counts of what came out of ``runs`` runs of ``queries`` queries each."""
-    row = pair.row(world)
-    width = kinds(len(row))
+    """Return (runs, kinds) counts of what came out of ``runs`` runs of ``queries`` queries each.
+
+    The kinds are counted by the row of the pair that a query has.
+    """
+    sorts, classes = pair.votes.shape
+    width = sorts * kinds(classes)
     counts = np.zeros((runs, width), np.int64)
-    step = max(1, _ROWS // queries)
+    step = runs_together(runs, _ROWS // queries)
+    sort = np.arange(queries) % sorts * kinds(classes)
+    one, expecting = pair.rows(world, queries), pair.expected(queries)
     for start in range(0, runs, step):
         number = min(step, runs - start)
-        rows = np.tile(row, (number * queries, 1))
-        expected = None if pair.prediction is None else np.tile(pair.prediction, (len(rows), 1))
+        rows = np.tile(one, (number, 1))
+        expected = None if expecting is None else np.tile(expecting, (number, 1))
         outcomes = mechanism.answer_all(rows, noise, expected)
-        seen = np.fromiter((kind_of(each, len(row)) for each in outcomes), np.int64, len(rows))
-        places = np.repeat(np.arange(number), queries) * width + seen
+        seen = np.fromiter((kind_of(each, classes) for each in outcomes), np.int64, len(rows))
+        places = np.repeat(np.arange(number), queries) * width + np.tile(sort, number) + seen
         counts[start : start + number] = np.bincount(places, minlength=number * width).reshape(
             number, width
         )
@@ -122,8 +146,9 @@ def audit_mechanism(
 ) -> Audit:
     """Attack a mechanism that answers ``queries`` queries in each run.
 
-    All queries of a run have the same votes: the worst that a unit can do is to vote alike on all,
-    and composition makes no difference between equal and different queries.
+    All queries of a run have the same votes, or take two sorts of votes in turn: the worst that a
+    unit can do is to vote alike on all, and composition makes no difference between equal and
+    different queries.
 
     Args:
         mechanism: the one that ships.
@@ -142,7 +167,12 @@ def audit_mechanism(
         UsageError: for numbers that make no sense.
     """
     claim = claimed(mechanism, queries, delta) if claim is None else claim
-    unit = Neighbours(mechanism.worst[0].votes_per_unit if votes is None else votes)
+    unit = Neighbours(reach_of(mechanism) if votes is None else votes)
+    foretold = (
+        foresee(mechanism, queries, runs, claim.delta, confidence, unit.votes)
+        if pairs is None
+        else ()
+    )
     pairs = telling_pairs(mechanism, unit.votes) if pairs is None else pairs
     if any(pair.moved > unit.votes for pair in pairs):
         raise UsageError(f"a pair moves more than the {unit.votes} votes of a unit")
@@ -152,7 +182,7 @@ def audit_mechanism(
         claim,
         runs=runs,
         confidence=confidence,
-        step=max(1, _ROWS // queries),
+        step=_STEP,
         progress=progress,
     )
     return Audit(
@@ -163,6 +193,8 @@ def audit_mechanism(
         delta=claim.delta,
         mu_claimed=claim.mu,
         mu_lower_bound=found.mu_lower_bound,
+        pair=found.pair.name,
+        bugs=foretold,
         confidence=confidence,
         runs=found.runs,
         queries=queries,
@@ -170,3 +202,58 @@ def audit_mechanism(
         adjacency=unit.in_words,
         observer="public",
     )
+
+
+def reach_of(mechanism: Mechanism) -> int:
+    """Return k as the mechanism was told, whatever its events say."""
+    reach: int = mechanism.votes_per_unit  # type: ignore[attr-defined]  # every mechanism has it
+    return reach
+
+
+def foresee(
+    mechanism: Mechanism, queries: int, runs: int, delta: float, confidence: float, votes: int
+) -> tuple[Seen, ...]:
+    """Return which bugs of a mechanism an audit is going to find, by exact laws of its answers.
+
+    Args:
+        mechanism: the one under audit.
+        queries: of a run.
+        runs: that count, in each world.
+        delta: at which epsilon is claimed.
+        confidence: of the audit.
+        votes: k.
+    """
+    if too_wide(mechanism):
+        return ()
+    pairs = telling_pairs(mechanism, votes)
+    return tuple(
+        seen_from(
+            bug.name,
+            {pair.name: events_of(label_runs(mechanism, pair, queries, bug)) for pair in pairs},
+            claimed_with(bug, mechanism, queries, delta),
+            runs=runs,
+            confidence=confidence,
+            together=max(1, _ROWS // queries) if bug.one_draw == "queries" else 1,
+        )
+        for bug in bugs_of(mechanism)
+    )
+
+
+def too_wide(mechanism: Mechanism) -> bool:
+    """Return whether the noise is so wide that computing its exact laws takes too long."""
+    widths = [
+        float(event.scale)
+        if isinstance(event, LaplaceMax)
+        else math.sqrt(event.variance)
+        if isinstance(event, NoisyHistogram)
+        else float(event.sigma)
+        for event in mechanism.worst
+    ]
+    return max(widths) > _WIDEST
+
+
+def claimed_with(bug: Bug, mechanism: Mechanism, queries: int, delta: float) -> Claim:
+    """Return what an accountant with that bug says of ``queries`` answers."""
+    if bug.one_vote:
+        mechanism = replace(mechanism, votes_per_unit=1)  # type: ignore[type-var]  # a dataclass
+    return claimed(mechanism, -(-queries // 2) if bug.free else queries, delta)

@@ -1,12 +1,16 @@
-"""Neighbouring votes that are hard to hide: near a tie, and near the threshold of a check.
+"""Neighbouring votes that are hard to hide: on both sides of every decision, and near it.
 
-What is public of a query, the student's expected votes, is the same for both neighbours.
+A mechanism decides twice at most: whether a count, or a margin, reaches a threshold, and which class
+has most votes. Noise that is missing shows where the neighbours lie on *different* sides of such a
+decision, and nowhere else; noise that is too small shows most a little away from it. So there are
+pairs of both sorts for each decision by itself. What is public of a query, the student's expected
+votes, is the same for both neighbours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,15 +21,19 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
 
+#: Four, so that classes can move their votes past each other with one between them, and without.
+CLASSES: Final = 4
+
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The votes of one query in two neighbouring worlds.
+    """The votes of a run in two neighbouring worlds. Queries take the rows in turn.
 
     Attributes:
-        votes: (classes,) int64, in the world D.
-        neighbour: (classes,) int64, in the world D': some votes are cast otherwise.
-        prediction: (classes,) int64, the student's expected votes in both, or None.
+        votes: (rows, classes) int64, in the world D; (classes,) is taken for one row.
+        neighbour: (rows, classes) int64, in the world D': some votes are cast otherwise.
+        prediction: (rows, classes) int64, the student's expected votes in both, or None.
+        name: what the two lie on different sides of.
 
     Raises:
         UsageError: if the numbers of votes differ.
@@ -34,34 +42,50 @@ class Pair:
     votes: Votes
     neighbour: Votes
     prediction: Votes | None = None
+    name: str = ""
 
     def __post_init__(self) -> None:
+        for field in ("votes", "neighbour", "prediction"):
+            if (given := getattr(self, field)) is not None:
+                object.__setattr__(self, field, np.atleast_2d(given))
         rows = [self.votes, self.neighbour, *([] if self.prediction is None else [self.prediction])]
         if len({(row.shape, int(row.sum())) for row in rows}) != 1:
             raise UsageError("neighbours have the same classes and the same number of votes")
 
     @property
     def moved(self) -> int:
-        """How many votes are cast otherwise."""
-        return int(np.abs(self.votes - self.neighbour).sum()) // 2
+        """How many votes of a row are cast otherwise, at most."""
+        apart = np.abs(self.votes - self.neighbour).sum(axis=1)
+        # From one row to another one only one end is in a row; else both are.
+        same = np.array_equal(self.votes.sum(axis=1), self.neighbour.sum(axis=1))
+        return int(apart.max()) // (2 if same else 1)
 
-    def row(self, world: int) -> Votes:
-        """Return the votes of world 0, which is D, or 1, which is D'."""
-        return self.neighbour if world else self.votes
+    def rows(self, world: int, queries: int) -> Votes:
+        """Return (queries, classes) votes of world 0, which is D, or 1, which is D'."""
+        return in_turn(self.neighbour if world else self.votes, queries)
+
+    def expected(self, queries: int) -> Votes | None:
+        """Return (queries, classes) expected votes, or None."""
+        return None if self.prediction is None else in_turn(self.prediction, queries)
 
 
-#: Gaps between the two classes, after the votes moved, in standard deviations of the noise on it.
-_GAPS = (0.0, 0.7, 1.4, 2.1, 2.8)
+def in_turn(rows: Votes, queries: int) -> Votes:
+    """Return (queries, classes): the rows one after the other, again and again."""
+    return rows[np.arange(queries) % len(rows)]
+
+
+#: Gaps between two classes, after the votes moved, in standard deviations of the noise on it.
+_GAPS = (0.7, 1.4, 2.1, 2.8)
 #: By how many standard deviations of its noise the check passes or not; and the gap of the label.
-_CHECKS = ((0.5, 0.0), (-0.5, 0.0), (-1.3, 0.0), (-1.3, 1.4), (-2.0, 0.7))
+_NEAR = ((0.5, 0.0), (-0.5, 0.0), (-1.3, 0.0), (-1.3, 1.4), (-2.0, 0.7))
 
 
 def telling_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
     """Return pairs among which an attacker finds a good one.
 
-    There are two classes, and ``votes`` votes go from the first to the second: more classes or
-    other moves make the displacement of the histogram no larger. Which gap tells most depends on
-    delta and on the number of queries, so an audit tries several.
+    ``votes`` votes go from one class to another: other moves make the displacement of the histogram
+    no larger. The classes between which they go, and how far they lie apart, differ from pair to
+    pair.
 
     Args:
         mechanism: the one under audit.
@@ -74,46 +98,114 @@ def telling_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
     if votes < 1:
         raise UsageError(f"a unit reaches at least one vote, got {votes}")
     if isinstance(mechanism, LNMax):  # the difference of two Laplace noises: 4 scale^2
-        return tuple(_pair(votes, gap, float(2 * mechanism.scale), 0, None) for gap in _GAPS)
+        spread, floor = 2 * float(mechanism.scale), round(70 * mechanism.scale)
+        return (*_labels(votes, floor, None), *_leads(votes, spread, floor))
     if isinstance(mechanism, GNMax):
-        spread = float(mechanism.sigma) * 2**0.5
-        return tuple(_pair(votes, gap, spread, 0, None) for gap in _GAPS)
+        spread, floor = float(mechanism.sigma) * 2**0.5, round(12 * mechanism.sigma)
+        return (*_labels(votes, floor, None), *_leads(votes, spread, floor))
     if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
-        spread = float(mechanism.sigma2) * 2**0.5
-        interactive = isinstance(mechanism, InteractiveGNMax)
-        return tuple(
-            _pair(
-                votes,
-                # A tie before or behind the move would leave the larger count where it is.
-                gap if interactive else max(gap, votes / spread),
-                spread,
-                0
-                if interactive
-                else mechanism.threshold + votes + round(at * float(mechanism.sigma1)),
-                mechanism.threshold + votes + round(at * float(mechanism.sigma1))
-                if interactive
-                else None,
-            )
-            for at, gap in _CHECKS
-        )
+        return _checked(mechanism, votes)
     raise UsageError(f"no neighbours are known that tell on {mechanism}")
 
 
-def _pair(votes: int, gap: float, spread: float, top: int, margin: int | None) -> Pair:
-    """Return a pair whose gap goes from g + k to g - k, with g = gap * spread.
+def _labels(votes: int, floor: int, margin: int | None) -> tuple[Pair, ...]:
+    """Return pairs across the decision which class has most votes.
 
     Args:
         votes: k.
-        gap: see above, in ``spread``.
-        spread: standard deviation of the noise on the gap.
-        top: votes of the first class in D, or more if counts would be negative otherwise.
-        margin: by which the first class exceeds the student's expectation in D, or None without.
+        floor: votes by which the two classes lead the others.
+        margin: by which the largest count exceeds what the student expects, or None without.
     """
-    between = round(gap * spread) + votes
-    first = max(top, between + votes, 2 * votes, margin or 0)
-    given = np.array([first, first - between], np.int64)
-    other = given + np.array([-votes, votes])
+    high = floor + 2 * votes
+
+    def pair(name: str, first: int, second: int, lead: int) -> Pair:
+        given = np.zeros(CLASSES, np.int64)
+        given[first], given[second] = high + lead, high
+        other = given.copy()
+        other[first] -= votes
+        other[second] += votes
+        return Pair(given, other, _expectation(given, margin), name)
+
+    changes = [
+        pair(f"winner changes, classes {one} and {two}", one, two, votes)
+        for one, two in ((0, 1), (0, 2), (1, 3))
+    ]
+    there = changes[0]
+    turned = Pair(
+        np.concatenate([there.votes, there.neighbour]),
+        np.concatenate([there.neighbour, there.votes]),
+        None if there.prediction is None else np.concatenate([there.prediction] * 2),
+        "winners change both ways by turns",
+    )
+    return (
+        *changes,
+        turned,
+        # Equal counts are the lowest class's: it loses what it had, or wins what it had not.
+        pair("a tie is lost", 0, 1, 0),
+        pair("a lead becomes a tie", 1, 0, 2 * votes),
+    )
+
+
+def _leads(votes: int, spread: float, floor: int) -> tuple[Pair, ...]:
+    """Return pairs in which the winner keeps a lead, of some of the spread of the noise on it."""
+    pairs = []
+    for gap in _GAPS:
+        lead = round(gap * spread) + votes
+        given = np.array([floor + 2 * votes + lead, floor + 2 * votes, 0, 0], np.int64)
+        move = np.array([-votes, votes, 0, 0], np.int64)
+        pairs.append(Pair(given, given + move, None, f"a lead of {gap:g} sigma"))
+    return tuple(pairs)
+
+
+def _checked(mechanism: ConfidentGNMax | InteractiveGNMax, votes: int) -> tuple[Pair, ...]:
+    """Return pairs across the check, across the label, and near both."""
+    interactive = isinstance(mechanism, InteractiveGNMax)
+    sigma1, threshold = float(mechanism.sigma1), mechanism.threshold
+    spread = float(mechanism.sigma2) * 2**0.5
+    passes = threshold + votes + round(12 * sigma1)
+    floor = max(round(12 * mechanism.sigma2), passes)
+    pairs = [*_labels(votes, floor, passes if interactive else None)]
+    # The check by itself: the label is sure, and the largest count is at the threshold, or below it.
+    for at in (0.0, -0.7, -1.4):
+        top = threshold + round(at * sigma1)
+        name = "threshold reached or missed" if at == 0.0 else f"{-at:g} sigma1 below the threshold"
+        if interactive:
+            lead = round(12 * spread) + 2 * votes
+            given = np.array([max(lead, top) + votes, 0, 0, 0], np.int64)
+        elif top < 2 * votes:  # no votes of two classes have a largest count below k, and move
+            continue
+        else:
+            given = np.array([top, 0, 0, 0], np.int64)
+        move = np.array([-votes, votes, 0, 0], np.int64)
+        margin = top if interactive else None
+        pairs.append(Pair(given, given + move, _expectation(given, margin), name))
+    for at, gap in _NEAR:
+        top = threshold + votes + round(at * sigma1)
+        # A tie before or behind the move would leave the larger count where it is.
+        gap_votes = round(gap * spread) if interactive else max(round(gap * spread), votes)
+        lead = gap_votes + votes
+        first = max(0 if interactive else top, lead + votes, 2 * votes, top if interactive else 0)
+        given = np.array([first, first - lead, 0, 0], np.int64)
+        move = np.array([-votes, votes, 0, 0], np.int64)
+        pairs.append(
+            Pair(
+                given,
+                given + move,
+                _expectation(given, top if interactive else None),
+                f"threshold {at:+g} sigma1, lead {gap:g} sigma",
+            )
+        )
+    return tuple(pairs)
+
+
+def _expectation(given: Votes, margin: int | None) -> Votes | None:
+    """Return what a student expects whom the first world's largest count exceeds by ``margin``."""
     if margin is None:
-        return Pair(given, other)
-    expected = given + max(margin, 0) * np.array([-1, 1])
-    return Pair(given, other, expected)
+        return None
+    expected = given.copy()
+    winner = int(given.argmax())
+    over = min(max(margin, 0), int(given[winner]))
+    expected[winner] -= over
+    # Of another class, which is then far from what is expected of it, whatever votes it gets.
+    expected[0 if winner else 1] += over
+    return expected

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from pate.accounting.conversion import check_delta
 from pate.errors import AccountingError
+
+if TYPE_CHECKING:
+    from pate.auditing.power import Seen
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class Audit:
 
     Attributes:
         subject: what was run.
-        kind: ``mechanism``, ``campaign`` or ``canary``.
+        kind: ``mechanism``, ``gated``, ``campaign`` or ``canary``.
         claimed: epsilon, by the accountant.
         lower_bound: on epsilon, by the attack; at least 0.
         delta: at which both hold.
         mu_claimed: of Gaussian DP, or None where the claim is not made in it.
         mu_lower_bound: likewise.
+        pair: the neighbours that the attack told apart best; None of canaries.
+        bugs: what this audit would have found, said before it ran.
         confidence: with which both lower bounds hold together.
         runs: independent runs in all, or canaries of the one run.
         queries: of each run: at most so many are answered at full cost.
@@ -68,6 +74,8 @@ class Audit:
     observer: str
     mu_claimed: float | None = None
     mu_lower_bound: float | None = None
+    pair: str | None = None
+    bugs: tuple[Seen, ...] = ()
 
     def __post_init__(self) -> None:
         figures = (self.claimed, self.lower_bound, self.mu_claimed, self.mu_lower_bound)

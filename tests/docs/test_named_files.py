@@ -35,15 +35,7 @@ def named(text: str) -> list[str]:
     return [path.rstrip(".") for path in _PATH.findall(text)]
 
 
-#: Its tests have moved, and the page is being written anew.
-_STALE = ROOT / "docs" / "proofs" / "audits.md"
-
-
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(each, marks=[pytest.mark.xfail] * (each == _STALE)) for each in PAGES],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     gone = [path for path in named(text) if not (ROOT / path).exists()]

@@ -27,8 +27,8 @@ from aggregator_server.statement import privacy_statement
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
 from pate.auditing.experiment import attack
-from pate.auditing.mechanism import gaussian_mu, kinds
-from pate.auditing.neighbours import telling_pairs
+from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
+from pate.auditing.neighbours import in_turn, telling_pairs
 from pate.auditing.result import Audit, Claim
 from pate.errors import UsageError
 from pate.mechanisms import InteractiveGNMax
@@ -122,14 +122,14 @@ class Campaigns:
                         order=public_order(spec.id, spec.queries),
                         predictions=ledger.predictions(round_),
                     )
-                return _counts(ledger.state())
+                return _counts(ledger.state(), len(pair.votes))
 
     def _world(self, pair: Pair, world: int) -> _World:
         key = (id(pair), world)
         if key not in self._worlds:
-            votes = np.tile(pair.row(world), (self._size, 1))
+            votes = pair.rows(world, self._size)
             ledger = self._place / f"world {len(self._worlds)}" / LEDGER_FILE
-            parties = roster(int(votes[0].sum()), self._mechanism.worst[0].votes_per_unit)
+            parties = roster(int(votes[0].sum()), reach_of(self._mechanism))
             spec = campaign_spec(
                 self._mechanism,
                 pair,
@@ -167,7 +167,7 @@ def audit_campaign(
         runs: campaigns that count, in each of two worlds.
         delta: at which epsilon is claimed and bounded.
         confidence: with which the lower bounds hold.
-        pairs: neighbours to choose from; default: one that tells much on most mechanisms.
+        pairs: neighbours to choose from; default: all of them.
         votes: k, that a unit reaches; default: as many as the mechanism was told.
         spare: the public set has so many times the queries of the budget.
         opener: opens a ledger.
@@ -176,8 +176,10 @@ def audit_campaign(
     Raises:
         UsageError: for numbers that make no sense.
     """
-    reach = mechanism.worst[0].votes_per_unit if votes is None else votes
-    pairs = telling_pairs(mechanism, reach)[:1] if pairs is None else pairs
+    reach = reach_of(mechanism) if votes is None else votes
+    # As if so many queries were asked at full cost; those without a label leave room for others.
+    foretold = foresee(mechanism, queries, runs, delta, confidence, reach) if pairs is None else ()
+    pairs = telling_pairs(mechanism, reach) if pairs is None else pairs
     with scratch_folder() as scratch:
         campaigns = Campaigns(
             scratch,
@@ -201,6 +203,8 @@ def audit_campaign(
         delta=delta,
         mu_claimed=claim.mu,
         mu_lower_bound=found.mu_lower_bound,
+        pair=found.pair.name,
+        bugs=foretold,
         confidence=confidence,
         runs=found.runs,
         queries=queries,
@@ -276,7 +280,7 @@ def campaign_spec(
         # The way from a cost to epsilon and back rounds down: so much more, and not another answer.
         epsilon=composition.epsilon(queries * cost, delta) * (1 + 1e-6),
         delta=delta,
-        unit="record" if mechanism.worst[0].votes_per_unit == 1 else "party",
+        unit="record" if reach_of(mechanism) == 1 else "party",
         rounds=2 if interactive else 1,
         **fields,  # type: ignore[arg-type]  # names of mechanism parameters
     )
@@ -285,17 +289,25 @@ def campaign_spec(
 def _predictions(pair: Pair, queries: int) -> NDArray[np.float32]:
     if pair.prediction is None:
         raise UsageError("an interactive campaign needs neighbours with a prediction")
-    shares = (pair.prediction / pair.prediction.sum()).astype(np.float32)
-    return np.tile(shares, (queries, 1))
+    expected = in_turn(pair.prediction, queries)
+    shares: NDArray[np.float32] = np.divide(
+        expected, expected.sum(axis=1, keepdims=True), dtype=np.float64
+    ).astype(np.float32)
+    return shares
 
 
-def _counts(state: CampaignState) -> NDArray[np.int64]:
-    """Return (rounds * kinds,) how often each kind of answer was given; of public things alone."""
+def _counts(state: CampaignState, sorts: int) -> NDArray[np.int64]:
+    """Return how often each kind of answer was given, by round and by the row of the pair.
+
+    Only of what is public.
+    """
     classes = len(state.classes)
-    counts = np.zeros((state.spec.rounds, kinds(classes)), np.int64)
-    for label in state.labels.values():
-        kind = label.label if label.source == "teachers" else classes + 1
-        counts[label.round - 1, kind] += 1
+    counts = np.zeros((state.spec.rounds, sorts, kinds(classes)), np.int64)
     for round_, queries in state.answered.items():
-        counts[round_ - 1, classes] = len(queries) - counts[round_ - 1].sum()
+        for query in queries:
+            counts[round_ - 1, query % sorts, classes] += 1
+    for query, label in state.labels.items():
+        kind = label.label if label.source == "teachers" else classes + 1
+        counts[label.round - 1, query % sorts, kind] += 1
+        counts[label.round - 1, query % sorts, classes] -= 1
     return counts.ravel()

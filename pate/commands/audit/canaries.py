@@ -2,7 +2,9 @@
 
 A canary is a patient at one party whose records all show a public query and a wrong label. Its
 teacher learns them by heart and votes for the wrong label, and the attacker asks of each released
-label whether that one vote can be seen in it. Behind an honest mechanism it can hardly ever.
+label whether that one vote can be seen in it. Behind an honest mechanism it can hardly ever, and
+among the votes of many teachers not even without noise: only where there is one teacher does this
+audit say which bugs it would see, see :func:`foresee_canaries`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import stats
 
 from aggregator_server.labelling import label_round
 from aggregator_server.ledger import Ledger
@@ -20,14 +23,17 @@ from aggregator_server.report import LEDGER_FILE
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from aggregator_server.state import RosterParty
 from aggregator_server.statement import privacy_statement
+from pate.auditing import laws
+from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
+from pate.auditing.power import MISSED, Seen
 from pate.auditing.result import Audit
 from pate.commands.audit.campaigns import scratch_folder
 from pate.commands.deal import deal, digits
 from pate.commands.simulated_party import open_ensemble, party_home
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import UsageError
-from pate.mechanisms import InteractiveGNMax
+from pate.mechanisms import GNMax, InteractiveGNMax
 from pate.noise import SystemNoise
 from pate.statement import NEIGHBOURS
 from pate.votes import Histogram
@@ -46,6 +52,10 @@ if TYPE_CHECKING:
 
 #: Records of one canary: so many that its teacher does not overlook them.
 _RECORDS = 8
+#: How often a teacher takes a query for one given wrong class, at most.
+_MISTAKES = 0.02
+#: Of wider noise no law is computed.
+_WIDEST = 2000
 
 
 @dataclass(frozen=True)
@@ -131,10 +141,42 @@ def audit_canaries(
         confidence=planting.confidence,
         runs=1,
         queries=planting.canaries,
+        bugs=foresee_canaries(planting, said.epsilon, len(dealt.public.classes)),
         unit=said.unit,
         adjacency=NEIGHBOURS[said.unit],
         observer=said.observer,
     )
+
+
+def foresee_canaries(planting: Planting, claimed: float, classes: int) -> tuple[Seen, ...]:
+    """Return which bugs the guesses are going to find, if the teachers are one, and GNMax answers.
+
+    The one teacher is taken to vote as its canaries have it, and otherwise for a given wrong label
+    in no more than one of 50 cases.
+
+    Args:
+        planting: the campaign and its canaries.
+        claimed: epsilon.
+        classes: how many there are.
+    """
+    sigma = dict(planting.parameters).get("sigma2")
+    one = planting.parties * planting.teachers == 1 and planting.guesses == planting.canaries
+    if planting.aggregator != GNMax.name or sigma is None or sigma > _WIDEST or not one:
+        return ()
+    vote = np.eye(classes, dtype=np.int64)[0]
+    found = []
+    for bug in (NO_NOISE, ONE_DRAW, SMALL):
+        noise = laws.NOTHING if bug in (NO_NOISE, ONE_DRAW) else laws.gaussian(sigma * bug.label[0])
+        labels = laws.argmax(vote, [noise] * classes)
+        # In: the label is the vote. Out: it is not one particular other.
+        right = (float(labels[0]) + 1.0 - max(float(labels[1]), _MISTAKES)) / 2
+        least = int(stats.binom.ppf(MISSED, planting.canaries, right))
+        bound = canary_lower_bound(
+            least, planting.guesses, planting.canaries, planting.delta, planting.confidence
+        )
+        seen = bound > claimed
+        found.append(Seen(bug.name, planting.canaries if seen else None, None, seen=seen))
+    return tuple(found)
 
 
 def _held(coins: NDArray[np.bool_], party: int, planting: Planting) -> NDArray[np.intp]:

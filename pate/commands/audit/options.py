@@ -17,8 +17,9 @@ KindArgument = Annotated[
 MechanismOption = Annotated[
     str | None,
     typer.Option(
-        help="lnmax, gnmax, confident-gnmax or interactive-gnmax. "
-        "Default: all of them for mechanism, else confident-gnmax."
+        help="lnmax, gnmax, confident-gnmax or interactive-gnmax; only for mechanism also "
+        "distributed-gnmax (noise shares), neighbour, distributed-neighbour and gated-gnmax. "
+        "Default: all of them for mechanism, confident-gnmax for campaign, gnmax for canary."
     ),
 ]
 ThresholdOption = Annotated[
@@ -26,23 +27,29 @@ ThresholdOption = Annotated[
 ]
 Sigma1Option = Annotated[
     str | None,
-    typer.Option(help="Noise of the check, in votes. Default: 3 times --votes-per-unit."),
+    typer.Option(help="Noise of the check, in votes. Default: 3 times --sigma2."),
 ]
 Sigma2Option = Annotated[
     str | None, typer.Option(help="Noise on each count, in votes. Default: as --sigma1.")
 ]
 ScaleOption = Annotated[
     str | None,
-    typer.Option(help="LNMax: Laplace noise, in votes. Default: 4 times --votes-per-unit."),
+    typer.Option(help="LNMax: Laplace noise, in votes. Default: as --votes-per-unit."),
 ]
 UnitOption = Annotated[
-    int, typer.Option(min=1, help="k: votes of each query that one unit reaches.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="k: votes of each query that one unit reaches. Default: 2, so that a forgotten k "
+        "shows; for canary 1.",
+    ),
 ]
 QueriesOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Queries of a run; for canary, how many canaries. Default: 4, or 8, or 100.",
+        help="Queries of a run, or matrices of neighbour votes; for canary, how many canaries. "
+        "Default: 2, 64 for gated-gnmax, 8 for campaign, 100 for canary.",
     ),
 ]
 RunsOption = Annotated[
@@ -50,14 +57,15 @@ RunsOption = Annotated[
     typer.Option(
         min=1,
         help="Runs that count, in each of the two worlds; half as many more are spent on learning. "
-        "Default: 20000, or 200 campaigns. More runs come nearer to the truth.",
+        "Default: 20000, 100000 of noisy counts, 1000 of gated-gnmax, 600 campaigns. More runs come "
+        "nearer to the truth, and see smaller bugs.",
     ),
 ]
 DeltaOption = Annotated[
     float | None,
     typer.Option(
         help="At which epsilon is claimed and bounded. Events rarer than one in --runs are never "
-        "seen. Default: 1e-3; for canary 1e-5."
+        "seen. Default: 1e-2; for canary 1e-5."
     ),
 ]
 ConfidenceOption = Annotated[
@@ -74,13 +82,13 @@ def audit(
     sigma1: Sigma1Option = None,
     sigma2: Sigma2Option = None,
     scale: ScaleOption = None,
-    votes_per_unit: UnitOption = 1,
+    votes_per_unit: UnitOption = None,
     queries: QueriesOption = None,
     runs: RunsOption = None,
     delta: DeltaOption = None,
     confidence: ConfidenceOption = 0.999,
-    parties: PartiesOption = 10,
-    teachers: TeachersOption = 5,
+    parties: PartiesOption = 1,
+    teachers: TeachersOption = 1,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -97,12 +105,23 @@ def audit(
     is never seen, and only the worlds that were tried were tried. Privacy
     rests on the proofs; an audit is how a broken one is noticed.
 
-    mechanism (default): the code of a mechanism on two neighbouring rows of
-    votes, some ten thousand times. campaign: whole campaigns with a ledger
-    each, some hundred times. canary: one campaign with real teachers, in
-    whose data coins decide which of many wrong labels are planted.
+    How much it would notice is printed with it: a list of bugs (noise
+    missing at the check, at the label or on some classes, one draw used
+    twice, noise too small, a sensitivity or a charge forgotten, a noise
+    share left out, a gate not asked), for each from how many runs on this
+    audit sees it, and by which neighbours. A bug marked NO may be there.
+    Raise --runs to the number beside it to look for it.
 
-    For example: pate audit --mechanism gnmax --sigma2 40 --queries 300
+    mechanism (default): the code of each mechanism on neighbouring votes,
+    on both sides of every decision, some ten thousand times; of noise
+    shares and neighbour votes the noisy counts are attacked, and of a gated
+    batch the gate with the labels behind it. campaign: whole campaigns with
+    a ledger each, some hundred times. canary: one campaign with a real
+    teacher, in whose data coins decide which of many wrong labels are
+    planted; it sees noise that is missing, and little else.
+
+    For example: pate audit --mechanism gnmax --sigma2 40 --votes-per-unit 1
+    --queries 300
     """
     del config  # read before the other options, by its callback
     from pate.commands.audit.run import Request, require_all_hold, run_audits, show, to_dict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,14 +15,17 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 from scipy.optimize import linprog
 
+from pate.auditing import bugs
 from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
-from pate.commands.audit.canaries import Planting, audit_canaries
+from pate.commands.audit.canaries import Planting, audit_canaries, foresee_canaries
 from pate.errors import AccountingError, UsageError
+from pate.mechanisms import GNMax
+from tests.pate.auditing.planting import plant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pate.noise import Integers
+    from pate.auditing.bugs import Bug
 
 
 def success(epsilon: float) -> float:
@@ -187,34 +190,34 @@ class TestGuesses:
             guess_from_labels(np.zeros(3, np.int64), np.ones(3, np.int64), guesses)
 
 
-class NoNoise:
-    """A generator that is stuck at zero."""
-
-    production: ClassVar[bool] = True
-
-    def gaussian(self, sigma: Fraction, count: int) -> Integers:
-        return np.zeros(count, np.int64)
-
-    def laplace(self, scale: Fraction, count: int) -> Integers:
-        return np.zeros(count, np.int64)
-
-
 ONE_TEACHER = Planting(
     aggregator="gnmax", canaries=100, guesses=100, parties=1, teachers=1, delta=1e-5,
     confidence=0.999, parameters=(("sigma2", Fraction(60)),),
 )  # fmt: skip
 
 
-def test_a_campaign_without_noise_is_found() -> None:
+@pytest.mark.parametrize("bug", [bugs.NO_NOISE, bugs.ONE_DRAW], ids=lambda each: each.name)
+def test_a_bug_that_was_said_to_be_seen_is(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its one teacher learned by heart comes out again: 100 of 100 guesses are right.
 
     85 right would do. The teacher repeats planted labels, and answers another query with one
     particular wrong label in less than 1 of 50 cases, so the chance to miss that is below 1e-10.
     """
-    audit = audit_canaries(ONE_TEACHER, NoNoise())
+    plant(monkeypatch, bug, GNMax(Fraction(60), 1), counted=False)
+    audit = audit_canaries(ONE_TEACHER)
     assert canary_lower_bound(85, 100, 100, 1e-5, 0.999) > audit.claimed > 0.5
     assert audit.lower_bound > audit.claimed
     assert not audit.holds
+    assert {each.bug: each.seen for each in audit.bugs} == {
+        bugs.NO_NOISE.name: True, bugs.ONE_DRAW.name: True, bugs.SMALL.name: False,
+    }  # fmt: skip
+
+
+def test_among_many_teachers_nothing_is_said_to_be_seen() -> None:
+    assert foresee_canaries(replace(ONE_TEACHER, teachers=5), 0.9, 10) == ()
+    assert foresee_canaries(replace(ONE_TEACHER, guesses=50), 0.9, 10) == ()
+    few = foresee_canaries(replace(ONE_TEACHER, canaries=8, guesses=8), 0.9, 10)
+    assert not any(each.seen for each in few)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,240 @@
+"""The audit of noisy counts that are released, or seen, as they are: neighbour votes, noise shares.
+
+Here the attacker sees more than labels: the counts themselves. For one Gaussian release the
+difference of the two counts that move is all that there is to see, so that an audit comes near to what
+is claimed; a bug may hide it from the difference and show it in a single count. A run is several
+releases of the same small matrix; neighbours differ by votes that go from one cell to another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.accounting.units import Neighbours
+from pate.auditing import laws
+from pate.auditing.attack import learn_range
+from pate.auditing.bugs import bugs_of
+from pate.auditing.experiment import attack
+from pate.auditing.mechanism import claimed, claimed_with, reach_of, runs_together, too_wide
+from pate.auditing.neighbours import Pair
+from pate.auditing.power import level_events, seen_from
+from pate.auditing.result import Audit
+from pate.mechanisms import DistributedNeighbour, Neighbour
+from pate.noise_shares import draw_share
+
+if TYPE_CHECKING:
+    from pate.accounting.arrays import Floats
+    from pate.auditing.attack import Readings
+    from pate.auditing.bugs import Bug
+    from pate.auditing.experiment import Progress
+    from pate.auditing.power import Seen
+    from pate.mechanisms import DistributedMechanism
+    from pate.mechanisms.contract import Votes
+    from pate.noise import Flags, Noise
+
+#: Rows and classes of the matrix: the least in which both can be the same, or differ.
+_SHAPE: Final = (2, 2)
+#: Matrices that are made with one call.
+_TOGETHER: Final = 2048
+_STEP: Final = 2**14
+#: Where votes go from, and to: (row, class).
+_MOVES: Final = (
+    ("within a query, class 0 to 1", (0, 0), (0, 1)),
+    ("within a query, class 1 to 0", (1, 1), (1, 0)),
+    ("to another query", (0, 0), (1, 0)),
+    ("to another query and class", (0, 1), (1, 0)),
+)
+
+
+def cell_pairs(votes: int) -> tuple[Pair, ...]:
+    """Return neighbours that differ by ``votes`` votes in two cells of a matrix."""
+    pairs = []
+    for name, start, end in _MOVES:
+        given = np.full(_SHAPE, 4 * votes, np.int64)
+        other = given.copy()
+        other[start] -= votes
+        other[end] += votes
+        pairs.append(Pair(given, other, None, f"votes go {name}"))
+    return tuple(pairs)
+
+
+def noisy_counts(mechanism: Neighbour | DistributedMechanism, rows: Votes, noise: Noise) -> Votes:
+    """Return what is seen of (queries, classes) votes: they and their noise.
+
+    Of noise shares, whoever may know those of the other parties sees the sum less theirs: what the
+    honest ones brought along.
+    """
+    if isinstance(mechanism, Neighbour):
+        return mechanism.released(rows, noise)
+    total = rows
+    for _ in range(mechanism.honest):
+        total = total + draw_share(noise, mechanism.share, rows.size).reshape(rows.shape)
+    return (
+        mechanism.released(total, noise) if isinstance(mechanism, DistributedNeighbour) else total
+    )
+
+
+def run_counts(
+    mechanism: Neighbour | DistributedMechanism,
+    noise: Noise,
+    queries: int,
+    pair: Pair,
+    world: int,
+    runs: int,
+) -> Readings:
+    """Return (runs, 3): over the releases of a run, sums of what an attacker looks at.
+
+    These are the difference of the two cells that votes go from and to, and each by itself.
+    """
+    (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
+    made = np.empty((runs, 3), np.int64)
+    step = runs_together(runs, _TOGETHER // queries)
+    for first in range(0, runs, step):
+        number = min(step, runs - first)
+        rows = np.tile(pair.rows(world, len(pair.votes)), (number * queries, 1))
+        seen = noisy_counts(mechanism, rows, noise).reshape(number, queries, -1).sum(axis=1)
+        made[first : first + number, 0] = seen[:, start] - seen[:, end]
+        made[first : first + number, 1] = seen[:, start]
+        made[first : first + number, 2] = seen[:, end]
+    return made
+
+
+def _signs(pair: Pair) -> tuple[Flags, Flags]:
+    change = (pair.neighbour - pair.votes).ravel()
+    return change < 0, change > 0
+
+
+def audit_counts(
+    mechanism: Neighbour | DistributedMechanism,
+    noise: Noise,
+    *,
+    queries: int,
+    runs: int,
+    delta: float,
+    confidence: float,
+    votes: int | None = None,
+    progress: Progress = lambda *_: None,
+) -> Audit:
+    """Attack a mechanism whose noisy counts are seen, ``queries`` releases in each run.
+
+    Args:
+        mechanism: with noise by the server, or with noise shares.
+        noise: the one that ships.
+        queries: releases of a run: queries, or whole matrices of neighbour votes.
+        runs: that count, in each of two worlds.
+        delta: at which epsilon is claimed and bounded.
+        confidence: with which the lower bounds hold.
+        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        progress: called with runs done and runs in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+    reach = reach_of(mechanism) if votes is None else votes
+    claim = claimed(mechanism, queries, delta)
+    foretold = foresee_counts(mechanism, queries, runs, delta, confidence, reach)
+    found = attack(
+        lambda pair, world, number: run_counts(mechanism, noise, queries, pair, world, number),
+        cell_pairs(reach),
+        claim,
+        runs=runs,
+        confidence=confidence,
+        step=_STEP,
+        learner=learn_range,
+        progress=progress,
+    )
+    matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
+    return Audit(
+        subject=mechanism.name,
+        kind="mechanism",
+        claimed=claim.epsilon,
+        lower_bound=found.lower_bound,
+        delta=delta,
+        mu_claimed=claim.mu,
+        mu_lower_bound=found.mu_lower_bound,
+        pair=found.pair.name,
+        bugs=foretold,
+        confidence=confidence,
+        runs=found.runs,
+        queries=queries,
+        unit=(
+            f"whoever casts {reach} votes"
+            if matrix
+            else f"whoever reaches {reach} of the votes of a query"
+        ),
+        adjacency=(
+            f"{reach} of the votes of a matrix, cast otherwise"
+            if matrix
+            else Neighbours(reach).in_words
+        ),
+        observer="public" if matrix else "server",
+    )
+
+
+def foresee_counts(
+    mechanism: Neighbour | DistributedMechanism,
+    queries: int,
+    runs: int,
+    delta: float,
+    confidence: float,
+    votes: int,
+) -> tuple[Seen, ...]:
+    """Return which bugs an audit is going to find, by exact laws; see :func:`audit_counts`."""
+    if too_wide(mechanism):
+        return ()
+    return tuple(
+        seen_from(
+            bug.name,
+            {
+                pair.name: np.vstack(
+                    [level_events(each) for each in count_laws(mechanism, pair, queries, bug)]
+                )
+                for pair in cell_pairs(votes)
+            },
+            claimed_with(bug, mechanism, queries, delta),
+            runs=runs,
+            confidence=confidence,
+        )
+        for bug in bugs_of(mechanism)
+    )
+
+
+def count_laws(
+    mechanism: Neighbour | DistributedMechanism, pair: Pair, queries: int, bug: Bug
+) -> list[tuple[Floats, Floats]]:
+    """Return, for each number that an attacker looks at, its laws in the two worlds.
+
+    They are laws of the number less what it would be in the world D without noise.
+    """
+    (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
+    votes = int(np.abs(pair.neighbour - pair.votes).max())
+    classes = pair.votes.shape[1]
+    each = [_noise(mechanism, bug, int(cell) % classes) for cell in (start, end)]
+    cells = [laws.total(one, queries) for one in each]
+    # One draw for all of a row, or of a column, is one that the difference is free of.
+    same = {"classes": start // classes == end // classes, "queries": (end - start) % classes == 0}
+    if bug.one_draw is not None and same[bug.one_draw]:
+        apart = laws.NOTHING
+    else:
+        apart = laws.joined(cells[0], cells[1])
+    moved = (-2 * votes * queries, -votes * queries, votes * queries)
+    return [_moved(law, by) for law, by in zip((apart, *cells), moved, strict=True)]
+
+
+def _noise(mechanism: Neighbour | DistributedMechanism, bug: Bug, at: int) -> Floats:
+    factor = bug.label[at % 2]
+    if factor == 0:
+        return laws.NOTHING
+    if isinstance(mechanism, Neighbour):
+        return laws.gaussian(mechanism.sigma * factor)
+    missing = {None: 0, "one": 1, "half": mechanism.honest // 2}[bug.shares_missing]
+    return laws.total(laws.gaussian(mechanism.share * factor), mechanism.honest - missing)
+
+
+def _moved(law: Floats, by: int) -> tuple[Floats, Floats]:
+    """Return the law and the same moved by ``by``, on the same values."""
+    room = abs(by)
+    here = np.pad(law, room)
+    return here, np.roll(here, by)
