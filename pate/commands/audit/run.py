@@ -308,7 +308,8 @@ def show(audits: Sequence[Audit]) -> None:
     ):
         console.print(line, markup=False)
     if any(each.bugs for each in audits):
-        console.print(_bugs(audits))
+        # As wide as it is: a bug or a pair that is cut short says nothing.
+        Console(highlight=False, width=140).print(_bugs(audits))
         console.print(
             "From exact laws, before any run: with so many --runs the bug is found but with "
             f"probability {MISSED:g}. '-': not with ten million runs.",
