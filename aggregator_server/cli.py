@@ -85,8 +85,12 @@ def serve(
         float, typer.Option(help="Hard budget: no label leaves once it is spent.")
     ] = 2.0,
     delta: Annotated[
-        float, typer.Option(help="At which epsilon holds; well below one over all records.")
-    ] = 1e-5,
+        float | None,
+        typer.Option(
+            help="At which epsilon holds; well below one over all records. Default: 1e-5; gated 1e-6, as "
+            "much as parties set aside for it."
+        ),
+    ] = None,
     unit: Annotated[
         str, typer.Option(help="What is protected: a record, a patient, or a whole party.")
     ] = "record",
@@ -232,13 +236,22 @@ def serve(
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
     with importing():
         from aggregator_server.session import Doors, start_campaign
-        from aggregator_server.settings import make_gate, make_matrix, make_spec
+        from aggregator_server.settings import (
+            delta_of,
+            make_gate,
+            make_matrix,
+            make_spec,
+            of_gated_delta,
+        )
         from pate.data.read import read_inputs
 
     identities = _identities(home, host)
     inputs = read_inputs(public, drop=tuple(drop or ()), window=window)
     screen = Screen("pate-server")
     port = _port(port, identities, screen)
+    delta = delta_of(publish, delta)
+    if line := of_gated_delta(publish, delta):
+        screen.say(line, "warning")
     matrix = make_matrix(
         inputs,
         aggregator,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aggregator_server.matrix import MOST_VOTES
 from aggregator_server.spec import CampaignSpec, new_campaign_id
+from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pate.accounting.publishing.gate import GateParameters
+
+#: What a party without a policy of its own sets aside for all campaigns that may fail outright.
+GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,32 @@ def make_matrix(
     if number is None:
         number = default_number(records or RECORDS, len(inputs), epsilon, delta, votes)
     return Matrix(choose(inputs, number, say), most_votes or MOST_VOTES, votes)
+
+
+def delta_of(publish: str, given: float | None) -> float:
+    """Return the delta of a campaign: as given, or one that fits parties without a policy of their own.
+
+    Args:
+        publish: capped or gated.
+        given: what the coordinator typed, if anything.
+    """
+    if given is not None:
+        return given
+    return GATED_DELTA if publish == "gated" else SITE_DELTA
+
+
+def of_gated_delta(publish: str, delta: float) -> str:
+    """Return a line about a promise that most parties refuse, "" if they don't.
+
+    Arguments are as above.
+    """
+    if publish != "gated" or Fraction(delta) <= Delta(SITE_DELTA).for_failing:
+        return ""
+    return (
+        f"a gated campaign at delta {delta:g}: parties keep {GATED_DELTA:g} for campaigns that may fail "
+        f"outright unless their policy.toml says more, and refuse this one; give --delta {GATED_DELTA:g}, or "
+        "have them raise delta or failing_share"
+    )
 
 
 def make_gate(

@@ -122,7 +122,8 @@ class Figure:
         if math.isinf(self.epsilon):
             return (
                 "the deltas of gated campaigns and of synthetic rows come to more than the "
-                f"{self.for_failing:g} of it that is set aside for them (failing_share)"
+                f"{self.for_failing:g} of it that is set aside for them (failing_share): a campaign at "
+                "a smaller delta, or a larger share, would fit"
             )
         return ""
 

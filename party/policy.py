@@ -19,7 +19,7 @@ from party.offer import AGGREGATIONS, NOISES, UNITS, Offer
 from party.own_figure import LedgerView, cost_of, own_figure
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import LaplaceMax, NoisyHistogram
-from pate.accounting.filters import FAILING, Delta
+from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.masking.context import threshold_for
 from pate.statement import rounded_up
@@ -108,7 +108,7 @@ class Policy:
     aggregation: tuple[str, ...] = ("masked",)
     noise: tuple[str, ...] = NOISES
     largest_epsilon: float | None = 10.0
-    delta: float = 1e-5
+    delta: float = SITE_DELTA
     failing_share: Fraction = FAILING
     units: tuple[str, ...] = UNITS
     hours: Hours | None = None
@@ -392,6 +392,9 @@ def _check_promise(offer: Offer) -> None:
             f"{name} announces epsilon {offer.epsilon:g}, but what its terms allow is worth "
             f"{rounded_up(worth)}"
         )
+    if offer.composition == Gate.name and offer.cap not in (None, 1):
+        # Worth less than its gate, so that of the gate nothing would have been checked.
+        raise RefusedError(f"{name} is gated and pays for {offer.cap} batches: it has one")
 
 
 def _check_cap(offer: Offer, view: LedgerView) -> None:

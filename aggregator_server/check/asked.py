@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.identities import Identities, told_port
-from aggregator_server.settings import Matrix, make_gate, make_matrix, make_spec
+from aggregator_server.settings import Matrix, delta_of, make_gate, make_matrix, make_spec
 from pate.data.read import read_inputs
 from pate.errors import UsageError
 from pate.runtime.preflight.meeting import utc_now
@@ -105,7 +105,8 @@ def spec_of(asked: Asked, inputs: Inputs) -> CampaignSpec:
         UsageError: naming the option that makes no sense.
         BudgetError: if no noise is worth so little.
     """
-    options = asked.settings
+    options = dict(asked.settings)
+    options["delta"] = delta_of(options["publish"], options["delta"])
     taken = {name: options[name] for name in signature(make_spec).parameters if name in options}
     gate = make_gate(
         options["publish"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator_server.batches import BATCH_COUNTS
 from aggregator_server.check.asked import TEACHERS_EACH
 from aggregator_server.report import describe, verify
+from aggregator_server.settings import of_gated_delta
 from aggregator_server.store import stores
 from aggregator_server.store.place import place_of
 from aggregator_server.terms import budget, composition_of, resolve
@@ -95,9 +96,9 @@ def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
     )
     if spec.gated is not None:
         most = min(spec.queries, spec.max_queries or spec.queries)
-        return Finding.ok(
-            f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
-        )
+        text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
+        line = of_gated_delta(spec.publish, spec.delta)
+        return Finding.warning(text, line) if line else Finding.ok(text)
     asked_most = spec.queries * spec.rounds if spec.max_queries is None else spec.max_queries
     paid = min(int(cap / worst_cost(composition, mechanisms, 1)), asked_most)
     text = f"{promise} pays for {_many(paid, 'answer')} at worst, {guess}"

@@ -52,8 +52,13 @@ ORDERS: Final = (3, 6, 12, 24)
 GAUSSIAN_PART: Final = Fraction(3, 8)
 CONCENTRATED_PART: Final = Fraction(3, 8)
 ORDER_PART: Final = Fraction(1, 16)
+#: Delta of all that leaves a site, unless it says another.
+SITE_DELTA: Final = 1e-5
 #: Part of delta for events that may fail outright, unless a site says another.
 FAILING: Final = Fraction(1, 10)
+#: That part of a delta that is written with few digits is hardly ever a float: 1e-5 is a little more than a
+#: tenth of 1e-4. So it is larger by this share of itself, and the rest smaller.
+_HAIR: Final = Fraction(1, 2**50)
 
 _GDP: Final = Gdp()
 
@@ -82,12 +87,16 @@ class Delta:
 
     @property
     def for_failing(self) -> Fraction:
-        """What may fail outright, in all."""
-        return self.failing * Fraction(self.whole)
+        """What may fail outright, in all.
+
+        >>> Fraction(1e-5) <= Delta(1e-4, Fraction(1, 10)).for_failing
+        True
+        """
+        return min(self.failing * (1 + _HAIR), Fraction(1)) * Fraction(self.whole)
 
     def of(self, part: Fraction) -> float:
         """Return a filter's part of the rest, rounded down."""
-        exact = part * (1 - self.failing) * Fraction(self.whole)
+        exact = part * (Fraction(self.whole) - self.for_failing)
         near = float(exact)
         return near if Fraction(near) <= exact else math.nextafter(near, 0.0)
 
@@ -200,7 +209,7 @@ def epsilon_of(spent: Spent, delta: Delta) -> float:
 def _epsilons(spent: Spent, delta: Delta) -> Iterator[float]:
     if spent.pure is not None:
         yield float_up(spent.pure)
-    if delta.failing == 1:
+    if delta.for_failing == Fraction(delta.whole):
         return  # nothing is left for the others
     if spent.gaussian is not None:
         yield _GDP.epsilon(spent.gaussian, delta.of(GAUSSIAN_PART))

@@ -275,7 +275,9 @@ def test_settings_that_make_no_sense(
         (("--unit", "party", "--sigma2", "400", "--sigma1", "900"), "ok", "per party"),
         (("--aggregator", "neighbour", "--expected-records", "20000"), "ok", "one release"),
         (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
-          "--max-queries", "50"), "ok", "one batch of 50"),
+          "--max-queries", "50"), "ok", "at delta 1e-06 per record pays for one batch of 50"),
+        (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
+          "--max-queries", "50", "--delta", "1e-5"), "warning", "one batch of 50"),
     ],
 )  # fmt: skip
 def test_what_a_budget_pays_for(

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator_server.settings import delta_of, of_gated_delta
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_figure import LedgerView, Totals
 from party.policy import POLICY_FILE, Allowed, Hours, Policy
 from party.policy_file import parse_policy, policy_of, read_policy
 from pate.accounting.composition import composition_named
+from pate.accounting.filters import CONCENTRATED_PART, GAUSSIAN_PART, ORDER_PART, ORDERS
 from pate.errors import DataError, RefusedError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
 from tests.party.offers import KEY, SIX, answer, batch_of, gated, joining, noisy, queries, settled
@@ -175,6 +177,32 @@ def test_the_own_accountant_has_the_last_word() -> None:
     admit(dataclasses.replace(policy, failing_share=Fraction(1, 5)), offer)
 
 
+def test_what_a_gated_server_takes_if_nothing_is_said_fits_a_party_to_which_nothing_is_said() -> (
+    None
+):
+    policy = dataclasses.replace(Policy.default(loopback=False), campaigns="any")
+    taken = delta_of("gated", None)
+    offer = gated(delta=taken)
+    admit(policy, offer)
+    assert of_gated_delta("gated", taken) == of_gated_delta("capped", 1e-5) == ""
+    # One that is typed is said to be refused just where it is.
+    assert "refuse this one" in of_gated_delta("gated", 1e-5)
+    refused(policy, gated(delta=1e-5), "a smaller delta, or a larger share, would fit")
+
+
+@pytest.mark.parametrize("digit", range(1, 10))
+@pytest.mark.parametrize("exponent", range(-12, -2))
+def test_a_tenth_as_it_is_written_fits_a_tenth(digit: int, exponent: int) -> None:
+    delta = float(f"{digit}e{exponent}")
+    policy = dataclasses.replace(FREE, largest_epsilon=4.0, delta=delta)
+    admit(policy, gated(2.0, float(f"{digit}e{exponent - 1}")))
+    # Not by adding to the whole.
+    divided = policy.divided_delta
+    parts = (GAUSSIAN_PART, CONCENTRATED_PART, *([ORDER_PART] * len(ORDERS)))
+    rest = sum(Fraction(divided.of(part)) for part in parts)
+    assert divided.for_failing + rest <= Fraction(delta)
+
+
 def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
     offer = gated(1.5, 1e-6)
     assert offer.gate is not None
@@ -187,6 +215,9 @@ def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
         FREE, dataclasses.replace(offer, delta=1e-7), "its terms promise nothing: this gate fails"
     )
     refused(FREE, dataclasses.replace(offer, cap=Fraction(2)), "promise nothing: one batch may be")
+    # Of a campaign that may release nothing any gate would be worth 0.
+    lying = dataclasses.replace(offer, gate=wider, cap=Fraction(0))
+    refused(FREE, lying, "is gated and pays for 0 batches")
     refused(FREE, dataclasses.replace(offer, rounds=2), "has 2 rounds: a gate is for one")
     huge = dataclasses.replace(offer.gate, order=Fraction(10**6), target=Fraction(10**6))
     refused(FREE, dataclasses.replace(offer, gate=huge), "campaign c1c1c1c1")
