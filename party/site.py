@@ -7,6 +7,7 @@ consulted before anything is computed, whatever the server says.
 from __future__ import annotations
 
 import hmac
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ class Site:
         self._pinned = pinned
         self._ask = ask
         self._clock = clock
+        #: What somebody at the screen need not be asked about again.
+        self._agreed: Offer | None = None
         #: Set when the policy has refused, and will refuse again: there is nothing to wait for.
         self.refused: RefusedError | None = None
 
@@ -59,6 +62,14 @@ class Site:
     def allows_again(self) -> bool:
         """Whether queries of one campaign may get other votes, or other parties, in another."""
         return self._policy.allow_other
+
+    def consider(self, offer: Offer) -> None:
+        """Apply our rules to a campaign, before anything of ours is read for it; record nothing of it.
+
+        Raises:
+            RefusedError: if the policy does not allow it, or its terms are not what they were.
+        """
+        self._admit(offer, None, None)
 
     def join(self, offer: Offer) -> None:
         """Agree to a campaign, durably, or not.
@@ -159,6 +170,8 @@ class Site:
 
     def _admit(self, offer: Offer, batch: bytes | None, hashes: Sequence[bytes] | None) -> None:
         view = self.ledger.view(offer, batch, hashes)
+        if offer == self._agreed:
+            view = replace(view, joined=True)
         try:
             self._policy.admit(offer, view, self._clock(), self._pinned, self._ask)
         except OutsideHoursError:
@@ -166,5 +179,6 @@ class Site:
         except RefusedError as error:
             self.refused = error
             raise
+        self._agreed = offer
         # Before anything leaves: only a bound that was fixed beforehand promises anything.
         self.ledger.bind(self._policy.bound)

@@ -247,7 +247,7 @@ class Voter:
     def _describe(
         self, key: bytes, campaign: vote_pb2.Campaign, said: vote_pb2.Description
     ) -> None:
-        self._check(campaign)
+        self._check(key, campaign)
         self._site.join(offer_of(key, campaign, 0))
         # Teachers are trained here if they were not before: a party that has answered can vote.
         who = self._who(campaign)
@@ -263,7 +263,13 @@ class Voter:
             f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
         )
 
-    def _check(self, campaign: vote_pb2.Campaign) -> None:
+    def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Check that we may take part in a campaign, and that our data fit it.
+
+        The site's own rules come first. For a campaign that they refuse, or one that is not what it was,
+        no file is read and no teacher trained, and it is told nothing of our data.
+        """
+        self._site.consider(offer_of(key, campaign, 0))
         own = self._public.own
         if own is not None and own != campaign.public_set:
             raise SchemaError(
@@ -313,7 +319,7 @@ class Voter:
         Raises:
             PateError: if they may not.
         """
-        self._check(campaign)
+        self._check(key, campaign)
         own = self._identity.public_key().public_bytes_raw()
         check_on_roster(campaign, self._name, own, self._weight(campaign))
         public = self._public.find(campaign)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 
 from party.keys import identity_key
 from party.own_data import OwnFile, OwnVoters
+from party.policy import Policy
 from party.training import Ensemble
 from party.voter import Voter
 from pate.data.schema import Schema
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")
+BATCH = batch_hash(PUBLIC.row_hashes())
 
 
 class Site:
@@ -41,6 +44,7 @@ class Site:
         records: bool = True,
         classes: tuple[str, ...] | None = None,
         strict: bool = False,
+        policy: Policy | None = None,
     ) -> None:
         self.home = place / "home"
         self.home.mkdir(exist_ok=True)
@@ -56,7 +60,7 @@ class Site:
         self.key = identity_key(self.home).public_key().public_bytes_raw()
         self.voter = Voter(
             name="a", identity=identity_key(self.home), ensemble=None, own=self.own,
-            home=self.home, site=site(self.home, None), noise=SystemNoise(), public=PUBLIC,
+            home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=PUBLIC,
             say=self.said.append,
         )  # fmt: skip
 
@@ -76,14 +80,17 @@ class Site:
         request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
         return self.tell(request, campaign_message(PUBLIC, None, **fields))
 
-    def votes(self) -> list[list[int]]:
+    def ask(self, **changes: object) -> vote_pb2.Reply:
         terms = terms_message([("a", self.key, 3)])
+        fields = {"classes": CLASSES} | changes
         request = vote_pb2.PartyRequest()
         request.ask.batch.rows.extend(range(4))
-        digest = batch_hash(PUBLIC.row_hashes())
-        request.ask.batch.digest = digest
-        reply = self.tell(request, campaign_message(PUBLIC, terms, classes=CLASSES))
-        made = wire.read_votes(reply.votes, teachers=3, classes=3, queries=4, batch=digest)
+        request.ask.batch.digest = BATCH
+        return self.tell(request, campaign_message(PUBLIC, terms, **fields))
+
+    def votes(self) -> list[list[int]]:
+        reply = self.ask()
+        made = wire.read_votes(reply.votes, teachers=3, classes=3, queries=4, batch=BATCH)
         rows: list[list[int]] = made.tolist()
         return rows
 
@@ -179,6 +186,44 @@ def test_a_line_that_is_not_the_public_sets_is_refused(tmp_path: Path) -> None:
     reply = party.describe(schema="table lab:category, kind:category")
     assert reply.refusal.kind == "SchemaError"
     assert "its public set is table lab:number" in str(party.voter.refusal)
+
+
+def test_nothing_is_read_or_trained_for_a_campaign_that_the_policy_refuses(tmp_path: Path) -> None:
+    """Else whoever knocks could ask by its class lists which classes occur, or have us train for hours."""
+    policy = dataclasses.replace(Policy.default(loopback=True), campaigns="enrolled")
+    for at, classes in enumerate((CLASSES, ("a", "b"), ("u", "v"))):
+        for asks in (Site.describe, Site.ask):
+            party = Site(tmp_path, rows(), policy=policy)
+            assert asks(party, classes=classes).refusal.kind == "RefusedError", at
+            assert (party.trainings, party.said[1:], party.warned) == (0, [], [])
+            assert "campaigns is enrolled" in party.said[0]
+
+
+def test_who_sits_at_the_screen_is_asked_once_a_campaign(tmp_path: Path) -> None:
+    policy = dataclasses.replace(Policy.default(loopback=True), campaigns="ask")
+    party = Site(tmp_path, rows(), policy=policy)
+    questions: list[str] = []
+
+    def agrees(question: str) -> bool:
+        questions.append(question)
+        return True
+
+    party.voter._site._ask = agrees
+    # A yes is for what was shown, whether or not our data fit it.
+    assert party.describe(schema="table other:number").refusal.kind == "SchemaError"
+    assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
+    assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
+    assert ["epsilon 3 " in each for each in questions] == [False, True]
+
+
+def test_another_reading_of_our_file_within_a_campaign_is_refused_before_training(
+    tmp_path: Path,
+) -> None:
+    party = Site(tmp_path, rows("7,x,c"))
+    party.describe()
+    assert party.ask(classes=("a", "b")).refusal.kind == "RefusedError"
+    assert party.trainings == 1
+    assert party.votes()
 
 
 def test_where_no_record_is_left_the_party_says_so_and_goes(tmp_path: Path) -> None:
