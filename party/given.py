@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 TAG_BYTES: Final = 16
+#: With what the view of images begins.
+_IMAGES: Final = "images"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Given:
         offer: terms of their campaign.
         source: digest of the data and settings that they are made of, hex.
         matrix: of records' votes what decides them, with the records; empty for those of teachers.
-        view: which columns of a table the teachers see; empty if that is not known, or of images.
+        view: how our data are seen, as :func:`view_of` has it; empty if that is not known.
     """
 
     offer: Offer
@@ -78,6 +80,22 @@ def matrix_of(offer: Offer, batch: str) -> str:
         ]
     )
     return hashlib.sha256(b"pate vote matrix v1\0" + text.encode()).hexdigest()
+
+
+def view_of(schema: str) -> str:
+    """Return how data are seen that votes are made of, such that votes of other views cannot be compared.
+
+    Of a table it says which columns, by a digest: without one of them a query has another hash here, and
+    the same elsewhere. Of images it is the window: another one makes other pictures of ours if they are
+    deep, and none of those who have 8 bits. Of another size they are other queries to everybody.
+
+    Args:
+        schema: the line of the data, as it was read for a campaign.
+    """
+    kind, window, ends = schema.partition(" window ")
+    if kind.startswith(_IMAGES):
+        return _IMAGES + window + ends
+    return hashlib.sha256(b"pate view v1\0" + schema.encode()).hexdigest()
 
 
 def tags_of(
@@ -137,21 +155,25 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
     """Check that exact sums that may be about the same queries can be compared by their hashes.
 
     A query is what the teachers see of it. Since they see other columns, it has another hash, and
-    to the other parties it may be the same.
+    to the other parties it may be the same. And a window is the server's to choose: with one that
+    makes all deep images black, the votes of who alone has such images say nothing, and those of the
+    others are on queries that differ in a pixel what they were.
 
     Raises:
-        RefusedError: if votes were given, for an exact sum, by teachers that saw other columns.
+        RefusedError: if votes were given, for an exact sum, by teachers that saw other columns, or
+            images through another window.
     """
     if not (exact_masked(mine) and mine.view):
         return
     for each in others:
         same_kind = each.offer.records_vote == mine.offer.records_vote
+        same_kind = same_kind and each.view.startswith(_IMAGES) == mine.view.startswith(_IMAGES)
         if exact_masked(each) and same_kind and each.view not in ("", mine.view):
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and our data "
-                "had other columns: on the same queries the difference of two sums would show the "
-                "change; noise by the parties (--noise distributed), or repeat_queries = 'allow', would "
-                "permit it"
+                "had other columns, or our images another window: on the same queries the difference of "
+                "two sums would show the change; noise by the parties (--noise distributed), or "
+                "repeat_queries = 'allow', would permit it"
             )
 
 

@@ -179,7 +179,7 @@ class PartyLedger:
             batch: (32,) bytes, the digest of the batch.
             query_hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
             source: (32,) bytes, what changes when our votes may: data and settings.
-            view: which columns of a table our teachers see, as one text; empty of images.
+            view: how our data are seen; see :func:`party.given.view_of`.
             tags: (queries,), 16 bytes each, of the votes; see :func:`party.given.tags_of`.
             allow_other: whether queries that *another* campaign had other votes on may be answered;
                 the policy's ``repeat_queries``.

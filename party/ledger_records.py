@@ -98,7 +98,7 @@ class CampaignSummary:
         hows: whose votes are in the sums that were opened; almost always all in the same way.
         source: digest of the data and settings that its votes are made of; empty if none left.
         matrix: what decides its records' votes; empty for those of teachers.
-        view: which columns its teachers see; see :class:`party.given.Given`.
+        view: how our data were seen; see :func:`party.given.view_of`.
         first: number of the first entry about it.
         last: of the last one.
     """

@@ -139,7 +139,7 @@ class Campaign:
         queries: different queries of which votes left.
         source: digest of the data and settings that its votes are made of; empty before the first.
         matrix: what decides its records' votes; see :func:`party.given.matrix_of`.
-        view: which columns its teachers see; see :class:`party.given.Given`.
+        view: how our data were seen; see :func:`party.given.view_of`.
         ending: None while it may go on.
     """
 

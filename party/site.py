@@ -92,7 +92,7 @@ class Site:
             batch: its digest, 32 bytes.
             hashes: of its queries, 32 bytes each, in order.
             source: 32 bytes for the data and settings that the votes are made of.
-            view: which columns of a table our teachers see; empty of images.
+            view: how our data are seen; see :func:`party.given.view_of`.
 
         Raises:
             RefusedError: if the policy does not allow it, its terms are not what they were, or

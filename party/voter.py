@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from party.given import tags_of
+from party.given import tags_of, view_of
 from party.keys import votes_key
 from party.masked_votes import MaskedVotes
 from party.neighbour_votes import NeighbourVotes, require_different
@@ -337,8 +337,7 @@ class Voter:
         offer = offer_of(key, campaign, len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
-        # Images have no columns: of another size, they are other queries to everybody.
-        view = "" if who.schema.startswith("images") else _view_of(who.schema)
+        view = view_of(who.schema)
         self._site.admit(offer, batch.digest, hashes, source=who.fingerprint, view=view)
         if isinstance(who, NeighbourVotes):
             # Where a record votes hangs on all queries of the batch and on the public set; how
@@ -460,10 +459,6 @@ def _cast(
         most_votes=campaign.most_votes,
     )
     return votes[rows]
-
-
-def _view_of(schema: str) -> str:
-    return hashlib.sha256(b"pate view v1\0" + schema.encode()).hexdigest()
 
 
 def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:

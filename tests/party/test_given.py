@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from party.given import TAG_BYTES, matrix_of, tags_of
+from party.given import TAG_BYTES, matrix_of, tags_of, view_of
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_state import queries_digest
 from pate.errors import LedgerError, ProtocolError, RefusedError
@@ -123,6 +123,23 @@ def test_other_columns_cannot_be_compared(ledger: PartyLedger) -> None:
     give(ledger, LATE, queries(9, 4), source=OTHER, view="x:number, y:number")
     shares = noisy(campaign="e3" * 16)
     give(ledger, shares, queries(20, 4), source=b"p" * 32, view="x:number")
+    assert PartyLedger(ledger.path).head == ledger.head
+
+
+@pytest.mark.parametrize("first", ["images 8x8x1", "images 8x8x1 window 0 4095"])
+def test_a_window_that_makes_other_pictures_of_ours(ledger: PartyLedger, first: str) -> None:
+    """Through it a server could take the votes of who alone has deep images out of a second sum."""
+    give(ledger, FIRST, queries(0, 4), view=view_of(first))
+    black = view_of("images 8x8x1 window 65534 65535")
+    with pytest.raises(RefusedError, match="our images another window"):
+        give(ledger, LATE, queries(9, 4), source=OTHER, view=black)
+    give(ledger, noisy(campaign="e3" * 16), queries(20, 4), source=b"p" * 32, view=black)
+    give(ledger, settled(campaign="f4" * 16), queries(30, 4), source=OTHER, view=view_of(first))
+    # Images of another size, or a table, are other queries to everybody.
+    larger = view_of(first.replace("8x8", "9x9"))
+    give(ledger, settled(campaign="a5" * 16), queries(40, 4), source=OTHER, view=larger)
+    table = view_of("table images window 0 4095:number")
+    give(ledger, settled(campaign="b6" * 16), queries(50, 4), source=OTHER, view=table)
     assert PartyLedger(ledger.path).head == ledger.head
 
 

@@ -245,7 +245,7 @@ def test_the_ledger_says_which_columns_the_teachers_saw(home: Path) -> None:
         views.append(voter._site.ledger.summaries()[-1].view)
     assert len(set(views)) == 2
     vote(home, voter := make(home, public=PUBLIC))
-    assert [each.view for each in voter._site.ledger.summaries()] == [*views, ""]
+    assert [each.view for each in voter._site.ledger.summaries()] == [*views, "images"]
 
 
 def test_votes_before_the_public_set_are_refused(home: Path) -> None:
