@@ -302,7 +302,8 @@ class Exchange:
                     request = vote_pb2.PartyRequest()
                     request.finish.CopyFrom(finish)
                     self._put(node, request, "finish", name)
-            waits = any(
+            # One that comes and goes for ever is not told for ever.
+            waits = now < began + _RETURN_S + _FAREWELL_S and any(
                 name not in self._farewells and now < told[name, visits[name]] + _FAREWELL_S
                 for name in self._who.node_of
             )

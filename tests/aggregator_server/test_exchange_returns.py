@@ -227,3 +227,51 @@ def test_a_node_that_comes_and_goes_is_not_asked_each_time(play: Play) -> None:
         play.wire.listed ^= {1}
         play.wire.now += 0.05
     assert 4 <= play.wire._sent <= 6
+
+
+def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Parties of the roster in turns: as often as one is back it is told anew, and says nothing."""
+    key = identity_key(tmp_path / "q")
+    voters = {
+        1: play.voter,
+        2: Voter(
+            name="q", identity=key, ensemble=Teacher(), home=tmp_path / "q",
+            site=site(tmp_path / "q"), noise=SystemNoise(), public=PUBLIC,
+        ),
+    }  # fmt: skip
+    identity = key.public_key().public_bytes_raw()
+    roster = [*play.roster, Party("q", identity, 1, "record", CLASSES)]
+    members = [(party.name, party.identity, 1) for party in roster]
+    play.exchange.fix_roster(roster, CLASSES, terms_message(members))
+    wire, times = play.wire, 0
+    send = wire.send
+
+    def connects(node: int) -> None:
+        wire.alive[node] = voters[node]
+        wire.listed.add(node)
+
+    def sending(node: int, body: bytes) -> str:
+        nonlocal times
+        handle = send(node, body)
+        if voters[node].ending is not None:
+            voters[node].ending, times = None, times + 1
+            wire._arrivals = [a for a in wire._arrivals if a.handle != handle]
+
+            def leaves() -> None:
+                wire.listed.discard(node)
+                wire._arrivals.append(Arrival(handle, node, None, LOST))
+                wire.at(wire.now + 1, lambda: connects(node))
+
+            wire.at(wire.now + 10, leaves)
+        return handle
+
+    monkeypatch.setattr(wire, "send", sending)
+    connects(1)
+    wire.at(5, lambda: connects(2))
+    play.exchange._step()
+    play.exchange._step()
+    play.exchange.finish(END, voted=["p", "q"])
+    assert times > 4
+    assert 60 < wire.now < 120
