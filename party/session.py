@@ -20,7 +20,7 @@ from party.site import Site
 from party.supernode import Server
 from party.voter import Ending, Voter
 from party.watch import Board
-from pate.data.read import read_inputs
+from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError, UsageError
 from pate.noise import SystemNoise
@@ -78,6 +78,7 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
+    require_there(settings.data)  # before a word of what follows from it
     board = board or Board()
     enrolment = Enrolment.load(settings.home)
     server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)

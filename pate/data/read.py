@@ -168,6 +168,15 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
     return _read_table(found, odd)
 
 
+def require_there(path: Path) -> None:
+    """Check that a file or a folder is there whose format can be read; nothing of it is read.
+
+    Raises:
+        DataError: if not.
+    """
+    _locate(path, flat=False)
+
+
 def _locate(path: Path, *, flat: bool) -> Path:
     """Return the one file, or the folder of images, that ``path`` stands for."""
     if path.is_file():

@@ -80,6 +80,8 @@ class Server:
         self.deployment = Deployment(
             home, identities=self.identities, on_event=self.events.append, ttl=60.0
         )
+        # A pull that finds nothing is answered soon, and not held until something comes.
+        self.deployment._gateway._pulls._hold = 0.1
         self.deployment.start()
         trust = trust_in(self.identities)
         self.parties = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +17,9 @@ from party.ledger_look import newest_books
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.party.offers import answer_and_open, joining, queries, settled
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MARK = "ledger.head"
 
@@ -137,15 +141,15 @@ def test_a_restore_that_fails_lowers_no_mark(
     """Else the plain restore of an old copy would pass after it, with nothing said to be lost."""
     remove(home)
     mark, head = (home / MARK).read_bytes(), PartyLedger(tmp_path / "older.db").head
-    real = Path.rename
+    real = os.link
 
-    def full(self: Path, target: Path) -> Path:
+    def full(source: Path, target: Path) -> None:
         if target == home / LEDGER_FILE:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return real(self, target)
+        real(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", full)
+        patched.setattr(os, "link", full)
         with pytest.raises(DiskError):
             restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert (home / MARK).read_bytes() == mark

@@ -101,8 +101,8 @@ def test_flowers_loop_fetches_pieces_with_what_is_replaced() -> None:
         return name.encode()
 
     noted = Pauses().noted(pull)
-    noted(pull_object=original)
-    noted(pull_object=original)
+    noted(receive=lambda: None, pull_object=original)
+    noted(receive=lambda: None, pull_object=original)
     (first, second) = given
     assert callable(first)
     assert first(7, "x") == b"x"

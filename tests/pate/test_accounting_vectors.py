@@ -57,7 +57,7 @@ def test_published_votes(test_data: Path, dataset: str) -> None:
     )
     close = pytest.approx
     assert found.answered == close(case["expected_answered"], rel=1e-8)
-    paper, independent = found.figures["paper-2018"], found.figures["independent"]
+    paper, expected = found.figures["paper-2018"], found.figures["expected"]
     assert paper.classical == close(case["eps_reference_classical"], rel=1e-8)
     assert paper.improved == close(case["eps_improved_conversion"], rel=1e-8)
     assert paper.best_orders == (case["order"], case["order_improved"])
@@ -65,8 +65,8 @@ def test_published_votes(test_data: Path, dataset: str) -> None:
     wanted = zip(case["rdp_orders"], case["rdp_reference_expected"], strict=True)
     for order, value in wanted:
         assert at[order] == close(float(value), rel=1e-8)
-    assert independent.classical == close(case["eps_data_independent_classical"], rel=1e-8)
-    assert independent.exact == close(case["eps_data_independent_gdp_exact"], rel=1e-8)
+    assert expected.classical == close(case["eps_data_independent_classical"], rel=1e-8)
+    assert expected.exact == close(case["eps_data_independent_gdp_exact"], rel=1e-8)
     # The joint bound is 2 to 4 % above the expected cost by the same theorem, and a bound.
     sharp = found.figures["sharp"].improved
     assert 1.0 < sharp / case["eps_plus_expected_improved"] < 1.06
