@@ -196,7 +196,7 @@ class Voter:
             case "ask":
                 asked = self._asked(key, campaign, request.ask.batch)
                 votes = asked.votes()
-                self._record(asked, votes)
+                self._leave(self._site.answer, asked, votes)
                 reply.votes.CopyFrom(
                     wire.pack_votes(
                         votes,
@@ -220,8 +220,8 @@ class Voter:
                         campaign,
                         request.ask_masked,
                         votes=asked.votes,
-                        check=lambda votes: self._check_votes(asked, votes),
-                        record=lambda votes: self._record(asked, votes),
+                        check=partial(self._leave, self._site.check, asked),
+                        record=partial(self._leave, self._site.answer, asked),
                     )
                 )
             case "ask_proof":
@@ -359,30 +359,22 @@ class Voter:
             lambda: self._vote(campaign, hashes, source, votes),
         )
 
-    def _check_votes(self, asked: _Asked, votes: Counts) -> None:
-        """Compare votes with all that left before."""
-        self._site.check(
+    def _leave(self, how: Callable[..., None], asked: _Asked, votes: Counts) -> None:
+        """Have votes that are about to leave compared with all that left before, or recorded as well.
+
+        Args:
+            how: ``check`` or ``answer`` of our site.
+            asked: what they are votes on.
+            votes: themselves, of which nothing but a keyed hash is kept.
+        """
+        how(
             asked.offer,
             asked.digest,
             asked.hashes,
             source=asked.source,
             view=asked.view,
-            tags=self._tags(asked, votes),
+            tags=tags_of(self._votes_key, asked.hashes, asked.offer.classes or (), votes),
         )
-
-    def _record(self, asked: _Asked, votes: Counts) -> None:
-        """Have it in our ledger, durably, that votes are about to leave."""
-        self._site.answer(
-            asked.offer,
-            asked.digest,
-            asked.hashes,
-            source=asked.source,
-            view=asked.view,
-            tags=self._tags(asked, votes),
-        )
-
-    def _tags(self, asked: _Asked, votes: Counts) -> tuple[bytes, ...]:
-        return tags_of(self._votes_key, asked.hashes, asked.offer.classes or (), votes)
 
     def _vote(
         self,
