@@ -11,6 +11,7 @@ import io
 import time
 import zipfile
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -37,7 +38,9 @@ from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
 from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
     ObjectPushError,
+    ObjectUnavailableError,
     inflate_object_from_contents,
     pull_objects,
 )
@@ -93,6 +96,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from flwr.proto.message_pb2 import Message as ProtoMessage
+    from flwr.proto.message_pb2 import Metadata as ProtoMetadata
     from flwr.proto.message_pb2 import ObjectTree
 
     _Announcement = tuple[ProtoMessage, ObjectTree]
@@ -107,6 +111,11 @@ KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
 #: The node id that Flower itself answers from.
 FLOWER_NODE: Final = SUPERLINK_NODE_ID
 _PARALLEL_PULLS: Final = 16
+#: How long a reply may keep a thread until all of it is here, and the pauses until it is looked at
+#: again after that, in seconds: they grow from the first to the last.
+_HERE_S: Final = 0.5
+_AGAIN_S: Final = 0.2
+_AGAIN_MOST_S: Final = 2.0
 _TASK_DEADLINE_S: Final = 30.0
 _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
@@ -242,13 +251,55 @@ def error_reply(message_id: str, run: int, node: int, error: Error) -> Message:
     return make_message(metadata=metadata, error=error)
 
 
+@dataclass
+class _Arriving:
+    """A reply that was announced, and may not be here yet.
+
+    Attributes:
+        envelope: what the SuperLink says of it.
+        tree: its pieces.
+        fetched: becomes the reply; None if it was not all here.
+        missing: a piece that was not here at the last look.
+        pause: how long to wait after the next look, in seconds.
+        due: when to look again.
+        ends: when to give it up.
+    """
+
+    envelope: ProtoMessage
+    tree: ObjectTree
+    fetched: Future[Message | None] = field(default_factory=Future)
+    missing: str | None = None
+    pause: float = _AGAIN_S
+    due: float = 0.0
+    ends: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = time.monotonic() + self.envelope.metadata.ttl
+
+
+def _inflated(data: ProtoMetadata, contents: dict[str, bytes]) -> Message:
+    """Put a reply together from its pieces.
+
+    Raises:
+        Exception: of any kind, if they are no reply to the message that it was announced for.
+    """
+    message = inflate_object_from_contents(data.message_id, contents)
+    if not isinstance(message, Message):
+        raise TypeError(type(message).__name__)
+    # The envelope was matched to its sender by the SuperLink; what is inside is only claimed.
+    if message.metadata.reply_to_message_id != data.reply_to_message_id:
+        raise ValueError("an answer to another message")
+    return message
+
+
 class ResidentGrid(HttpGrid):
     """Flower's grid, such that no party can hold up or break the reading of another's reply.
 
-    Each reply is fetched in a thread of its own, so one that is still being uploaded delays
-    nobody, and one that is malformed or too large becomes an error for its sender alone. The
-    original fetches them one after another and raises at the first that is broken, with all the
-    others already taken from the SuperLink.
+    Replies are fetched in a few threads. One that is still being uploaded gives its thread back after
+    a moment and is looked at again later, so it delays nobody, however many of its kind there are;
+    one that is malformed or too large becomes an error for its sender alone. The original fetches
+    them one after another and raises at the first that is broken, with all the others already taken
+    from the SuperLink.
 
     Attributes:
         on_fetched: called when a reply has been fetched, from the thread that did it.
@@ -266,7 +317,7 @@ class ResidentGrid(HttpGrid):
         self.client = _client_of_task(address, token, trust)
         self._client = self.client
         self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
-        self._arriving: dict[str, Future[Message]] = {}
+        self._arriving: dict[str, _Arriving] = {}
         self._on_taken = on_taken
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
@@ -281,14 +332,21 @@ class ResidentGrid(HttpGrid):
             if isinstance(found, Message):
                 replies.append(found)
             else:
-                fetched = self._arriving[asked] = self._pool.submit(self._fetch, *found)
-                fetched.add_done_callback(lambda _: self.on_fetched())
+                self._arriving[asked] = self._begin(_Arriving(*found))
         trouble: BaseException | None = None
-        for asked in [i for i, reply in self._arriving.items() if reply.done()]:
-            reply = self._arriving.pop(asked)
-            trouble = reply.exception() or trouble
-            if reply.exception() is None:
-                replies.append(reply.result())
+        for asked, arriving in list(self._arriving.items()):
+            if not arriving.fetched.done():
+                continue
+            if (error := arriving.fetched.exception()) is not None:
+                trouble = error
+            elif (reply := arriving.fetched.result()) is not None:
+                replies.append(reply)
+            elif time.monotonic() >= arriving.due:
+                self._begin(arriving)
+                continue
+            else:
+                continue
+            del self._arriving[asked]
         # What did arrive goes first; a link that is down shows itself again at the next call.
         if trouble is not None and not replies:
             raise trouble
@@ -311,51 +369,78 @@ class ResidentGrid(HttpGrid):
         found = {message.metadata.reply_to_message_id: (message, tree) for message, tree in pairs}
         return {asked: found[asked] for asked in waiting if asked in found}
 
-    def _fetch(self, envelope: ProtoMessage, tree: ObjectTree) -> Message:
-        """Fetch one reply. Whatever is wrong with it becomes an error message.
+    def _begin(self, arriving: _Arriving) -> _Arriving:
+        """Look in another thread whether a reply is here, and fetch it if so."""
+
+        def looked(fetched: Future[Message | None]) -> None:
+            # What is not here yet is no news.
+            if fetched.cancelled() or fetched.exception() or fetched.result() is not None:
+                self.on_fetched()
+
+        arriving.fetched = self._pool.submit(self._fetch, arriving)
+        arriving.fetched.add_done_callback(looked)
+        return arriving
+
+    def _fetch(self, arriving: _Arriving) -> Message | None:
+        """Fetch one reply; None if it is not all here. What is wrong with it becomes an error message.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer; that is no fault of the sender.
         """
+        data, contents = arriving.envelope.metadata, None
         try:
-            return self._inflated(envelope, tree)
+            contents = self._contents(arriving)
+            if contents is None and time.monotonic() < arriving.ends:
+                return None
         except httpx.HTTPError:
             raise
-        except Exception:  # noqa: BLE001 - bytes of another party, read by code that is not ours
-            return self._error_reply(
-                envelope.metadata.reply_to_message_id, ErrorCode.REPLY_MESSAGE_UNAVAILABLE
+        except Exception:  # noqa: BLE001, S110 - bytes of another party, read by code that is not ours
+            pass
+        # Taken or not, the SuperLink may forget it.
+        self.client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self.node, run_id=self.run.run_id, message_object_id=data.message_id
             )
-
-    def _error_reply(self, asked: str, code: int) -> Message:
-        return error_reply(asked, self.run.run_id, FLOWER_NODE, Error(code))
-
-    def _inflated(self, envelope: ProtoMessage, tree: ObjectTree) -> Message:
-        run = self.run.run_id
+        )
+        self._on_taken(data.reply_to_message_id)
         try:
-            objects = pieces_of(tree)
-            contents = pull_objects(
-                objects,
-                make_pull_object_fn_protobuf(self.client.PullObject, self.node, run),
-                max_time=envelope.metadata.ttl,
+            return _inflated(data, contents or {})
+        except Exception:  # noqa: BLE001 - the same
+            return self._error_reply(data.reply_to_message_id, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+
+    def _contents(self, arriving: _Arriving) -> dict[str, bytes] | None:
+        """Fetch all pieces of a reply; None if one of them is only announced."""
+        pull = make_pull_object_fn_protobuf(self.client.PullObject, self.node, self.run.run_id)
+
+        def pulling(piece: str) -> bytes:
+            try:
+                return pull(piece)
+            except ObjectUnavailableError:
+                arriving.missing = piece
+                raise
+            except ObjectPullError as error:
+                raise LookupError(piece) from error  # nobody announces it any more
+
+        looks_again, missing = arriving.missing is not None, arriving.missing
+        try:
+            if missing is not None:
+                # Most likely it is still the one; then nothing else is fetched in vain.
+                pulling(missing)
+                arriving.missing = None
+            return pull_objects(
+                pieces_of(arriving.tree),
+                pulling,
+                max_time=0.0 if looks_again else _HERE_S,
                 initial_backoff=0.1,
                 backoff_cap=1.0,
             )
-        finally:
-            # Taken or not, the SuperLink may forget it.
-            self.client.ConfirmMessageReceived(
-                ConfirmMessageReceivedRequest(
-                    node=self.node, run_id=run, message_object_id=envelope.metadata.message_id
-                )
-            )
-            self._on_taken(envelope.metadata.reply_to_message_id)
-        message = inflate_object_from_contents(envelope.metadata.message_id, contents)
-        if not isinstance(message, Message):
-            raise TypeError(type(message).__name__)
-        # The envelope was matched to its sender by the SuperLink; what is inside is only claimed.
-        claimed = message.metadata.reply_to_message_id
-        if claimed != envelope.metadata.reply_to_message_id:
-            raise ValueError("an answer to another message")
-        return message
+        except (ObjectUnavailableError, ObjectPullError):
+            arriving.due = time.monotonic() + arriving.pause
+            arriving.pause = min(2 * arriving.pause, _AGAIN_MOST_S)
+            return None
+
+    def _error_reply(self, asked: str, code: int) -> Message:
+        return error_reply(asked, self.run.run_id, FLOWER_NODE, Error(code))
 
     def close(self) -> None:
         """Let go of what is still arriving, and disconnect."""

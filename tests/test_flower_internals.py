@@ -53,7 +53,12 @@ BEHIND_THE_DOOR = {
             "DeactivateNodeRequest",
             "PullMessagesRequest",
         },
-        "flwr.proto.message_pb2": {"ConfirmMessageReceivedRequest", "Message", "ObjectTree"},
+        "flwr.proto.message_pb2": {
+            "ConfirmMessageReceivedRequest",
+            "Message",
+            "Metadata",
+            "ObjectTree",
+        },
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
         "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
         "flwr.supercore.control": {"ControlHttpClient"},
@@ -61,7 +66,9 @@ BEHIND_THE_DOOR = {
         "flwr.supercore.fab": {"Fab"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {"make_pull_object_fn_protobuf"},
         "flwr.supercore.inflatable.inflatable_utils": {
+            "ObjectPullError",
             "ObjectPushError",
+            "ObjectUnavailableError",
             "inflate_object_from_contents",
             "pull_objects",
         },
