@@ -74,6 +74,8 @@ class _Reply:
     session: str = ""
     #: Pieces that the SuperLink asked for, and the sizes of those that it has.
     wanted: frozenset[str] = frozenset()
+    #: Pieces that it did not ask for: it has them of another reply, and keeps them for this one, too.
+    shared: frozenset[str] = frozenset()
     stored: dict[str, int] = field(default_factory=dict)
     under_way: int = 0
     announced: int = 0
@@ -228,8 +230,11 @@ class Traffic:
         def settle(answer: bytes | None) -> None:
             given = _read(PushMessagesResponse, answer)
             if given is not None:
-                reply.session = given.session_id
                 reply.wanted = frozenset(given.objects_to_push)
+                # It asks for nothing of a reply that it refuses, and has nothing of it.
+                if reply.wanted or reply.session:
+                    reply.shared = reply.pieces - reply.wanted - reply.stored.keys()
+                reply.session = given.session_id
                 self._shrink(key, reply)
 
         return settle
@@ -267,9 +272,11 @@ class Traffic:
 
     def _shrink(self, key: bytes, reply: _Reply) -> None:
         """Give back what was set aside for a reply of which nothing more is to come."""
-        if reply.wanted <= reply.stored.keys() and reply.room > reply.bytes:
-            self.stored.give(key, reply.room - reply.bytes)
-            reply.room = reply.bytes
+        # How large a shared piece is was not seen here.
+        kept = reply.bytes + len(reply.shared - reply.stored.keys()) * MAX_PIECE
+        if reply.wanted <= reply.stored.keys() and reply.room > kept:
+            self.stored.give(key, reply.room - kept)
+            reply.room = kept
 
     def _forget_expired(self) -> None:
         now = self._clock()

@@ -165,6 +165,24 @@ def test_an_answer_that_failed_may_be_announced_again(link: Link) -> None:
     asyncio.run(play())
 
 
+def test_pieces_that_another_reply_brought_are_counted_for_both(link: Link) -> None:
+    """A SuperLink keeps a piece as long as one reply has it, and asks for it once."""
+
+    async def play() -> None:
+        asked, other = await link.hand(), await link.hand()
+        large, root = names(8), some_id()
+        session = await link.announce(asked, names=(*large, some_id()))
+        for name in large:
+            await link.store(name, session, 2**21)
+        late = await link.announce(other, names=(*large, root), wanted=(root,))
+        await link.store(root, late, 10)
+        await link.announce(other, names=(*large, root), wanted=())  # as if its answer was lost
+        link.traffic.taken(asked)
+        assert link.traffic.stored.held[KEY] >= 8 * 2**21, "the other one keeps them"
+
+    asyncio.run(play())
+
+
 def test_a_message_that_has_expired_is_forgotten_with_its_reply(link: Link) -> None:
     async def play() -> None:
         asked, pieces = await link.hand(ttl=60), names(2)
