@@ -12,6 +12,7 @@ no proof of anything: the wire offers nodes of enrolled parties alone, and other
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 import time
@@ -318,6 +319,14 @@ class Deployment:
                 self._outgrown(memory)
             else:
                 self._look_at_registry(superlink)
+                self._forget_what_nobody_fetches()
+
+    def _forget_what_nobody_fetches(self) -> None:
+        """Let the SuperLink forget the replies whose messages have expired."""
+        if self._session is not None:
+            for reply in self._gateway.left():
+                with contextlib.suppress(*LINK_ERRORS):  # then the link is down: see `_suspected`
+                    self._session.grid.forget(reply)
 
     def _outgrown(self, memory: int) -> None:
         """Start a SuperLink anew that has too much memory; give up if that is of no use."""

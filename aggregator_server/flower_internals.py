@@ -369,6 +369,18 @@ class ResidentGrid(HttpGrid):
         found = {message.metadata.reply_to_message_id: (message, tree) for message, tree in pairs}
         return {asked: found[asked] for asked in waiting if asked in found}
 
+    def forget(self, reply: str) -> None:
+        """Let the SuperLink forget a reply, by its id, and its pieces.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+        """
+        self.client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self.node, run_id=self.run.run_id, message_object_id=reply
+            )
+        )
+
     def _begin(self, arriving: _Arriving) -> _Arriving:
         """Look in another thread whether a reply is here, and fetch it if so."""
 
@@ -397,11 +409,7 @@ class ResidentGrid(HttpGrid):
         except Exception:  # noqa: BLE001, S110 - bytes of another party, read by code that is not ours
             pass
         # Taken or not, the SuperLink may forget it.
-        self.client.ConfirmMessageReceived(
-            ConfirmMessageReceivedRequest(
-                node=self.node, run_id=self.run.run_id, message_object_id=data.message_id
-            )
-        )
+        self.forget(data.message_id)
         self._on_taken(data.reply_to_message_id)
         try:
             return _inflated(data, contents or {})

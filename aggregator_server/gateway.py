@@ -149,6 +149,14 @@ class Filter:
             with contextlib.suppress(RuntimeError):  # it has stopped, and so has all traffic
                 self._loop.call_soon_threadsafe(self.traffic.taken, message)
 
+    def left(self) -> list[str]:
+        """Return, from any thread, the ids of replies that nobody will fetch, each of them once."""
+        traffic = self.traffic
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(traffic.forget_expired)
+        return [traffic.left.popleft() for _ in range(len(traffic.left))]
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end of the server."""
         if scope["type"] == "lifespan":
@@ -396,6 +404,10 @@ class Gateway:
     def taken(self, message: str) -> None:
         """Note that the campaign has fetched the reply to ``message``: it is stored no longer."""
         self._filter.taken(message)
+
+    def left(self) -> list[str]:
+        """Return the ids of replies whose messages have expired, each of them once."""
+        return self._filter.left()
 
     def most_pushed(self) -> tuple[bytes, int] | None:
         """Return the node key (PEM) that has pushed most to this SuperLink, and how many bytes."""

@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +67,7 @@ _PIECE_NAME: Final = re.compile("[0-9a-f]{64}")
 class _Reply:
     """A reply that was announced: what it is made of, and how much of it is here."""
 
+    root: str
     digest: bytes
     pieces: frozenset[str]
     #: Bytes that are set aside for it; never fewer than are stored of it.
@@ -111,6 +112,8 @@ class Traffic:
     Attributes:
         stored: bytes of replies that the SuperLink stores or may yet store, by node key.
         pushed: bytes that it has taken since it was started, by node key.
+        left: ids of replies that nobody fetched before their message expired. A SuperLink forgets the
+            message, and keeps the pieces until it is told that they were received.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -122,6 +125,7 @@ class Traffic:
         self._clock = clock
         self.stored = Allowance(STORED_IN_ALL, STORED_EACH)
         self.pushed: Counter[bytes] = Counter()
+        self.left: deque[str] = deque()
         self._nodes: dict[bytes, _Node] = {}
         self._whose: dict[str, bytes] = {}
 
@@ -193,7 +197,7 @@ class Traffic:
 
     async def _announce(self, key: bytes, node: _Node, request: Any) -> Settle:
         """Let a node announce its one reply to a message that it was handed."""
-        self._forget_expired()
+        self.forget_expired()
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
             raise RefusedCallError(400, "not one message")
         data, tree = request.messages_list[0].metadata, request.message_object_trees[0]
@@ -278,11 +282,15 @@ class Traffic:
             self.stored.give(key, reply.room - kept)
             reply.room = kept
 
-    def _forget_expired(self) -> None:
+    def forget_expired(self) -> None:
+        """Forget the messages that have expired; what is stored of replies to them is ``left``."""
         now = self._clock()
         for key, node in self._nodes.items():
-            for message in [m for m, handed in node.handed.items() if handed.ends < now]:
-                self._drop(key, message)
+            for message, handed in list(node.handed.items()):
+                if handed.ends < now:
+                    if handed.reply is not None and handed.reply.session:
+                        self.left.append(handed.reply.root)
+                    self._drop(key, message)
 
     def _drop(self, key: bytes, message: str) -> None:
         self._whose.pop(message, None)
@@ -319,7 +327,7 @@ def _reply(tree: ObjectTree) -> _Reply:
         raise RefusedCallError(413, "a reply of more pieces than ours have") from error
     if not all(map(_PIECE_NAME.fullmatch, pieces)):
         raise RefusedCallError(400, "a piece without a name")
-    return _Reply(_digest(tree), frozenset(pieces))
+    return _Reply(tree.object_id, _digest(tree), frozenset(pieces))
 
 
 def _digest(tree: ObjectTree) -> bytes:

@@ -360,6 +360,30 @@ def test_a_stranger_is_turned_away_on_every_route(server: Server) -> None:
     stranger.client.close()
 
 
+def test_a_reply_that_nobody_fetches_is_not_kept_for_ever(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The party came anew, so nobody waits for what it was asked before; then that expires."""
+    derwent = server.parties["derwent"]
+    _, asked = server.ask("derwent")
+    server.deployment._wire.renew(derwent.id)
+    server.deployment.wire.receive()
+    reply, (name, content) = derwent.answer_to(asked), piece(1000)
+    run, session = asked.metadata.run_id, derwent.announce(reply, name).session_id
+    assert derwent.stored(run, session, name, content)
+    grid = server.deployment._session.grid  # type: ignore[union-attr]
+
+    def found() -> bool:
+        request = PullObjectRequest(node=grid.node, run_id=run, object_id=name)
+        return grid.client.PullObject(request).object_found
+
+    assert found()
+    clock = server.traffic._clock
+    monkeypatch.setattr(server.traffic, "_clock", lambda: clock() + 100)
+    until(lambda: not found(), "the SuperLink forgot the reply")
+    assert server.traffic.stored.total == 0
+
+
 def given_up(server: Server) -> bool:
     try:
         server.deployment.wire.nodes()
