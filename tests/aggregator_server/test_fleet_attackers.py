@@ -80,7 +80,7 @@ class Server:
         self.deployment = Deployment(
             home, identities=self.identities, on_event=self.events.append, ttl=60.0
         )
-        # A pull that finds nothing is answered soon, and not held until something comes.
+        # These nodes often ask to see that there is nothing: none waits long for that.
         self.deployment._gateway._pulls._hold = 0.1
         self.deployment.start()
         trust = trust_in(self.identities)
