@@ -101,7 +101,7 @@ def require_sendable(classes: tuple[str, ...]) -> None:
         DataError: if it can't.
     """
     try:
-        # One class is told of elsewhere: records may vote with it.
+        # A single class passes here: records may vote for it alone.
         check_classes(classes if len(classes) > 1 else (*classes, "-"))
     except ProtocolError as error:
         odd = [name for name in classes if not can_be_class(name)]
