@@ -21,10 +21,10 @@ from pate.votes import Histogram, LooseSum, NoisySum
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aggregator_server.chain import Json
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState, Charge, RosterParty
     from pate.mechanisms import Outcome
+    from pate.runtime.hash_chain import Json
     from pate.votes import Counts, Total
 
     #: The body of an entry.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError
 from pate.runtime.hash_chain import canonical, entry_digest
@@ -13,8 +13,7 @@ from pate.runtime.hash_chain import canonical, entry_digest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What a body is made of: JSON without floats that are not numbers.
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    from pate.runtime.hash_chain import Json
 
 _TAG: Final = b"pate ledger entry v1\0"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator_server.chain import Json
+    from pate.runtime.hash_chain import Json
 
 
 class Fields:

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aggregator_server.blobs import Probabilities
-    from aggregator_server.chain import Head, Json
+    from aggregator_server.chain import Head
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState, Charge, RosterParty
     from aggregator_server.store.place import Place
     from aggregator_server.store.rows import Row
     from aggregator_server.store.stores import Store
     from pate.mechanisms import Outcome
+    from pate.runtime.hash_chain import Json
     from pate.votes import Counts, Total
 
 

@@ -46,7 +46,8 @@ from pate.noisy_votes import NoisyVotes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator_server.chain import Entry, Json
+    from aggregator_server.chain import Entry
+    from pate.runtime.hash_chain import Json
 
 #: Noise as a charge names it. ``simulated`` is seeded, and protects nobody; ``parties`` is in the
 #: votes already.

@@ -21,8 +21,8 @@ from pate.masking.context import check_threshold
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator_server.chain import Json
     from pate.accounting.events import GatedBatch
+    from pate.runtime.hash_chain import Json
 
 AGGREGATORS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 #: How votes reach the server. ``plain``: each party's as they are. ``masked``: their sum alone.

@@ -13,8 +13,9 @@ from aggregator_server.state import SumOpening, VoteBatch
 from pate.errors import LedgerError, QuorumError
 
 if TYPE_CHECKING:
-    from aggregator_server.chain import Entry, Json
+    from aggregator_server.chain import Entry
     from aggregator_server.state import CampaignState
+    from pate.runtime.hash_chain import Json
 
 
 def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:

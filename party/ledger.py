@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.ledger_bounds import Bound
-    from party.offer import Json, Offer
+    from party.offer import Offer
     from pate.accounting.filters import Delta
+    from pate.runtime.hash_chain import Json
 
 __all__ = [
     "LEDGER_FILE",

@@ -21,7 +21,7 @@ from pate.statement import rounded_up
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from party.offer import Json
+    from pate.runtime.hash_chain import Json
 
 #: The kind of an entry.
 BOUND: Final = "bound"

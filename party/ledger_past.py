@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from party.ledger_shelf import Past
-    from party.offer import Json
+    from pate.runtime.hash_chain import Json
 
 #: Of the digests of entries.
 TAG: Final = b"pate party ledger entry v1\0"

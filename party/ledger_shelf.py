@@ -17,8 +17,9 @@ from pate.errors import LedgerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
-    from party.offer import Json, Offer
+    from party.offer import Offer
     from party.openings import How
+    from pate.runtime.hash_chain import Json
 
 _T = TypeVar("_T")
 

@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import (
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.mechanisms import Mechanism
-
-#: What a body is made of: JSON without floats that are not numbers.
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+    from pate.runtime.hash_chain import Json
 
 AGGREGATIONS: Final = ("plain", "masked")
 NOISES: Final = ("central", "distributed")

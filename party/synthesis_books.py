@@ -18,7 +18,7 @@ from pate.errors import AccountingError, LedgerError, ProtocolError, RefusedErro
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from party.offer import Json
+    from pate.runtime.hash_chain import Json
 
 #: Kinds of entries.
 RESERVED: Final = "synthesis-reserved"

@@ -10,9 +10,9 @@ from pate.statement import rounded_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from party.offer import Json
     from party.synthesis_books import Synthesis, SynthesisRecord
     from pate.accounting.filters import Delta
+    from pate.runtime.hash_chain import Json
 
 
 def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TypeAlias
+
+#: What the body of an entry is made of: JSON without floats that are not numbers.
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def canonical(body: object) -> str:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from party.offer import Json
+    from pate.runtime.hash_chain import Json
 
 FIVE = SIX[:5]
 OTHER = "d2" * 16
