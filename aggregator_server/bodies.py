@@ -21,8 +21,9 @@ from pate.votes import Histogram, LooseSum, NoisySum
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from aggregator_server.roster import RosterParty
     from aggregator_server.spec import CampaignSpec
-    from aggregator_server.state import CampaignState, Charge, RosterParty
+    from aggregator_server.state import CampaignState, Charge
     from pate.mechanisms import Outcome
     from pate.runtime.hash_chain import Json
     from pate.votes import Counts, Total

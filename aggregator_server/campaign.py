@@ -21,7 +21,7 @@ from aggregator_server.order import public_order, public_ranking
 from aggregator_server.parties import Party, listed
 from aggregator_server.quota import quota_order
 from aggregator_server.reachable import require_reachable
-from aggregator_server.state import RosterParty
+from aggregator_server.roster import RosterParty
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import ProtocolError, QuorumError
 from pate.mechanisms.distributed import DistributedMechanism

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from aggregator_server.blobs import Probabilities
     from aggregator_server.chain import Head
+    from aggregator_server.roster import RosterParty
     from aggregator_server.spec import CampaignSpec
-    from aggregator_server.state import CampaignState, Charge, RosterParty
+    from aggregator_server.state import CampaignState, Charge
     from aggregator_server.store.place import Place
     from aggregator_server.store.rows import Row
     from aggregator_server.store.stores import Store

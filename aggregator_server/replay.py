@@ -17,15 +17,9 @@ import numpy as np
 from aggregator_server.answers import Answered, Labels
 from aggregator_server.fields import Fields, noisy_counts
 from aggregator_server.matrix import require_size
+from aggregator_server.roster import RosterParty
 from aggregator_server.spec import UNITS, CampaignSpec
-from aggregator_server.state import (
-    CampaignState,
-    Charge,
-    PredictionRecord,
-    ReleasedLabel,
-    RosterParty,
-    Source,
-)
+from aggregator_server.state import CampaignState, Charge, PredictionRecord, ReleasedLabel, Source
 from aggregator_server.terms import recorded_terms, voted_rows
 from aggregator_server.vote_entries import opening, votes
 from pate.accounting.budget import PrivacyFilter

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from aggregator_server.chain import Head
+    from aggregator_server.roster import RosterParty
     from aggregator_server.spec import CampaignSpec
     from pate.accounting.composition import Composition
     from pate.accounting.events import Charged
@@ -30,28 +31,10 @@ __all__ = [
     "Phase",
     "PredictionRecord",
     "ReleasedLabel",
-    "RosterParty",
     "Source",
     "SumOpening",
     "VoteBatch",
 ]
-
-
-@dataclass(frozen=True)
-class RosterParty:
-    """One party as the roster has it.
-
-    Attributes:
-        name: unique within the campaign.
-        identity: its public identity key in hex, or empty where parties have none.
-        teachers: k, its number of teachers; of neighbour votes, the most that it puts on one count.
-        unit: what its shards keep together: ``record`` or ``patient``.
-    """
-
-    name: str
-    identity: str
-    teachers: int
-    unit: str
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pate.mechanisms.distributed import over_noisy_sums
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from aggregator_server.roster import RosterParty
     from aggregator_server.spec import CampaignSpec
-    from aggregator_server.state import RosterParty
     from pate.accounting.composition import Composition
     from pate.mechanisms import Mechanism
 

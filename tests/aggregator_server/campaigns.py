@@ -9,8 +9,8 @@ import numpy as np
 from aggregator_server.labelling import RoundSummary, label_round
 from aggregator_server.ledger import Ledger
 from aggregator_server.order import public_order
+from aggregator_server.roster import RosterParty
 from aggregator_server.spec import CampaignSpec
-from aggregator_server.state import RosterParty
 from pate.noise import SystemNoise
 from pate.votes import Counts, Histogram
 

@@ -20,7 +20,7 @@ from aggregator_server.certificate import (
     safe_votes,
 )
 from aggregator_server.ledger import Ledger
-from aggregator_server.state import RosterParty
+from aggregator_server.roster import RosterParty
 from pate.errors import LedgerError
 from pate.votes import Histogram, NoisySum
 from tests.aggregator_server.campaigns import (

@@ -18,7 +18,7 @@ import pytest
 from aggregator_server.audit import read_campaign, verify
 from aggregator_server.chain import GENESIS, Entry, Head
 from aggregator_server.ledger import Ledger
-from aggregator_server.state import RosterParty
+from aggregator_server.roster import RosterParty
 from pate.accounting.composition import total_cost
 from pate.errors import (
     BudgetError,

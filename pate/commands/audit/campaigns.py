@@ -21,8 +21,8 @@ from aggregator_server.labelling import label_round
 from aggregator_server.ledger import Ledger
 from aggregator_server.order import public_order
 from aggregator_server.report import LEDGER_FILE
+from aggregator_server.roster import RosterParty
 from aggregator_server.spec import CampaignSpec, new_campaign_id
-from aggregator_server.state import RosterParty
 from aggregator_server.statement import privacy_statement
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up

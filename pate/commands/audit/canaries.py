@@ -20,8 +20,8 @@ from aggregator_server.labelling import label_round
 from aggregator_server.ledger import Ledger
 from aggregator_server.order import public_order
 from aggregator_server.report import LEDGER_FILE
+from aggregator_server.roster import RosterParty
 from aggregator_server.spec import CampaignSpec, new_campaign_id
-from aggregator_server.state import RosterParty
 from aggregator_server.statement import privacy_statement
 from pate.auditing import laws
 from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL

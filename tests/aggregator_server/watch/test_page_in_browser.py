@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.ledger import Ledger
-from aggregator_server.state import RosterParty
+from aggregator_server.roster import RosterParty
 from aggregator_server.watch.board import Board
 from aggregator_server.watch.presence import Presence
 from tests.aggregator_server.campaigns import NAMES, make_spec
