@@ -18,7 +18,7 @@ from aggregator_server.gated import label_gated
 from aggregator_server.labelling import label_round
 from aggregator_server.matrix_release import release_matrix
 from aggregator_server.order import public_order, public_ranking
-from aggregator_server.parties import Party, listed
+from aggregator_server.parties import Party
 from aggregator_server.quota import quota_order
 from aggregator_server.reachable import require_reachable
 from aggregator_server.roster import RosterParty
@@ -27,6 +27,7 @@ from pate.errors import ProtocolError, QuorumError
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise_shares import total_sigma
 from pate.runtime.failpoints import reach
+from pate.runtime.screen import listed
 from pate.statement import mechanism_in_words
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet

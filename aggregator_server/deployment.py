@@ -26,10 +26,10 @@ from aggregator_server.identities import require_identities
 from aggregator_server.identities.desk import Desk
 from aggregator_server.listening import raise_file_limit
 from aggregator_server.nodes import let_in, pem
-from aggregator_server.parties import listed
 from aggregator_server.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
 from pate.errors import PateError, ProcessError
+from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.attendance import Attendance
 from aggregator_server.ballots import ANSWERS, STEPS
 from aggregator_server.handout import Handout
-from aggregator_server.parties import Party, check_classes_agree, listed
+from aggregator_server.parties import Party, check_classes_agree
 from aggregator_server.watch.presence import Presence
 from aggregator_server.wire import EXPIRED, GONE, LOST
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, every_kind
+from pate.runtime.screen import listed
 from protos import wire
 from protos.pate.v1 import vote_pb2
 

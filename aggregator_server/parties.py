@@ -1,16 +1,15 @@
-"""Who the parties of a campaign are, and how a screen names them."""
+"""Who the parties of a campaign are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pate.errors import SchemaError
+from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,6 @@ def check_classes_agree(parties: Sequence[Party]) -> None:
                 f"{_difference(parties[0], party)}; "
                 "name the classes of the campaign with --classes, for all parties alike"
             )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return names as one line of a screen can show them: the first few, and how many there are."""
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
 def _difference(one: Party, other: Party) -> str:

@@ -11,7 +11,6 @@ from aggregator_server.check.asked import identities_of, port_of
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.authority import ends
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
-from aggregator_server.parties import listed
 from aggregator_server.superlink import trust_in
 from pate.enrolment import split_address
 from pate.errors import StateError
@@ -19,6 +18,7 @@ from pate.runtime.lifeline import LOOPBACK
 from pate.runtime.preflight.finding import Finding
 from pate.runtime.preflight.meeting import Target
 from pate.runtime.preflight.network import check_name, days_left
+from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
     from aggregator_server.check.asked import Asked

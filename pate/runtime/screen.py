@@ -29,15 +29,23 @@ from rich.text import Text
 from pate.runtime.log import Line, in_json, print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 _log = logging.getLogger(__name__)
 #: Seconds between two lines of one piece of work where bars cannot move.
 _LINE_EVERY_S = 5.0
+#: Names that one line has at most.
+_NAMED = 8
 #: Columns of a table inside a JSON line.
 _TABLE_WIDTH = 100
 #: Set by a program that draws the bars of the programs it starts: they then speak more often.
 EVERY = "PATE_PROGRESS_EVERY_S"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as one line of a screen can show them: the first few, and how many there are."""
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
 class Screen:

@@ -12,7 +12,7 @@ import pytest
 from aggregator_server.ballots import Batch, PlainBallot, Sum
 from aggregator_server.exchange import Exchange
 from aggregator_server.local_grid import FIRST_NODE, LocalGrid
-from aggregator_server.parties import Party, listed
+from aggregator_server.parties import Party
 from aggregator_server.wire import GridWire
 from party.client_app import make_client_app
 from party.keys import identity_key
@@ -20,6 +20,7 @@ from party.voter import Voter
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
 from pate.noise import SystemNoise
+from pate.runtime.screen import listed
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
