@@ -353,7 +353,7 @@ class Ledger:
 
     def votes(self) -> held.HeldVotes:
         """Return a view of all summed votes that reads from the ledger what is asked of it."""
-        return held.HeldVotes(self)
+        return held.HeldVotes(self.state, self.counts_of)
 
     def counts_of(self, queries: Sequence[int]) -> Counts:
         """Return the summed votes of some queries, (queries, classes) int64, in their order.
