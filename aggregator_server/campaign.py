@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from aggregator_server.ballots import Sum
     from aggregator_server.labelling import RoundSummary
     from aggregator_server.ledger import Ledger
+    from aggregator_server.link import Wire
     from aggregator_server.spec import CampaignSpec
     from aggregator_server.state import CampaignState
     from aggregator_server.watch.presence import Presence
-    from aggregator_server.wire import Wire
     from pate.data.values import Inputs
     from pate.noise import Noise
     from pate.runtime.screen import Screen

@@ -27,7 +27,7 @@ from aggregator_server.identities.desk import Desk
 from aggregator_server.listening import raise_file_limit
 from aggregator_server.nodes import let_in, pem
 from aggregator_server.superlink import MOST_MEMORY, SuperLink, trust_in
-from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire, Wire
+from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire
 from pate.errors import PateError, ProcessError
 from pate.runtime.screen import listed
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.identities import Identities, Member
     from aggregator_server.identities.registry import Stamp
+    from aggregator_server.link import Wire
 
 _WATCH_S: Final = 0.2
 #: Between two looks at whom the SuperLink lets in, if the list of parties stays as it is.

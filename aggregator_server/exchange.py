@@ -1,4 +1,4 @@
-"""The server's conversation with its parties, over any :class:`aggregator_server.wire.Wire`.
+"""The server's conversation with its parties, over any :class:`aggregator_server.link.Wire`.
 
 Who is here, :mod:`aggregator_server.attendance` knows; this is about what is asked of them.
 """
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.attendance import Attendance
 from aggregator_server.ballots import ANSWERS, STEPS
 from aggregator_server.handout import Handout
+from aggregator_server.link import EXPIRED, GONE, LOST
 from aggregator_server.parties import Party, check_classes_agree
 from aggregator_server.watch.presence import Presence
-from aggregator_server.wire import EXPIRED, GONE, LOST
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, every_kind
 from pate.runtime.screen import listed
 from protos import wire
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from aggregator_server.ballots import Ballot, Sum
-    from aggregator_server.wire import Arrival, Wire
+    from aggregator_server.link import Arrival, Wire
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0

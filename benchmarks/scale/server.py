@@ -33,7 +33,7 @@ from protos.terms import exact_bits
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator_server.wire import Arrival, Wire
+    from aggregator_server.link import Arrival, Wire
 
 _PATIENCE_S = 3600.0
 
@@ -71,23 +71,23 @@ class CountedWire:
         self.up = self.down = self.messages = 0
 
     def nodes(self) -> frozenset[int]:
-        """See :class:`~aggregator_server.wire.Wire`."""
+        """See :class:`~aggregator_server.link.Wire`."""
         return self._link.nodes()
 
     def send(self, node: int, body: bytes) -> str:
-        """See :class:`~aggregator_server.wire.Wire`."""
+        """See :class:`~aggregator_server.link.Wire`."""
         self.down += len(body)
         self.messages += 1
         return self._link.send(node, body)
 
     def receive(self) -> list[Arrival]:
-        """See :class:`~aggregator_server.wire.Wire`."""
+        """See :class:`~aggregator_server.link.Wire`."""
         arrivals = self._link.receive()
         self.up += sum(len(each.body or b"") for each in arrivals)
         return arrivals
 
     def close(self) -> None:
-        """See :class:`~aggregator_server.wire.Wire`."""
+        """See :class:`~aggregator_server.link.Wire`."""
         self._link.close()
 
 

@@ -17,7 +17,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from typing import TYPE_CHECKING, Final, Self
 
-from aggregator_server.wire import GONE, Arrival
+from aggregator_server.link import GONE, Arrival
 from pate.errors import UnreachableError
 from protos.bounds import MAX_MESSAGE
 

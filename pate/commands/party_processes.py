@@ -4,7 +4,7 @@ So they use all cores, and what the server takes in memory and processor can be 
 take. A process is ``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with
 :func:`serve` for the parties FIRST, FIRST + STEP, ... below COUNT. Frames travel through its
 standard input and output, a header and a body, and nothing in them is code. Flower is not between
-them: it is neither for :class:`~aggregator_server.wire.Wire` nor for a voter to know.
+them: it is neither for :class:`~aggregator_server.link.Wire` nor for a voter to know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from protos.bounds import MAX_MESSAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from aggregator_server.wire import Arrival
+    from aggregator_server.link import Arrival
 
 _log = logging.getLogger(__name__)
 #: Number of the party, number of the message, whether it failed, bytes of the body.
@@ -158,7 +158,7 @@ class PartyProcesses:
         return self._nodes
 
     def send(self, node: int, body: bytes) -> str:
-        """Send a message to a party; see :class:`~aggregator_server.wire.Wire`."""
+        """Send a message to a party; see :class:`~aggregator_server.link.Wire`."""
         self._messages += 1
         lane = self._lanes[node % len(self._lanes)]
         while not lane.has_room(_A_MOMENT_S):
@@ -176,7 +176,7 @@ class PartyProcesses:
             ProcessError: if a process has ended, or a party's code raised: it would do so again.
         """
         # Not above: it brings Flower along, which the processes of the parties do without.
-        from aggregator_server.wire import RAISED, Arrival
+        from aggregator_server.link import RAISED, Arrival
 
         arrivals = []
         for lane in self._lanes:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
 
-    from aggregator_server.wire import Arrival, GridWire, SwitchableWire, Wire
+    from aggregator_server.link import Arrival, Wire
+    from aggregator_server.wire import GridWire, SwitchableWire
     from pate.data.values import Inputs
 
 #: Each takes some 400 MB, and where cores are rationed Ray and Python count them differently.
@@ -156,7 +157,8 @@ def _run(
 
 
 def _strict_wire(grid: Grid, log: Path) -> GridWire:
-    from aggregator_server.wire import RAISED, GridWire
+    from aggregator_server.link import RAISED
+    from aggregator_server.wire import GridWire
 
     class StrictWire(GridWire):
         """Ends the simulation where a campaign between sites would wait for a party to be mended."""

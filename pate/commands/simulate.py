@@ -42,7 +42,7 @@ from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aggregator_server.wire import Wire
+    from aggregator_server.link import Wire
     from party.voter import Voter
     from pate.commands.deal import Deal
     from pate.data.values import Dataset, Inputs

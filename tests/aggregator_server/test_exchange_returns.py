@@ -13,8 +13,8 @@ import pytest
 
 from aggregator_server.ballots import Batch, PlainBallot
 from aggregator_server.exchange import Exchange
+from aggregator_server.link import GONE, LOST, Arrival
 from aggregator_server.parties import Party
-from aggregator_server.wire import GONE, LOST, Arrival
 from party.keys import identity_key
 from party.voter import Voter
 from pate.data.values import Images, Inputs, batch_hash

@@ -10,17 +10,9 @@ import pytest
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
+from aggregator_server.link import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Wire
 from aggregator_server.local_grid import FIRST_NODE, LocalGrid
-from aggregator_server.wire import (
-    EXPIRED,
-    GONE,
-    LOST,
-    UNREADABLE,
-    Arrival,
-    GridWire,
-    SwitchableWire,
-    Wire,
-)
+from aggregator_server.wire import GridWire, SwitchableWire
 from party.client_app import make_client_app
 from pate.errors import ProcessError
 from protos.carriage import pack

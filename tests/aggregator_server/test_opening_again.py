@@ -17,7 +17,7 @@ from aggregator_server import exchange as exchange_module
 from aggregator_server.audit import verify
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
-from aggregator_server.wire import Arrival
+from aggregator_server.link import Arrival
 from party.keys import identity_key
 from party.voter import Voter
 from pate.data.values import Images, Inputs, content_hash

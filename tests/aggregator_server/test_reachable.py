@@ -20,8 +20,8 @@ from tests.aggregator_server.campaigns import label, make_spec, start
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator_server.link import Wire
     from aggregator_server.state import CampaignState
-    from aggregator_server.wire import Wire
 
 #: The roster of these campaigns has so many teachers.
 TEACHERS = 100

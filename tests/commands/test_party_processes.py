@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aggregator_server.wire import Arrival
+    from aggregator_server.link import Arrival
 
 DEADLINE_S = 120.0
 

@@ -35,8 +35,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from aggregator_server.deployment import Deployment
 from aggregator_server.flower_internals import ControlClient, ListNodesRequest, RegisterNodeRequest
 from aggregator_server.identities import Identities
+from aggregator_server.link import GONE, Arrival
 from aggregator_server.superlink import trust_in
-from aggregator_server.wire import GONE, Arrival
 from party.client_app import make_client_app
 from party.enrolment import Enrolment, enrol
 from party.resident import Connection
