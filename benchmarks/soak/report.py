@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from benchmarks.soak.leaks import BOUNDS, CONFIDENCE
-from benchmarks.soak.run import as_json, slopes
+from benchmarks.soak.result import as_json, slopes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarks.soak.run import Result
+    from benchmarks.soak.result import Result
 
 
 def tell(out: Path, seed: int, results: Sequence[Result]) -> list[str]:

@@ -9,14 +9,16 @@ import random
 import shutil
 import signal
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from benchmarks.soak.hosts import Host
-from benchmarks.soak.leaks import BOUNDS, CONFIDENCE, Held, Slope
+from benchmarks.soak.leaks import Held
 from benchmarks.soak.play import KINDS, NAMES, TEACHERS, Play
+from benchmarks.soak.report import tell
+from benchmarks.soak.result import Result
 from pate.commands.deal import digits, write_inputs, write_labelled
 from pate.data.values import Images
 from pate.errors import PateError, UnreachableError
@@ -54,23 +56,6 @@ _PARTY_POINTS: Final = (
     "masked-sent", "survivors-signed", "opening-recorded", "party-entry-written:2",
 )  # fmt: skip
 _KINDS: Final = tuple(kind for kind in KINDS if kind != "neighbour")
-
-
-@dataclass
-class Result:
-    """One campaign of the soak."""
-
-    number: int
-    kind: str
-    fault: str
-    seconds: float
-    kills: int
-    labels: int
-    wrong: str = ""
-    party: Held | None = None
-    server: Held | None = None
-    harness: Held | None = None
-    disk: int = 0
 
 
 @dataclass
@@ -113,8 +98,6 @@ class Soak:
 
     def report(self) -> None:
         """Print the table, write JSON and picture, and add every leak to what is wrong."""
-        from benchmarks.soak.report import tell
-
         self.wrong += tell(self.out, self.seed, self.results)
 
     # --- one campaign ------------------------------------------------------------------------
@@ -269,22 +252,3 @@ class Soak:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.out / "public")
         return write_inputs(self.out / "public", Images(pixels.astype(np.uint8)))
-
-
-def as_json(results: list[Result]) -> list[dict[str, object]]:
-    return [asdict(result) for result in results]
-
-
-def slopes(results: list[Result]) -> dict[str, dict[str, Slope | None]]:
-    """Return the growth of all that each long-lived process holds."""
-    found: dict[str, dict[str, Slope | None]] = {}
-    for process in ("party", "server", "harness"):
-        held = [(r.number, h) for r in results if (h := getattr(r, process)) is not None]
-        numbers = [number for number, _ in held]
-        found[process] = {
-            what: Slope.of(numbers, [getattr(each, what) for _, each in held]) for what in BOUNDS
-        }
-    return found
-
-
-__all__ = ["CONFIDENCE", "Result", "Soak", "as_json", "slopes"]
