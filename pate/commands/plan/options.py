@@ -150,7 +150,7 @@ def plan(
     proxy's votes, so they are as good as these are.
     """
     del config
-    from pate.commands.plan.report import show
+    from pate.commands.plan.report import as_object, show
     from pate.commands.plan.run import Wish, run_plan
 
     wish = Wish(
@@ -182,6 +182,6 @@ def plan(
     )
     report = run_plan(wish, Screen("pate"))
     if as_json:
-        print_json(report.to_dict())
+        print_json(as_object(report))
     else:
         show(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
-from pate.commands.plan.report import OBSERVER
+from pate.commands.plan.figures import OBSERVER
 from pate.runtime.home import write_file
 from pate.statement import in_words, neighbours_of, rounded_up
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from pate.commands.plan.report import Findings, PlanReport
+    from pate.commands.plan.figures import Findings, PlanReport
     from pate.planning.plans import Plan
 
 #: Of the curves, for rising accuracy; shapes too, for those who do not see colours.

@@ -14,7 +14,7 @@ from pate.mechanisms import (
 from pate.noise_shares import total_sigma
 
 if TYPE_CHECKING:
-    from pate.commands.plan.report import PlanReport
+    from pate.commands.plan.figures import PlanReport
 
 CAUTION: Final = (
     "Choose from public data, assumptions or experience: tuning on private votes is itself a leak, "

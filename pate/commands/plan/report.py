@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from pate.commands.plan.figures import OBSERVER
 from pate.commands.plan.remarks import remarks
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -20,140 +20,56 @@ from pate.noise_shares import total_sigma
 from pate.statement import ADJACENCY, NEIGHBOURS, rounded_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from fractions import Fraction
 
+    from pate.commands.plan.figures import PlanReport
     from pate.planning.plans import Plan
-    from pate.planning.population import Population
     from pate.planning.search import Frontier
 
-OBSERVER: Final = "public"
 
-
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """What a search for settings found.
-
-    Attributes:
-        epsilon: the budget of the best plan.
-        goal: what was searched for, in words.
-        looked_at: queries of the population that were looked at.
-        frontiers: by least accuracy of the labels, the most right ones for each of several budgets.
-        trade: at ``epsilon``, the most right labels for each of several least accuracies.
-    """
-
-    epsilon: float
-    goal: str
-    looked_at: int
-    frontiers: Mapping[float, Frontier]
-    trade: Frontier
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PlanReport:
-    """A plan in numbers.
-
-    Attributes:
-        plans: ``given`` (what was typed, the rest as the server has it) and ``best`` (what was
-            found); None where there is none.
-        given_is: heading of the former.
-        findings: of the search, or None if there was none.
-        wanted: epsilon that was asked for, or None.
-        aggregator: name of the mechanism of the campaign.
-        delta: at which each epsilon holds.
-        unit: what is protected.
-        votes_per_unit: k.
-        population: what the expectations are made of.
-        assumptions: under which it was drawn; empty for a proxy.
-        parties: how many, or None if it was not said.
-        noise: ``central`` or ``distributed``.
-        min_parties: t, with noise shares; else None.
-        colluders: c, with noise shares; else None.
-        notes: what went wrong, for people.
-        files: what was written, by what it is.
-    """
-
-    plans: Mapping[str, Plan | None]
-    given_is: str
-    findings: Findings | None
-    wanted: float | None
-    aggregator: str
-    delta: float
-    unit: str
-    votes_per_unit: int
-    population: Population
-    assumptions: Mapping[str, float]
-    parties: int | None
-    noise: str
-    min_parties: int | None
-    colluders: int | None
-    notes: tuple[str, ...]
-    files: Mapping[str, str]
-
-    @property
-    def headings(self) -> dict[str, str]:
-        """Plans that there are, and what to call them."""
-        names = {"given": self.given_is, "best": "best found"}
-        return {key: name for key, name in names.items() if self.plans[key] is not None}
-
-    @property
-    def title(self) -> str:
-        """One line on what was planned."""
-        parties = "" if self.parties is None else f" at {self.parties} parties"
-        shares = ", noise from the parties" if self.noise == "distributed" else ""
-        return (
-            f"{self.aggregator}, {self.population.teachers} teachers{parties}, "
-            f"{self.population.classes} classes{shares}"
-        )
-
-    @property
-    def adjective(self) -> str:
-        """What an accurate label is."""
-        return "right" if self.population.meaning == "right" else "agreeing"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON object."""
-        found = self.findings
-        return {
-            "aggregator": self.aggregator,
-            "teachers": self.population.teachers,
-            "parties": self.parties,
-            "noise": self.noise,
-            "min_parties": self.min_parties,
-            "colluders": self.colluders,
-            "classes": self.population.classes,
-            "delta": self.delta,
-            "unit": self.unit,
-            "votes_per_unit": self.votes_per_unit,
-            "adjacency": ADJACENCY[self.unit],
-            "observer": OBSERVER,
-            "epsilon_wanted": self.wanted,
-            "population": {
-                "source": self.population.source,
-                "histograms": len(self.population),
-                "accuracy_of": self.population.meaning,
-                "accuracy_without_noise": self.population.plurality_accuracy,
-                "mean_share_of_votes": self.population.agreement,
-                "assumptions": dict(self.assumptions),
-            },
-            "plans": {
-                key: None if plan is None else _plan_dict(plan) for key, plan in self.plans.items()
-            },
-            "search": None
-            if found is None
-            else {
-                "epsilon": found.epsilon,
-                "goal": found.goal,
-                "looked_at": found.looked_at,
-                "frontiers": [
-                    {"least_accuracy": level, **_frontier_dict(each)}
-                    for level, each in found.frontiers.items()
-                ],
-                "trade": _frontier_dict(found.trade),
-            },
-            "notes": [*self.notes, *remarks(self)],
-            "files": dict(self.files),
-        }
+def as_object(report: PlanReport) -> dict[str, Any]:
+    """Return a JSON object."""
+    found = report.findings
+    return {
+        "aggregator": report.aggregator,
+        "teachers": report.population.teachers,
+        "parties": report.parties,
+        "noise": report.noise,
+        "min_parties": report.min_parties,
+        "colluders": report.colluders,
+        "classes": report.population.classes,
+        "delta": report.delta,
+        "unit": report.unit,
+        "votes_per_unit": report.votes_per_unit,
+        "adjacency": ADJACENCY[report.unit],
+        "observer": OBSERVER,
+        "epsilon_wanted": report.wanted,
+        "population": {
+            "source": report.population.source,
+            "histograms": len(report.population),
+            "accuracy_of": report.population.meaning,
+            "accuracy_without_noise": report.population.plurality_accuracy,
+            "mean_share_of_votes": report.population.agreement,
+            "assumptions": dict(report.assumptions),
+        },
+        "plans": {
+            key: None if plan is None else _plan_dict(plan) for key, plan in report.plans.items()
+        },
+        "search": None
+        if found is None
+        else {
+            "epsilon": found.epsilon,
+            "goal": found.goal,
+            "looked_at": found.looked_at,
+            "frontiers": [
+                {"least_accuracy": level, **_frontier_dict(each)}
+                for level, each in found.frontiers.items()
+            ],
+            "trade": _frontier_dict(found.trade),
+        },
+        "notes": [*report.notes, *remarks(report)],
+        "files": dict(report.files),
+    }
 
 
 def _plan_dict(plan: Plan) -> dict[str, Any]:

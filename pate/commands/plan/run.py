@@ -12,8 +12,8 @@ from aggregator_server.spec import PARAMETERS, CampaignSpec
 from aggregator_server.terms import budget, composition_of, resolve
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
+from pate.commands.plan.figures import Findings, PlanReport
 from pate.commands.plan.picture import draw
-from pate.commands.plan.report import Findings, PlanReport
 from pate.data.votes_file import read_label_vector, read_vote_matrix
 from pate.errors import BudgetError, UsageError
 from pate.masking.context import most_colluders, threshold_for
