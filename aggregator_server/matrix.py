@@ -8,75 +8,59 @@ what every party knows instead is the most votes that it may put on one count.
 from __future__ import annotations
 
 import itertools
-import math
-from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from pate.errors import UsageError
-from pate.mechanisms.neighbour import (
-    DistributedNeighbour,
-    Neighbour,
-    clear_margin,
-    least_share,
-    require_unit,
-)
-from pate.noise_shares import share_sigma
-from protos.bounds import MAX_MATRIX, MAX_MATRIX_QUERIES
-
-if TYPE_CHECKING:
-    from aggregator_server.spec import CampaignSpec
-    from pate.mechanisms.neighbour import MatrixMechanism
+from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
 
 #: Most votes of one party on one count, unless the campaign says otherwise: five parties and their
 #: noise then fit 16 bits. A party whose records crowd at one query sends no more than that.
 MOST_VOTES: Final = 4095
 _LARGEST_COUNT: Final = 2**16
-_FIELDS: Final = ("representatives", "most_votes", "votes_per_patient")
 
 
-def check_matrix(spec: CampaignSpec) -> None:
-    """Check the fields that only neighbour votes have, or that they have not.
+@dataclass(frozen=True)
+class NeighbourTerms:
+    """What a campaign of neighbour votes fixes beside all others.
 
-    Raises:
-        UsageError: for a value that makes no sense, by name of the field.
+    Attributes:
+        representatives: the queries at which records vote, ascending rows of the public set.
+        most_votes: most votes of one party on one count.
+        votes_per_patient: most votes of one patient at one party; 1 for records.
     """
-    if not spec.matrix:
-        for field in _FIELDS:
-            if getattr(spec, field) is not None:
-                raise UsageError(f"{field} has no meaning for {spec.aggregator}: leave it out")
-        return
-    require_unit(spec.unit)
-    _check_representatives(spec)
-    for field, most in (("most_votes", _LARGEST_COUNT), ("votes_per_patient", 2**16)):
-        value = getattr(spec, field)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise UsageError(f"{field} is a whole number from 1 to {most}, got {value!r}")
-    if spec.votes_per_patient != 1 and spec.unit != "patient":
-        raise UsageError("votes_per_patient is for unit = patient: a record has one vote")
-    if spec.rounds != 1 or spec.max_queries is not None:
-        raise UsageError(
-            "neighbour votes have one round, over all representatives: leave rounds and max_queries "
-            "out, and choose their number"
-        )
-    if spec.publish != "capped":
-        raise UsageError(
-            "only the teachers' votes can be gated: neighbour votes cost what they cost"
-        )
-    if spec.vote_proofs:
-        raise UsageError(
-            "vote proofs show that a row sums to a party's teachers; what neighbour votes sum to is "
-            "private: leave them out"
-        )
 
+    representatives: tuple[int, ...]
+    most_votes: int = MOST_VOTES
+    votes_per_patient: int = 1
 
-def _check_representatives(spec: CampaignSpec) -> None:
-    rows = spec.representatives
-    if not isinstance(rows, tuple) or not rows:
-        raise UsageError("neighbour votes need representatives: the queries that records vote at")
-    whole = all(type(row) is int and 0 <= row < spec.queries for row in rows)
-    if not whole or any(a >= b for a, b in itertools.pairwise(rows)):
-        raise UsageError(f"representatives are ascending rows of the {spec.queries} public inputs")
-    require_size(len(rows), len(spec.classes or ("", "")))
+    def check(self, *, queries: int, classes: int, unit: str) -> None:
+        """Check each field, and that they fit the rest of a campaign.
+
+        Args:
+            queries: size of the public set.
+            classes: how many there are, 2 while that is open.
+            unit: what one neighbour differs by.
+
+        Raises:
+            UsageError: for a value that makes no sense, by name of the field.
+        """
+        require_unit(unit)
+        rows = self.representatives
+        if not isinstance(rows, tuple) or not rows:
+            raise UsageError(
+                "neighbour votes need representatives: the queries that records vote at"
+            )
+        whole = all(type(row) is int and 0 <= row < queries for row in rows)
+        if not whole or any(a >= b for a, b in itertools.pairwise(rows)):
+            raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
+        require_size(len(rows), classes)
+        for field, most in (("most_votes", _LARGEST_COUNT), ("votes_per_patient", 2**16)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                raise UsageError(f"{field} is a whole number from 1 to {most}, got {value!r}")
+        if self.votes_per_patient != 1 and unit != "patient":
+            raise UsageError("votes_per_patient is for unit = patient: a record has one vote")
 
 
 def require_size(queries: int, classes: int) -> None:
@@ -90,31 +74,3 @@ def require_size(queries: int, classes: int) -> None:
             f"{queries} representatives with {classes} classes are too many for one matrix: at most "
             f"{MAX_MATRIX_QUERIES}, and {MAX_MATRIX} counts"
         )
-
-
-def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
-    """Return the mechanism of a campaign of neighbour votes.
-
-    The noise is ``sigma2`` if it is stated, else the least that epsilon allows: there is one release,
-    and nothing to save for. A label needs a margin of :func:`clear_margin` unless it is stated.
-
-    Raises:
-        UsageError: for parameters that make no sense.
-        BudgetError: if no noise is worth so little.
-    """
-    honest = spec.honest if spec.distributed else 1
-    share = (
-        least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
-        if spec.sigma2 is None
-        else share_sigma(spec.sigma2, honest)
-        if spec.distributed
-        else Fraction(spec.sigma2)
-    )
-    threshold = (
-        clear_margin(share, spec.wanted_parties if spec.distributed else 1)
-        if spec.threshold is None
-        else math.ceil(spec.threshold)
-    )
-    if spec.distributed:
-        return DistributedNeighbour(threshold, share, honest, votes_per_unit)
-    return Neighbour(threshold, share, votes_per_unit)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.matrix import MOST_VOTES
+from aggregator_server.matrix import MOST_VOTES, NeighbourTerms
 from aggregator_server.spec import CampaignSpec, new_campaign_id
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.data.values import Inputs, content_hash
@@ -21,21 +20,6 @@ if TYPE_CHECKING:
 
 #: What a party without a policy of its own sets aside for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """What a campaign of neighbour votes needs beside.
-
-    Attributes:
-        representatives: rows of the public set, ascending.
-        most_votes: most votes of one party on one count.
-        votes_per_patient: most votes of one patient at one party; 1 for records.
-    """
-
-    representatives: tuple[int, ...]
-    most_votes: int = MOST_VOTES
-    votes_per_patient: int = 1
 
 
 def make_spec(
@@ -59,7 +43,7 @@ def make_spec(
     colluders: int | None = None,
     vote_proofs: bool = False,
     class_quota: bool = False,
-    matrix: Matrix | None = None,
+    matrix: NeighbourTerms | None = None,
 ) -> CampaignSpec:
     """Return the specification of a new campaign over a public set.
 
@@ -148,7 +132,7 @@ def make_matrix(
     most_votes: int | None = None,
     votes_per_patient: int | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Matrix | None:
+) -> NeighbourTerms | None:
     """Return what neighbour votes need beside all else, None for teachers.
 
     Args:
@@ -182,7 +166,7 @@ def make_matrix(
     votes = votes_per_patient or 1
     if number is None:
         number = default_number(records or RECORDS, len(inputs), epsilon, delta, votes)
-    return Matrix(choose(inputs, number, say), most_votes or MOST_VOTES, votes)
+    return NeighbourTerms(choose(inputs, number, say), most_votes or MOST_VOTES, votes)
 
 
 def delta_of(publish: str, given: float | None) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from aggregator_server.matrix import check_matrix
+from aggregator_server.matrix import NeighbourTerms
 from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, StateError, UsageError
 from pate.masking.context import check_threshold
@@ -54,6 +54,7 @@ _MECHANISM_FIELDS: Final = (
     "confidence",
 )
 _GATE_FIELDS: Final = ("gate_order", "gate_target", "gate_test", "gate_failure")
+_NEIGHBOUR_FIELDS: Final = ("representatives", "most_votes", "votes_per_patient")
 _FRACTIONS: Final = ("first_round_share", *_MECHANISM_FIELDS, *_GATE_FIELDS)
 
 
@@ -151,7 +152,7 @@ class CampaignSpec:
         self._check_mechanism()
         self._check_gate()
         self._check_aggregation()
-        check_matrix(self)
+        self._check_neighbour()
 
     @property
     def masked(self) -> bool:
@@ -304,6 +305,34 @@ class CampaignSpec:
 
         given = [getattr(self, field) for field in _GATE_FIELDS]
         return GatedBatch(*given) if self.publish == "gated" else None  # checks them
+
+    @property
+    def neighbour(self) -> NeighbourTerms | None:
+        """What only neighbour votes have, None of all others."""
+        given = [getattr(self, field) for field in _NEIGHBOUR_FIELDS]
+        return NeighbourTerms(*given) if self.matrix else None
+
+    def _check_neighbour(self) -> None:
+        if (terms := self.neighbour) is None:
+            for field in _NEIGHBOUR_FIELDS:
+                if getattr(self, field) is not None:
+                    raise UsageError(f"{field} has no meaning for {self.aggregator}: leave it out")
+            return
+        terms.check(queries=self.queries, classes=len(self.classes or ("", "")), unit=self.unit)
+        if self.rounds != 1 or self.max_queries is not None:
+            raise UsageError(
+                "neighbour votes have one round, over all representatives: leave rounds and max_queries "
+                "out, and choose their number"
+            )
+        if self.publish != "capped":
+            raise UsageError(
+                "only the teachers' votes can be gated: neighbour votes cost what they cost"
+            )
+        if self.vote_proofs:
+            raise UsageError(
+                "vote proofs show that a row sums to a party's teachers; what neighbour votes sum to is "
+                "private: leave them out"
+            )
 
     def _check_aggregation(self) -> None:
         check_count("colluders", self.colluders, 0)

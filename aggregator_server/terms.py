@@ -10,7 +10,6 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from aggregator_server.matrix import matrix_mechanism
 from aggregator_server.order import VotedRows, public_order
 from aggregator_server.spec import check_count
 from pate.accounting.bounds.laws import WIDEST_SIGMA
@@ -19,6 +18,8 @@ from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, worst_cost
 from pate.mechanisms.distributed import over_noisy_sums
+from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour, clear_margin, least_share
+from pate.noise_shares import share_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aggregator_server.spec import CampaignSpec
     from pate.accounting.composition import Composition
     from pate.mechanisms import Mechanism
+    from pate.mechanisms.neighbour import MatrixMechanism
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -100,6 +102,34 @@ def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Me
             votes_per_unit,
         ),
     )
+
+
+def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
+    """Return the mechanism of a campaign of neighbour votes.
+
+    The noise is ``sigma2`` if it is stated, else the least that epsilon allows: there is one release,
+    and nothing to save for. A label needs a margin of :func:`clear_margin` unless it is stated.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    honest = spec.honest if spec.distributed else 1
+    share = (
+        least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
+        if spec.sigma2 is None
+        else share_sigma(spec.sigma2, honest)
+        if spec.distributed
+        else Fraction(spec.sigma2)
+    )
+    threshold = (
+        clear_margin(share, spec.wanted_parties if spec.distributed else 1)
+        if spec.threshold is None
+        else math.ceil(spec.threshold)
+    )
+    if spec.distributed:
+        return DistributedNeighbour(threshold, share, honest, votes_per_unit)
+    return Neighbour(threshold, share, votes_per_unit)
 
 
 def voted_rows(

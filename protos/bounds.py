@@ -26,10 +26,6 @@ MAX_PUBLIC_SET: Final = 2**31
 MAX_CLASSES: Final = 10_000
 MAX_TEACHERS: Final = 100_000
 MAX_PARTIES: Final = 1_024
-#: Most counts of a matrix of neighbour votes, and most queries of one: it is held whole, with the
-#: features of its queries.
-MAX_MATRIX: Final = 2**20
-MAX_MATRIX_QUERIES: Final = 2**16
 MAX_NAME: Final = 64
 MAX_SCHEMA: Final = 65_536
 

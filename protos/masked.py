@@ -13,12 +13,11 @@ import numpy as np
 from pate.masking.context import Context, Member
 from pate.masking.messages import Keys, Opening
 from pate.masking.proofs.terms import Proofs
+from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
     KEY_BYTES,
-    MAX_MATRIX,
-    MAX_MATRIX_QUERIES,
     SIGNATURE_BYTES,
     check,
     check_names,

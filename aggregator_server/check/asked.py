@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.identities import Identities, told_port
-from aggregator_server.settings import Matrix, delta_of, make_gate, make_matrix, make_spec
+from aggregator_server.settings import delta_of, make_gate, make_matrix, make_spec
 from pate.data.read import read_inputs
 from pate.errors import UsageError
 from pate.runtime.preflight.meeting import utc_now
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from aggregator_server.matrix import NeighbourTerms
     from aggregator_server.spec import CampaignSpec
     from pate.data.values import Inputs
 
@@ -127,7 +128,7 @@ def spec_of(asked: Asked, inputs: Inputs) -> CampaignSpec:
     )
 
 
-def _matrix(options: Mapping[str, Any], inputs: Inputs) -> Matrix | None:
+def _matrix(options: Mapping[str, Any], inputs: Inputs) -> NeighbourTerms | None:
     epsilon, delta = options["epsilon"], options["delta"]
     votes, most = options["votes_per_patient"], options["most_votes"]
     number, records = options["representatives"], options["expected_records"]
@@ -142,8 +143,8 @@ def _matrix(options: Mapping[str, Any], inputs: Inputs) -> Matrix | None:
             most_votes=most,
             votes_per_patient=votes,
         )
-    from aggregator_server.matrix import MOST_VOTES
+    from aggregator_server.matrix import MOST_VOTES, NeighbourTerms
     from aggregator_server.representatives import RECORDS, default_number
 
     number = number or default_number(records or RECORDS, len(inputs), epsilon, delta, votes or 1)
-    return Matrix(tuple(range(min(number, len(inputs)))), most or MOST_VOTES, votes or 1)
+    return NeighbourTerms(tuple(range(min(number, len(inputs)))), most or MOST_VOTES, votes or 1)

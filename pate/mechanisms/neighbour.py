@@ -33,6 +33,10 @@ from pate.noise_shares import total_sigma
 if TYPE_CHECKING:
     from pate.noise import Noise
 
+#: Most counts of a matrix of neighbour votes, and most queries of one: it is held whole, with the
+#: features of its queries.
+MAX_MATRIX: Final = 2**20
+MAX_MATRIX_QUERIES: Final = 2**16
 #: Shares and sigmas are whole multiples of 1/64, as those of other noise.
 _GRID: Final = 64
 #: A larger share is more votes than anybody has; in 1/64 it is not drawn exactly any more.

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from aggregator_server.matrix import matrix_mechanism
 from aggregator_server.representatives import choose, default_number, first_of_each
 from aggregator_server.settings import make_matrix, make_spec
+from aggregator_server.terms import matrix_mechanism
 from pate.commands.cli import app
 from pate.data.values import Images, Table
 from pate.errors import BudgetError, UsageError

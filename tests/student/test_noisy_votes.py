@@ -12,8 +12,8 @@ import pytest
 from pate.data.values import Images
 from pate.errors import DataError, ProtocolError
 from pate.labels import LabelRow, LabelSet
+from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
 from pate.noisy_votes import NoisyVotes
-from protos.bounds import MAX_MATRIX, MAX_MATRIX_QUERIES
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
 from student.session import follow, identify, lesson
