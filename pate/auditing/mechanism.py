@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pate.auditing.bugs import Bug
     from pate.auditing.experiment import Progress
     from pate.auditing.neighbours import Pair
-    from pate.auditing.power import Seen
+    from pate.auditing.result import Seen
     from pate.mechanisms import Mechanism, Outcome
     from pate.noise import Noise
 

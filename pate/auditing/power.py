@@ -8,7 +8,6 @@ event first, so a fifth of the runs is left out of account.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy import stats
 
 from pate.auditing.experiment import LEAST_RUNS
 from pate.auditing.intervals import epsilon_lower_bound, mu_lower_bound
+from pate.auditing.result import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,24 +33,6 @@ _RUNS: Final = tuple(
 )
 #: Events of one pair and direction that are tried.
 _EVENTS: Final = 64
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Whether an audit sees a bug.
-
-    Attributes:
-        bug: its name.
-        runs: from how many runs on, in each world, as ``--runs`` counts; None if not even ten
-            million would do, or it costs no privacy.
-        pair: the neighbours that tell on it, where any do.
-        seen: whether the audit at hand has as many.
-    """
-
-    bug: str
-    runs: int | None
-    pair: str | None
-    seen: bool
 
 
 def events_of(outcomes: Floats) -> Floats:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from pate.accounting.conversion import check_delta
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from pate.auditing.power import Seen
 
 
 @dataclass(frozen=True)
@@ -34,6 +30,24 @@ class Claim:
         check_delta(self.delta)
         if not self.epsilon >= 0.0 or (self.mu is not None and not self.mu >= 0.0):
             raise AccountingError(f"an accountant cannot claim {self.epsilon} or mu {self.mu}")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Whether an audit sees a bug.
+
+    Attributes:
+        bug: its name.
+        runs: from how many runs on, in each world, as ``--runs`` counts; None if not even ten
+            million would do, or it costs no privacy.
+        pair: the neighbours that tell on it, where any do.
+        seen: whether the audit at hand has as many.
+    """
+
+    bug: str
+    runs: int | None
+    pair: str | None
+    seen: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from pate.mechanisms import Neighbour
 from pate.mechanisms.distributed import DistributedMechanism
 
 if TYPE_CHECKING:
-    from pate.auditing.power import Seen
+    from pate.auditing.result import Seen
 
 LABELLED = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 COUNTED = ("distributed-gnmax", "neighbour", "distributed-neighbour")

@@ -26,8 +26,8 @@ from aggregator_server.statement import privacy_statement
 from pate.auditing import laws
 from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
-from pate.auditing.power import MISSED, Seen
-from pate.auditing.result import Audit
+from pate.auditing.power import MISSED
+from pate.auditing.result import Audit, Seen
 from pate.commands.audit.campaigns import scratch_folder
 from pate.commands.deal import deal, digits
 from pate.commands.simulated_party import open_ensemble, party_home

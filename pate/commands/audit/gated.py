@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pate.auditing.attack import Counts
     from pate.auditing.bugs import Bug
     from pate.auditing.experiment import Progress
-    from pate.auditing.power import Seen
+    from pate.auditing.result import Seen
     from pate.mechanisms import GNMax
     from pate.mechanisms.contract import Votes
     from pate.noise import Noise
