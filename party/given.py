@@ -29,6 +29,25 @@ _IMAGES: Final = "images"
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Votes on a batch that may leave: on what, and made of what; the votes themselves stay out.
+
+    Attributes:
+        batch: (32,) bytes, its digest.
+        hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
+        source: (32,) bytes, what changes when our votes may: data and settings.
+        view: how our data are seen; see :func:`view_of`.
+        tags: (queries,), 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
+    """
+
+    batch: bytes
+    hashes: Sequence[bytes]
+    source: bytes
+    view: str = ""
+    tags: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """Votes that this party gave, or is about to.
 

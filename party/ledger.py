@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from party.durable import DurableFile
-from party.given import Given, matrix_of, tags_digest
+from party.given import Answer, Given, matrix_of, tags_digest
 from party.ledger_bounds import BOUND
 from party.ledger_chain import APPLICATION_ID, SCHEMA, check_tables, complete, replayed
 from party.ledger_mark import Mark
@@ -129,12 +129,8 @@ class PartyLedger:
     def check_answer(
         self,
         offer: Offer,
-        batch: bytes,
-        query_hashes: Sequence[bytes],
+        answer: Answer,
         *,
-        source: bytes,
-        view: str = "",
-        tags: Sequence[bytes] = (),
         allow_other: bool = False,
     ) -> None:
         """Check what :meth:`answer` will, and record nothing; the campaign was joined.
@@ -144,18 +140,16 @@ class PartyLedger:
         Raises:
             RefusedError: if votes on the batch may not leave.
         """
-        digest = queries_digest(query_hashes)
-        if tags:
-            _require_one_each(tags, query_hashes)
+        digest = queries_digest(answer.hashes)
+        if answer.tags:
+            _require_one_each(answer.tags, answer.hashes)
         with self._turn:
-            entry = Entry(self._seq + 1, "answer", {}, "", query_hashes, tags)
-            held = self._books()
+            entry = Entry(self._seq + 1, "answer", {}, "", answer.hashes, answer.tags)
+            held, batch = self._books(), answer.batch.hex()
             known = held.offer_of(offer.campaign)
             known = offer if known is None else offer.after(known)
-            given = Given(known, source.hex(), matrix_of(known, batch.hex()), view)
-            held.check_answer(
-                given, batch.hex(), digest, entry, self._past, allow_other=allow_other
-            )
+            given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
+            held.check_answer(given, batch, digest, entry, self._past, allow_other=allow_other)
 
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to."""
@@ -165,23 +159,15 @@ class PartyLedger:
     def answer(
         self,
         offer: Offer,
-        batch: bytes,
-        query_hashes: Sequence[bytes],
+        answer: Answer,
         *,
-        source: bytes,
-        view: str = "",
-        tags: Sequence[bytes],
         allow_other: bool = False,
     ) -> None:
         """Record that votes on a batch are about to leave.
 
         Args:
             offer: the terms as the request has them.
-            batch: (32,) bytes, the digest of the batch.
-            query_hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
-            source: (32,) bytes, what changes when our votes may: data and settings.
-            view: how our data are seen; see :func:`party.given.view_of`.
-            tags: (queries,), 16 bytes each, of the votes; see :func:`party.given.tags_of`.
+            answer: the votes, with their tags.
             allow_other: whether queries that *another* campaign had other votes on may be answered;
                 the policy's ``repeat_queries``.
 
@@ -192,26 +178,26 @@ class PartyLedger:
             ProtocolError: for hashes or tags that are none.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
-        digest, votes = queries_digest(query_hashes), tags_digest(tags)
-        _require_one_each(tags, query_hashes)
+        digest, votes = queries_digest(answer.hashes), tags_digest(answer.tags)
+        _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             self._learn(offer)
-            again = self._books().holds(offer.campaign, batch.hex(), self._past)
+            again = self._books().holds(offer.campaign, answer.batch.hex(), self._past)
             self._append(
                 "answer",
                 {
                     "campaign": offer.campaign,
-                    "batch": batch.hex(),
-                    "queries": len(query_hashes),
+                    "batch": answer.batch.hex(),
+                    "queries": len(answer.hashes),
                     "queries_digest": digest,
-                    "source": source.hex(),
+                    "source": answer.source.hex(),
                     "votes": votes,
-                    "view": view,
+                    "view": answer.view,
                     "allow_other": allow_other,
                     "again": again,
                 },
-                query_hashes,
-                tags,
+                answer.hashes,
+                answer.tags,
                 store=not again,
             )
 

@@ -18,6 +18,7 @@ from pate.runtime.failpoints import reach
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from party.given import Answer
     from party.ledger import PartyLedger
     from party.offer import Offer
     from party.policy import Policy
@@ -82,66 +83,37 @@ class Site:
         self.ledger.join(offer)
         reach("offer-recorded")
 
-    def admit(
-        self, offer: Offer, batch: bytes, hashes: Sequence[bytes], *, source: bytes, view: str = ""
-    ) -> None:
+    def admit(self, offer: Offer, answer: Answer) -> None:
         """Check that votes on a batch may be computed, and record on what terms, durably.
 
         Args:
             offer: what is asked.
-            batch: its digest, 32 bytes.
-            hashes: of its queries, 32 bytes each, in order.
-            source: 32 bytes for the data and settings that the votes are made of.
-            view: how our data are seen; see :func:`party.given.view_of`.
+            answer: the votes, without tags: they are not known yet.
 
         Raises:
             RefusedError: if the policy does not allow it, its terms are not what they were, or
                 what left before does not go with it.
         """
-        self._admit(offer, batch, hashes)
+        self._admit(offer, answer.batch, answer.hashes)
         self.ledger.join(offer)
-        self.check(offer, batch, hashes, source=source, view=view)
+        self.check(offer, answer)
 
-    def check(
-        self,
-        offer: Offer,
-        batch: bytes,
-        hashes: Sequence[bytes],
-        *,
-        source: bytes,
-        view: str = "",
-        tags: Sequence[bytes] = (),
-    ) -> None:
+    def check(self, offer: Offer, answer: Answer) -> None:
         """Compare votes that may leave with what left before; see :mod:`party.given`.
-
-        Arguments are as above; ``tags`` are of the votes, once they are known.
 
         Raises:
             RefusedError: if they do not go together.
         """
-        self.ledger.check_answer(
-            offer, batch, hashes, source=source, view=view, tags=tags, allow_other=self.allows_again
-        )
+        self.ledger.check_answer(offer, answer, allow_other=self.allows_again)
 
-    def answer(
-        self,
-        offer: Offer,
-        batch: bytes,
-        hashes: Sequence[bytes],
-        *,
-        source: bytes,
-        view: str = "",
-        tags: Sequence[bytes],
-    ) -> None:
-        """Record, durably, that votes on a batch are about to leave; arguments as above.
+    def answer(self, offer: Offer, answer: Answer) -> None:
+        """Record, durably, that votes on a batch, with their tags, are about to leave.
 
         Raises:
             RefusedError: if what left before does not go with them.
             DiskError: if it cannot be recorded; then nothing leaves.
         """
-        self.ledger.answer(
-            offer, batch, hashes, source=source, view=view, tags=tags, allow_other=self.allows_again
-        )
+        self.ledger.answer(offer, answer, allow_other=self.allows_again)
         reach("answer-recorded")
 
     def known(self, key: bytes, campaign: bytes) -> Offer:

@@ -6,11 +6,11 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from party.given import tags_of, view_of
+from party.given import Answer, tags_of, view_of
 from party.keys import votes_key
 from party.masked_votes import MaskedVotes
 from party.neighbour_votes import NeighbourVotes, require_different
@@ -70,10 +70,7 @@ class _Asked:
     """Votes that may be given: on what terms, on which queries, and how to make them."""
 
     offer: Offer
-    digest: bytes
-    hashes: list[bytes]
-    source: bytes
-    view: str
+    answer: Answer
     votes: Callable[[], Counts]
 
 
@@ -201,13 +198,13 @@ class Voter:
                     wire.pack_votes(
                         votes,
                         teachers=self._weight(campaign),
-                        batch=asked.digest,
+                        batch=asked.answer.batch,
                         loose=campaign.most_votes > 0,
                     )
                 )
             case "ask_keys":
                 asked = self._asked(key, campaign, request.ask_keys.batch)
-                reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.hashes))
+                reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.answer.hashes))
             case "ask_shares":
                 self._site.known(key, campaign.id)
                 reply.boxes.CopyFrom(masked.boxes(campaign, request.ask_shares))
@@ -337,8 +334,8 @@ class Voter:
         offer = offer_of(key, campaign, len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
-        view = view_of(who.schema)
-        self._site.admit(offer, batch.digest, hashes, source=who.fingerprint, view=view)
+        answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
+        self._site.admit(offer, answer)
         if isinstance(who, NeighbourVotes):
             # Where a record votes hangs on all queries of the batch and on the public set; how
             # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
@@ -350,16 +347,9 @@ class Voter:
             about = b""
             votes = partial(_poll, who, queries, campaign)
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
-        return _Asked(
-            offer,
-            batch.digest,
-            hashes,
-            who.fingerprint,
-            view,
-            lambda: self._vote(campaign, hashes, source, votes),
-        )
+        return _Asked(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
 
-    def _leave(self, how: Callable[..., None], asked: _Asked, votes: Counts) -> None:
+    def _leave(self, how: Callable[[Offer, Answer], None], asked: _Asked, votes: Counts) -> None:
         """Have votes that are about to leave compared with all that left before, or recorded as well.
 
         Args:
@@ -367,14 +357,9 @@ class Voter:
             asked: what they are votes on.
             votes: themselves, of which nothing but a keyed hash is kept.
         """
-        how(
-            asked.offer,
-            asked.digest,
-            asked.hashes,
-            source=asked.source,
-            view=asked.view,
-            tags=tags_of(self._votes_key, asked.hashes, asked.offer.classes or (), votes),
-        )
+        classes = asked.offer.classes or ()
+        tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
+        how(asked.offer, replace(asked.answer, tags=tags))
 
     def _vote(
         self,

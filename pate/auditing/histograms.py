@@ -146,18 +146,13 @@ def audit_counts(
         progress=progress,
     )
     matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
-    return Audit(
+    return Audit.of(
+        claim,
+        found,
         subject=mechanism.name,
         kind="mechanism",
-        claimed=claim.epsilon,
-        lower_bound=found.lower_bound,
-        delta=delta,
-        mu_claimed=claim.mu,
-        mu_lower_bound=found.mu_lower_bound,
-        pair=found.pair.name,
         bugs=foretold,
         confidence=confidence,
-        runs=found.runs,
         queries=queries,
         unit=(
             f"whoever casts {reach} votes"

@@ -185,18 +185,13 @@ def audit_mechanism(
         step=_STEP,
         progress=progress,
     )
-    return Audit(
+    return Audit.of(
+        claim,
+        found,
         subject=mechanism.name,
         kind="mechanism",
-        claimed=claim.epsilon,
-        lower_bound=found.lower_bound,
-        delta=claim.delta,
-        mu_claimed=claim.mu,
-        mu_lower_bound=found.mu_lower_bound,
-        pair=found.pair.name,
         bugs=foretold,
         confidence=confidence,
-        runs=found.runs,
         queries=queries,
         unit=f"whoever reaches {unit.votes} of the votes of a query",
         adjacency=unit.in_words,

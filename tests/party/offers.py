@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from party.given import Answer
 from party.offer import Offer
 from pate.accounting.events import GatedBatch
 from pate.accounting.publishing.gate import GateParameters
@@ -88,7 +89,7 @@ def answer(
     """Answer a batch, and return its digest."""
     batch = batch_of(hashes)
     ledger.answer(
-        replace(offer, queries=len(hashes)), batch, hashes, source=source, tags=tags(hashes)
+        replace(offer, queries=len(hashes)), Answer(batch, hashes, source, tags=tags(hashes))
     )
     return batch
 

@@ -6,12 +6,12 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from party.given import TAG_BYTES, matrix_of, tags_of, view_of
+from party.given import TAG_BYTES, Answer, matrix_of, tags_of, view_of
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_state import queries_digest
 from pate.errors import LedgerError, ProtocolError, RefusedError
@@ -45,17 +45,15 @@ def give(
     asked = replace(offer, queries=len(hashes))
     given = tags(hashes) if votes is None else votes
     ledger.join(asked)
-    about: dict[str, Any] = {
-        "source": source, "view": view, "tags": given, "allow_other": allow_other
-    }  # fmt: skip
+    answer = Answer(batch, hashes, source, view, given)
     try:
-        ledger.check_answer(asked, batch, hashes, **about)
+        ledger.check_answer(asked, answer, allow_other=allow_other)
     except RefusedError as error:
         # What is checked beforehand is what is checked as it is recorded.
         with pytest.raises(RefusedError, match=re.escape(str(error))):
-            ledger.answer(asked, batch, hashes, **about)
+            ledger.answer(asked, answer, allow_other=allow_other)
         raise
-    ledger.answer(asked, batch, hashes, **about)
+    ledger.answer(asked, answer, allow_other=allow_other)
     return batch
 
 

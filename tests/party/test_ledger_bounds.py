@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from party.binding import bind
+from party.given import Answer
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_bounds import BOUND, Bound, together
 from party.own_figure import LedgerView, Totals
@@ -48,8 +49,9 @@ def test_it_is_recorded_before_anything_else_and_once(ledger: PartyLedger, path:
     site.join(joining())
     hashes = queries(0, 2)
     source, tags = bytes(32), (bytes(16), bytes(16))
-    site.admit(settled(), batch_of(hashes), hashes, source=source)
-    site.answer(settled(), batch_of(hashes), hashes, source=source, tags=tags)
+    answer = Answer(batch_of(hashes), hashes, source)
+    site.admit(settled(), answer)
+    site.answer(settled(), replace(answer, tags=tags))
     assert kinds(ledger) == [BOUND, "offer", "offer", "answer"]
     again = PartyLedger(path)
     assert again.bounds() == (FOUR.bound,) == (Bound(4.0, Delta(1e-5)),)
@@ -89,7 +91,7 @@ def test_an_older_ledger_goes_on_and_is_counted_anew_aloud(ledger: PartyLedger) 
     assert "nothing more will leave" in stopped
     more = queries(50, 1)
     with pytest.raises(RefusedError, match=r"largest_epsilon is 0\.5"):
-        Site(tight, ledger).admit(settled(queries=1), batch_of(more), more, source=bytes(32))
+        Site(tight, ledger).admit(settled(queries=1), Answer(batch_of(more), more, bytes(32)))
 
 
 def test_a_change_says_what_all_bounds_promise(ledger: PartyLedger) -> None:

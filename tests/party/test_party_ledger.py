@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from party.given import Answer
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.offer import Offer
 from party.own_figure import Totals, cost_of, own_figure
@@ -247,7 +248,7 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
     with pytest.raises(RefusedError, match="never gave votes"):
         ledger.open_batch("c1" * 16, batch, queries(1, 2), SIX)
     with pytest.raises(RefusedError, match="other queries than when it was first asked"):
-        ledger.answer(settled(), batch, queries(1, 2), source=bytes(32), tags=tags(queries(1, 2)))
+        ledger.answer(settled(), Answer(batch, queries(1, 2), bytes(32), tags=tags(queries(1, 2))))
     with pytest.raises(RefusedError, match="never joined"):
         ledger.open_batch(OTHER, batch, hashes, SIX)
     plain = settled(campaign=OTHER, aggregation="plain")
@@ -620,10 +621,10 @@ def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
 def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
     for wrong in ([], [b"short"]):
         with pytest.raises(PateError):
-            ledger.answer(settled(), bytes(32), wrong, source=bytes(32), tags=wrong)
+            ledger.answer(settled(), Answer(bytes(32), wrong, bytes(32), tags=wrong))
     with pytest.raises(ProtocolError, match="32 bytes"):
         ledger.answer(
-            settled(), bytes(31), queries(0, 2), source=bytes(32), tags=tags(queries(0, 2))
+            settled(), Answer(bytes(31), queries(0, 2), bytes(32), tags=tags(queries(0, 2)))
         )
     assert PartyLedger(ledger.path).head == ledger.head
 

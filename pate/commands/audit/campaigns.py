@@ -195,18 +195,13 @@ def audit_campaign(
             campaigns.sample, pairs, claim,
             runs=runs, confidence=confidence, step=5, progress=progress,
         )  # fmt: skip
-    return Audit(
+    return Audit.of(
+        claim,
+        found,
         subject=mechanism.name,
         kind="campaign",
-        claimed=claim.epsilon,
-        lower_bound=found.lower_bound,
-        delta=delta,
-        mu_claimed=claim.mu,
-        mu_lower_bound=found.mu_lower_bound,
-        pair=found.pair.name,
         bugs=foretold,
         confidence=confidence,
-        runs=found.runs,
         queries=queries,
         unit=state.spec.unit,
         adjacency=NEIGHBOURS[state.spec.unit],

@@ -196,16 +196,13 @@ def audit_gated(
         progress=progress,
     )
     unit = Neighbours(gated.mechanism.votes_per_unit)
-    return Audit(
+    return Audit.of(
+        claim,
+        found,
         subject=f"gated {gated.mechanism.name}",
         kind="gated",
-        claimed=claim.epsilon,
-        lower_bound=found.lower_bound,
-        delta=gated.delta,
-        pair=found.pair.name,
         bugs=foresee_gated(gated, claim, runs, confidence),
         confidence=confidence,
-        runs=found.runs,
         queries=gated.queries,
         unit=f"whoever reaches {unit.votes} of the votes of a query",
         adjacency=unit.in_words,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE_HEAD
@@ -29,7 +30,7 @@ from pate.noise import SystemNoise
 from pate.statement import rounded_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pate.auditing.result import Audit
     from pate.commands.audit.gated import Gated
@@ -142,25 +143,16 @@ def _repeated(name: str, request: Request, screen: Screen) -> Audit:
         return _gated(request, delta, screen)
     mechanism = mechanism_of(name, request)
     queries, votes = request.queries or _QUERIES, request.votes_per_unit or _VOTES
-    if isinstance(mechanism, Neighbour | DistributedMechanism):
-        with screen.bar(f"attacking {name}") as progress:
-            return audit_counts(
-                mechanism,
-                SystemNoise(),
-                queries=queries,
-                runs=request.runs or _COUNTED_RUNS,
-                delta=delta,
-                confidence=request.confidence,
-                votes=votes,
-                progress=progress,
-            )
     if request.kind == "mechanism":
+        attack: Callable[..., Audit] = partial(audit_mechanism, mechanism, runs=_RUNS)
+        if isinstance(mechanism, Neighbour | DistributedMechanism):
+            attack = partial(audit_counts, mechanism, runs=_COUNTED_RUNS)
+        if request.runs is not None:
+            attack = partial(attack, runs=request.runs)
         with screen.bar(f"attacking {name}") as progress:
-            return audit_mechanism(
-                mechanism,
-                SystemNoise(),
+            return attack(
+                noise=SystemNoise(),
                 queries=queries,
-                runs=request.runs or _RUNS,
                 delta=delta,
                 confidence=request.confidence,
                 votes=votes,
