@@ -129,7 +129,7 @@ def ripple(share: Fraction, honest: int) -> Fraction:
     Raises:
         UsageError: for a share or number of parties that makes no sense.
 
-    Source: docs/proofs/server-view.md, sections 4 and 6.
+    Source: docs/proofs/server-view.md, sections 3 and 5.
     """
     share, honest = check_share(share), check_parties(honest, "honest parties")
     total, term = Fraction(0), Fraction(0)

@@ -14,7 +14,7 @@ is at its tightest for some events:
 
 Stopping at an adaptive moment costs nothing in either: Whitehouse et al. 2023 (arXiv 2203.05481)
 for zCDP, Koskela, Tobaben and Honkela 2023 (2209.15596) for GDP. Proof that the discrete noise is
-GDP: docs/proofs/discrete-gaussian-gdp.md; sums of shares: server-view.md, section 5.
+GDP: docs/proofs/discrete-gaussian-gdp.md; sums of shares: server-view.md, section 4.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Gdp:
         Raises:
             AccountingError: for Laplace noise, or noise that is too narrow.
 
-        Source: docs/proofs/discrete-gaussian-gdp.md; server-view.md, section 5.
+        Source: docs/proofs/discrete-gaussian-gdp.md; server-view.md, section 4.
         """
         if self.supports(event):
             if isinstance(event, NoisyHistogram):

@@ -242,7 +242,7 @@ class NoisyHistogram:
     Raises:
         UsageError: for parameters that make no sense.
 
-    Source: own; docs/proofs/server-view.md, sections 4 and 6.
+    Source: own; docs/proofs/server-view.md, sections 3 and 5.
     """
 
     share: Fraction

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Case = dict[str, Any]
 
+#: Figures of noise that no campaign draws, and of one that its event bounds in another way.
+NOT_OURS = {"server_view_rdp", "skellam_rdp", "dgauss_rdp", "skellam_logtail"}
+
 #: Best orders of the published runs are among them.
 ORDERS = np.arange(1.5, 33.0, 0.5)
 
@@ -33,7 +36,7 @@ def read(test_data: Path, name: str) -> list[Case]:
 
 
 def test_single_figures(test_data: Path) -> None:
-    cases = read(test_data, "accounting.json")
+    cases = [each for each in read(test_data, "accounting.json") if each["op"] not in NOT_OURS]
     assert len(cases) > 40
     assert {case["op"] for case in cases} <= set(OPS)
     assert [f"{case['id']}: {line}" for case in cases for line in problems(case)] == []

@@ -5,9 +5,8 @@ like any other. A *gap* is how many votes class i has more than class j; its tai
 P[Z_j - Z_i >= gap] for independent noises Z of one law, the chance that j draws level with i or
 passes it. Ties count against i whatever the rule for ties, which is what an upper bound needs.
 
-The tail of the continuous Gaussian is not an upper bound for the discrete one, nor for Skellam
-noise: at a gap of 50 and a variance of 100 it is too small by an eighth and by a seventh. Each law
-has its own.
+The tail of the continuous Gaussian is not an upper bound for the discrete one: at a gap of 50 and a
+variance of 100 it is too small by an eighth. Each law has its own.
 
 Proof: docs/proofs/outlier.md.
 """
@@ -30,13 +29,10 @@ from pate.accounting.bounds.lattice import (
     log_complement,
     log_odd_mass,
 )
-from pate.accounting.bounds.skellam import skellam_log_gap_tail
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-__all__ = ["DiscreteGaussian", "Gaussian", "Law", "skellam_log_gap_tail"]
 
 #: Discrete Gaussians outside are refused: less is not noise, more would need tables of gigabytes.
 WIDEST_SIGMA: Final = 1e5

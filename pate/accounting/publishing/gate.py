@@ -19,11 +19,10 @@ At the one order, with D first, for all neighbours D',
 
 so the whole is (order, target + test)-RDP but for an event of probability ``failure``, which is
 part of delta. The noisy figures of the literature (smooth sensitivity, then GNSS) cost more for a
-gate that opens less often, and their noise is continuous: section 6 of the proof compares.
+gate that opens less often, and their noise is continuous: section 5 of the proof compares.
 
 All parameters are fixed before the votes are looked at, on public grounds: see
-:func:`choose_from_public_proxy`. If labels have gone out already, no gate can help; then see
-:mod:`pate.accounting.publishing.description`.
+:func:`choose_from_public_proxy`. If labels have gone out already, no gate can help.
 
 Source: own; propose-test-release is of Dwork and Lei 2009, its use for data-dependent costs of
 Redberg, Zhu, Wang 2023 (arXiv 2301.00301), coins that grow as fast as they may of Desfontaines,

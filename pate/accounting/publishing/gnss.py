@@ -11,7 +11,7 @@ The noise here is continuous, and nothing here draws it: :mod:`pate.accounting.p
 does the same for less, with noise on integers. These functions are what it is compared with.
 
 Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 23, for ``paper``; upper bound from a
-released ln SS: Redberg, Zhu, Wang 2023 (arXiv 2301.00301). Proof: docs/proofs/gate.md, section 6.
+released ln SS: Redberg, Zhu, Wang 2023 (arXiv 2301.00301). Proof: docs/proofs/gate.md, section 5.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def cost(beta: float, sigma: float, order: float, formula: Formula = "safe") -> 
         AccountingError: for a beta or sigma that is not above 0, an order that is not above 1, or
             another formula.
 
-    Proof: docs/proofs/gate.md, section 6.
+    Proof: docs/proofs/gate.md, section 5.
     """
     beta, sigma = check_positive(beta, "beta"), check_positive(sigma, "sigma")
     order = _order(order)

@@ -16,7 +16,7 @@ It is here to compare with what is published, and for mechanisms whose noise is 
 gate and the description need none of it, and are better without it.
 
 Source: Papernot et al. 2018, appendix B.4, for what is computed; the method is own.
-Proof: docs/proofs/gate.md, sections 1 and 7.
+Proof: docs/proofs/gate.md, sections 1 and 6.
 """
 
 from __future__ import annotations

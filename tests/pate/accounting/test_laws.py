@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law, skellam_log_gap_tail
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.errors import AccountingError
 
 SIGMAS = (0.01, 0.05, 0.3, 1.0, 2.0, 3.9, 4.0, 7.5, 40.0)
@@ -134,7 +134,6 @@ def test_a_continuous_tail_is_not_a_bound_for_discrete_noise() -> None:
     smooth = Gaussian(2.0).log_gap_tail(5)
     assert math.exp(DiscreteGaussian(2.0).log_gap_tail(5) - smooth) == pytest.approx(1.42, abs=0.01)
     smooth = Gaussian(10.0).log_gap_tail(50)
-    assert math.exp(skellam_log_gap_tail(100.0, 50) - smooth) == pytest.approx(1.17, abs=0.01)
     assert math.exp(DiscreteGaussian(10.0).log_gap_tail(50) - smooth) > 1.1
 
 
@@ -201,76 +200,6 @@ def test_the_step() -> None:
         _ = DiscreteGaussian(1.99).mu_of_step
 
 
-def skellam_exact(variance: float, gap: int) -> float:
-    """The power series of I_d, summed over d >= gap > 0."""
-    with localcontext(prec=60):
-        half = Decimal(variance)
-        total, d, first = Decimal(0), gap, half**gap / math.factorial(gap)
-        while True:
-            term, inner, k = first, first, 0
-            while term > inner * Decimal("1e-30"):
-                k += 1
-                term *= half * half / (k * (d + k))
-                inner += term
-            total += inner
-            if inner < total * Decimal("1e-25"):
-                return float(total.ln() - 2 * half)
-            d += 1
-            first *= half / d
-
-
-@pytest.mark.parametrize(
-    ("variance", "gap"),
-    [
-        (100.0, 50),
-        (100.0, 1),
-        (1e-9, 3),
-        (1e-3, 1),
-        (1e-3, 2000),
-        (0.5, 1023),
-        (0.5, 1024),
-        (0.5, 1025),
-        (0.5, 3000),
-        (1600.0, 200),
-        (1600.0, 2500),
-    ],
-)
-def test_skellam_tails_are_sums_of_bessel_functions(variance: float, gap: int) -> None:
-    want = skellam_exact(variance, gap)
-    assert skellam_log_gap_tail(variance, gap) == pytest.approx(want, rel=1e-10)
-    with localcontext(prec=60):
-        turned = (1 - Decimal(want).exp()).ln() if want > -100 else Decimal(0)
-    assert skellam_log_gap_tail(variance, 1 - gap) == pytest.approx(float(turned), rel=1e-9)
-
-
-def test_a_published_skellam_figure() -> None:
-    assert skellam_log_gap_tail(100.0, 50) == pytest.approx(-8.3444511806139632, rel=1e-9)
-    # The half-open step between integers belongs to the upper one.
-    assert skellam_log_gap_tail(100.0, 49.2) == skellam_log_gap_tail(100.0, 50)
-
-
-def test_skellam_of_large_variance_is_nearly_gaussian_and_heavier_far_out() -> None:
-    variance = 2.5e7  # sigma 5000
-    smooth = Gaussian(5000.0)
-    gaps = np.array([-7000.0, 0.0, 1.0, 7000.0, 20000.0])
-    got = skellam_log_gap_tail(variance, gaps)
-    assert got == pytest.approx(smooth.log_gap_tail(gaps - 0.5), rel=1e-6)
-    far = np.array([3e5, 1e6])
-    assert (skellam_log_gap_tail(variance, far) > smooth.log_gap_tail(far)).all()
-
-
-def test_huge_skellam_gaps_keep_to_chernoff() -> None:
-    # P[>= g] is at most exp(w (cosh t - 1) - t g) at the best t, and not far below.
-    w, gap = 3200.0, np.array([3000.0, 1e5, 1e9, 1e15])
-    root = np.hypot(w, gap)
-    chernoff = gap**2 / (root + w) - gap * np.arcsinh(gap / w)
-    got = skellam_log_gap_tail(w / 2, gap)
-    assert (got <= chernoff).all()
-    assert (got >= chernoff - np.log(8 * root)).all()
-    tails = skellam_log_gap_tail(w / 2, np.arange(-3000.0, 4000.0))
-    assert (np.diff(tails) <= 0.0).all()
-
-
 def test_shapes_are_kept() -> None:
     laws: list[Law] = [Gaussian(40.0), DiscreteGaussian(40.0)]
     for law in laws:
@@ -279,7 +208,6 @@ def test_shapes_are_kept() -> None:
             assert law.log_gap_tail(gaps).shape == shape
             assert law.log_survival(gaps).shape == shape
             assert law.gap_at(-gaps).shape == shape
-    assert skellam_log_gap_tail(3.0, np.full((2, 3), 7)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -290,16 +218,12 @@ def test_what_is_no_number_of_votes_is_refused(bad: float) -> None:
                 call([1.0, bad])
         with pytest.raises(AccountingError, match="log_tail"):
             law.gap_at([-1.0, abs(bad)])
-    with pytest.raises(AccountingError, match="finite"):
-        skellam_log_gap_tail(3.0, bad)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, 1e-10, 1e10])
 def test_noise_that_makes_no_sense_is_refused(bad: float) -> None:
     with pytest.raises(AccountingError):
         DiscreteGaussian(bad)
-    with pytest.raises(AccountingError):
-        skellam_log_gap_tail(bad, 1)
     if not 0.0 < bad < math.inf:
         with pytest.raises(AccountingError):
             Gaussian(bad)

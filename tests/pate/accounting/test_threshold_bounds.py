@@ -19,7 +19,6 @@ from pate.accounting.bounds.threshold import (
     rdp_exact,
     rdp_theorem6,
 )
-from pate.accounting.skellam import Skellam
 from pate.errors import AccountingError, UsageError
 from tests.pate.accounting.exact import divergences
 
@@ -227,17 +226,6 @@ def test_extremes_neither_warn_nor_overflow(sigma: float) -> None:
 
 def test_no_queries_cost_nothing() -> None:
     assert rdp_exact([], 5.0, Gaussian(3.0), 1, ORDERS).shape == (0, len(ORDERS))
-
-
-def test_skellam_noise_has_a_check_of_its_own_tails_but_no_gaussian_bound() -> None:
-    law = Skellam(100.0)
-    here = math.exp(log_pass([10.0], 15.0, law)[0]) + math.exp(log_fail([10.0], 15.0, law)[0])
-    assert here == pytest.approx(1.0, abs=1e-9)
-    assert rdp_exact([10.0], 15.0, law, 1, [2.0])[0, 0] > 0.0
-    with pytest.raises(AccountingError, match="Skellam"):
-        independent_sharp(law, 1, [2.0])
-    with pytest.raises(AccountingError, match="Skellam"):
-        rdp_theorem6([10.0], 15.0, law, 1, [2.0])
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

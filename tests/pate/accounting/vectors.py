@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.accounting import gdp, server_view
+from pate.accounting import gdp
 from pate.accounting.arrays import check_rdp
 from pate.accounting.bounds import confident, outlier, theorem3, theorem6, theorem6_plus, threshold
-from pate.accounting.bounds.laws import Gaussian, skellam_log_gap_tail
+from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_from_rho
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.accounting.publishing import gnss, published_sensitivity
-from pate.accounting.skellam import skellam_rdp as exact_skellam_rdp
 from pate.accounting.units import Neighbours
 from pate.errors import BudgetError
 
@@ -224,26 +223,6 @@ def gnss_cost(given: Inputs) -> dict[str, Any]:
     return {"paper": gnss.cost(*values, formula="paper"), "safe": gnss.cost(*values)}
 
 
-def server_view_rdp(given: Inputs) -> dict[str, Any]:
-    return {
-        "rdp": server_view.server_view_rdp(
-            given["share_variance"], given["honest"], neighbours(given), given["orders"]
-        )
-    }
-
-
-def skellam_rdp(given: Inputs) -> dict[str, Any]:
-    return {"rdp": exact_skellam_rdp(given["variance"], given["k"], given["orders"])}
-
-
-def dgauss_rdp(given: Inputs) -> dict[str, Any]:
-    return {"rdp": server_view.dgauss_rdp(given["variance"], given["k"], given["orders"])}
-
-
-def skellam_logtail(given: Inputs) -> dict[str, Any]:
-    return {"log": skellam_log_gap_tail(given["variance"], given["gap"])}
-
-
 def local_rdp_floor(given: Inputs) -> dict[str, Any]:
     """The sharpest bound that is offered: it may not be below an exact divergence."""
     votes, unit = histogram(given["votes"]), neighbours(given)
@@ -280,8 +259,8 @@ OPS: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
     for run in (
         lnmax_logq, lnmax_rdp, lnmax_eps, gnmax_logq, gnmax_rdp, gnmax_rdp_plus, threshold_logpr,
         threshold_rdp, confident_total, eps_from_rdp, eps_linear_rdp, gauss_eps, gauss_delta,
-        gnmax_logq0, gnmax_ls, gnmax_smooth_sensitivity, threshold_ls, gnss_cost, server_view_rdp,
-        skellam_rdp, dgauss_rdp, skellam_logtail, local_rdp_floor, budget_filter,
+        gnmax_logq0, gnmax_ls, gnmax_smooth_sensitivity, threshold_ls, gnss_cost,
+        local_rdp_floor, budget_filter,
     )
 }  # fmt: skip
 
