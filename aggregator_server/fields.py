@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, LedgerError
 from pate.mechanisms.contract import MOST_TEACHERS
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from aggregator_server.matrix import NeighbourTerms
-from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, StateError, UsageError
 from pate.masking.context import check_threshold
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from pate.accounting.events import fraction_from_text
 from pate.accounting.filters import RULES, Delta
 from pate.errors import AccountingError, LedgerError, ProtocolError
 from pate.statement import rounded_up
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,14 +9,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import (
-    GatedBatch,
-    NoisyHistogram,
-    event_from_dict,
-    fraction_from_text,
-)
+from pate.accounting.events import GatedBatch, NoisyHistogram, event_from_dict
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict, worst_cost
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

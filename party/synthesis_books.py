@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from pate.accounting.events import fraction_from_text
 from pate.errors import AccountingError, LedgerError, ProtocolError, RefusedError
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

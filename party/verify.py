@@ -15,10 +15,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pate.accounting.composition import Composition, Gate, composition_named, total_cost
-from pate.accounting.events import GatedBatch, NoisyHistogram, fraction_from_text
+from pate.accounting.events import GatedBatch, NoisyHistogram
 from pate.errors import PateError
 from pate.mechanisms import worst_cost
 from pate.statement import PrivacyStatement, adjacencies_of
+from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

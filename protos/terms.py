@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
-from pate.accounting.events import GatedBatch, event_from_dict, fraction_from_text
+from pate.accounting.events import GatedBatch, event_from_dict
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import check_threshold, ring_bits
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise_shares import largest_noise
+from pate.text_form import fraction_from_text
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,

@@ -17,7 +17,6 @@ meaning of a kind never changes. A new meaning is a new kind.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -26,6 +25,7 @@ from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
 from pate.noise import check_scale
 from pate.noise_shares import check_parties, check_share, ripple
+from pate.text_form import TextForm, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,6 @@ _MOST_VOTES = 2**31
 _MOST_NATS = 10**6
 _LONGEST_TEXT = 100
 
-_FRACTION = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
-
 
 def check_votes_per_unit(votes: int) -> int:
     """Return ``votes`` if a unit can move that many, else raise UsageError."""
@@ -49,33 +47,22 @@ def check_votes_per_unit(votes: int) -> int:
     return votes
 
 
-def fraction_from_text(text: str | int) -> Fraction:
-    """Return the fraction that ``str(Fraction)`` wrote, in lowest terms and of sane length.
-
-    One value has one text, so that texts can be hashed.
-
-    Raises:
-        AccountingError: for any other text.
-    """
-    if isinstance(text, str) and _FRACTION.fullmatch(text):
-        value = Fraction(text)
-        if str(value) == text:
-            return value
-    raise AccountingError(f"not a fraction in lowest terms: {str(text)[:60]!r}")
-
-
 def _order(order: float) -> Fraction:
     if not 1.0 < order < math.inf:
         raise AccountingError(f"an order must be finite and above 1, got {order}")
     return Fraction(order)
 
 
+class _Text(TextForm):
+    tag: ClassVar[str] = "event"
+
+
 @dataclass(frozen=True)
-class _GaussianEvent:
+class _GaussianEvent(_Text):
     sigma: Fraction
     votes_per_unit: int
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", check_scale(self.sigma, "sigma"))
@@ -93,14 +80,6 @@ class _GaussianEvent:
             AccountingError: for an order that is not above 1.
         """
         return float_up(self.rho * _order(order))
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form, of :func:`event_from_dict`."""
-        return {
-            "event": self.kind,
-            "sigma": str(self.sigma),
-            "votes_per_unit": self.votes_per_unit,
-        }
 
 
 @dataclass(frozen=True)
@@ -124,7 +103,7 @@ class GaussianThreshold(_GaussianEvent):
     Source: Canonne, Kamath, Steinke 2020, Theorem 4.
     """
 
-    kind: ClassVar[str] = "gaussian-threshold"
+    name: ClassVar[str] = "gaussian-threshold"
 
     @property
     def rho(self) -> Fraction:
@@ -153,7 +132,7 @@ class GaussianMax(_GaussianEvent):
     Theorem 14.
     """
 
-    kind: ClassVar[str] = "gaussian-max"
+    name: ClassVar[str] = "gaussian-max"
 
     @property
     def rho(self) -> Fraction:
@@ -162,7 +141,7 @@ class GaussianMax(_GaussianEvent):
 
 
 @dataclass(frozen=True)
-class LaplaceMax:
+class LaplaceMax(_Text):
     """A label was released: argmax_j (n_j + Z_j), with independent Z_j, P[z] ~ exp(-|z|/scale).
 
     A histogram moves by at most 2k in l1, so the noisy histogram, and the label with it, is
@@ -184,7 +163,7 @@ class LaplaceMax:
     scale: Fraction
     votes_per_unit: int
 
-    kind: ClassVar[str] = "laplace-max"
+    name: ClassVar[str] = "laplace-max"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", check_scale(self.scale, "scale"))
@@ -208,17 +187,9 @@ class LaplaceMax:
         """
         return float_up(min(self.rho * _order(order), self.epsilon))
 
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form, of :func:`event_from_dict`."""
-        return {
-            "event": self.kind,
-            "scale": str(self.scale),
-            "votes_per_unit": self.votes_per_unit,
-        }
-
 
 @dataclass(frozen=True)
-class NoisyHistogram:
+class NoisyHistogram(_Text):
     """A noisy histogram was released whole: n_j + Z_j for every class j, nothing hidden of it.
 
     Z_j is a sum of independent shares of N_Z(0, share^2). Of them at least ``honest`` are unknown to
@@ -249,7 +220,7 @@ class NoisyHistogram:
     honest: int
     votes_per_unit: int
 
-    kind: ClassVar[str] = "noisy-histogram"
+    name: ClassVar[str] = "noisy-histogram"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "share", check_share(self.share))
@@ -279,18 +250,9 @@ class NoisyHistogram:
         """
         return float_up(self.rho * _order(order))
 
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form, of :func:`event_from_dict`."""
-        return {
-            "event": self.kind,
-            "share": str(self.share),
-            "honest": self.honest,
-            "votes_per_unit": self.votes_per_unit,
-        }
-
 
 @dataclass(frozen=True)
-class GatedBatch:
+class GatedBatch(_Text):
     """A whole batch was answered, and its labels were let out or kept back by a private test.
 
     It has no rho: what it costs is known at one order, and but for the test's failure
@@ -311,7 +273,7 @@ class GatedBatch:
     test: Fraction
     failure: Fraction
 
-    kind: ClassVar[str] = "gated-batch"
+    name: ClassVar[str] = "gated-batch"
 
     def __post_init__(self) -> None:
         for name in ("order", "target", "test", "failure"):
@@ -323,21 +285,15 @@ class GatedBatch:
             if len(str(value)) > _LONGEST_TEXT:
                 raise UsageError(f"the gate's {name} has too many digits: round it")
 
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form, of :func:`event_from_dict`."""
-        return {
-            "event": self.kind,
-            "order": str(self.order),
-            "target": str(self.target),
-            "test": str(self.test),
-            "failure": str(self.failure),
-        }
-
 
 #: What a mechanism does to one query.
 Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram
 #: What a ledger charges for: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
+
+_KINDS: tuple[type[Charged], ...] = (
+    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, GatedBatch,
+)  # fmt: skip
 
 
 def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
@@ -347,44 +303,7 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
         AccountingError: for an unknown kind, missing or additional fields, or values that no
             event can have.
     """
-    kind = fields.get("event")
-    if kind == GatedBatch.kind:
-        return _gated_from_dict(fields)
-    if kind == NoisyHistogram.kind:
-        return _noisy_from_dict(fields)
-    parameter = "scale" if kind == LaplaceMax.kind else "sigma"
-    if set(fields) != {"event", parameter, "votes_per_unit"}:
-        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
-    votes = fields["votes_per_unit"]
-    if not isinstance(votes, int):
-        raise AccountingError(f"not an event: votes_per_unit is {votes!r}")
-    value = fraction_from_text(fields[parameter])
     try:
-        for known in (GaussianThreshold, GaussianMax, LaplaceMax):
-            if kind == known.kind:
-                return known(value, votes)
-    except UsageError as error:
-        raise AccountingError(f"not an event: {error}") from error
-    raise AccountingError(f"unknown kind of event: {kind!r}")
-
-
-def _noisy_from_dict(fields: Mapping[str, str | int]) -> NoisyHistogram:
-    if set(fields) != {"event", "share", "honest", "votes_per_unit"}:
-        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
-    honest, votes = fields["honest"], fields["votes_per_unit"]
-    if not isinstance(honest, int) or not isinstance(votes, int):
-        raise AccountingError(f"not an event: honest is {honest!r}, votes_per_unit is {votes!r}")
-    try:
-        return NoisyHistogram(fraction_from_text(fields["share"]), honest, votes)
-    except UsageError as error:
-        raise AccountingError(f"not an event: {error}") from error
-
-
-def _gated_from_dict(fields: Mapping[str, str | int]) -> GatedBatch:
-    names = ("order", "target", "test", "failure")
-    if set(fields) != {"event", *names}:
-        raise AccountingError(f"not an event: it has the fields {sorted(fields)}")
-    try:
-        return GatedBatch(*(fraction_from_text(fields[name]) for name in names))
+        return read(_KINDS, fields)
     except UsageError as error:
         raise AccountingError(f"not an event: {error}") from error

@@ -9,6 +9,7 @@ import numpy as np
 
 from pate.accounting.events import Event, GaussianMax, GaussianThreshold
 from pate.mechanisms.contract import (
+    MechanismText,
     Outcome,
     Votes,
     check_rows,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ConfidentGNMax:
+class ConfidentGNMax(MechanismText):
     """If max_j n_j + N_Z(0, sigma1^2) >= threshold, release GNMax with sigma2; else nothing.
 
     The check is paid for by every query, the label only by those that get one.
@@ -64,10 +65,6 @@ class ConfidentGNMax:
             GaussianMax(self.sigma2, self.votes_per_unit),
         )
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query of (classes,) votes, or not."""
-        return self.answer_all(row[None], noise, prediction)[0]
-
     def answer_all(
         self,
         rows: Votes,
@@ -84,13 +81,3 @@ class ConfidentGNMax:
             Outcome(next(labels), "teachers", worst) if yes else Outcome(None, None, worst[:1])
             for yes in np.asarray(agreed)
         )
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "threshold": self.threshold,
-            "sigma1": str(self.sigma1),
-            "sigma2": str(self.sigma2),
-            "votes_per_unit": self.votes_per_unit,
-        }

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
+from pate.text_form import TextForm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pate.accounting.events import Charged, Event
     from pate.noise import Noise
 
@@ -51,8 +50,9 @@ class Mechanism(Protocol):
     nothing. All comparisons are of integers.
     """
 
+    tag: ClassVar[str]
     name: ClassVar[str]
-    #: Whether :meth:`answer` needs the student's prediction.
+    #: Whether :meth:`answer_all` needs the student's predictions.
     interactive: ClassVar[bool]
     #: Whether the rows that it is handed have the parties' noise in them already. It then draws
     #: none: on exact rows it would protect nobody, and it cannot tell. Whoever hands it rows must.
@@ -62,16 +62,12 @@ class Mechanism(Protocol):
     def worst(self) -> tuple[Event, ...]:
         """The events of the most costly outcome: what a query reserves."""
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query; see :meth:`answer_all`."""
-
     def answer_all(
         self, rows: Votes, noise: Noise, predictions: Votes | None = None
     ) -> tuple[Outcome, ...]:
         """Answer several queries, each by itself.
 
-        The outcomes have the law of as many calls of :meth:`answer`; their noise is drawn
-        together, which is much faster.
+        The noise of all is drawn together, which is much faster than one by one.
 
         Args:
             rows: (queries, classes) int64, votes; with their noise, and maybe below 0, if
@@ -88,6 +84,12 @@ class Mechanism(Protocol):
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the exact text form, of :func:`~pate.mechanisms.mechanism_from_dict`."""
+
+
+class MechanismText(TextForm):
+    """The text form of a mechanism; see :func:`~pate.mechanisms.mechanism_from_dict`."""
+
+    tag: ClassVar[str] = "mechanism"
 
 
 def check_rows(rows: Votes, what: str = "votes", *, noisy: bool = False) -> Votes:
@@ -123,12 +125,3 @@ def check_threshold(threshold: int) -> int:
 def noisy_argmax(rows: Votes, noise: Votes) -> list[int]:
     """Return per row the class with most noisy votes, the lowest index among equals."""
     return [int(label) for label in np.argmax(rows + noise.reshape(rows.shape), axis=1)]
-
-
-def check_fields(fields: Mapping[str, object], expected: set[str]) -> None:
-    """Raise UsageError unless ``fields`` has exactly the expected names."""
-    if set(fields) != expected:
-        raise UsageError(
-            f"a mechanism {fields.get('mechanism')!r} has the fields {sorted(expected)}, "
-            f"got {sorted(fields)}"
-        )

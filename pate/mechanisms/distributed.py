@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pate.accounting.events import Event, NoisyHistogram
 from pate.errors import UsageError
 from pate.mechanisms.confident import ConfidentGNMax
-from pate.mechanisms.contract import Outcome, Votes, check_rows, check_threshold
+from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
 from pate.mechanisms.gnmax import GNMax
 from pate.mechanisms.interactive import (
     InteractiveGNMax,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pate.noise import Noise
 
 
-class _OneView:
+class _OneView(MechanismText):
     """What the three have in common: one histogram, with the parties' noise in it."""
 
     share: Fraction
@@ -58,23 +58,11 @@ class _OneView:
         """The histogram: what every query reserves and uses, also one without an answer."""
         return (self._event,)
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query of (classes,) noisy votes, given (classes,) expected votes or None."""
-        predictions = None if prediction is None else prediction[None]
-        return self.answer_all(row[None], noise, predictions)[0]
-
     def answer_all(
         self, rows: Votes, noise: Noise, predictions: Votes | None = None
     ) -> tuple[Outcome, ...]:
         """See the mechanisms."""
         raise NotImplementedError
-
-    def _noise_fields(self) -> dict[str, str | int]:
-        return {
-            "share": str(self.share),
-            "honest": self.honest,
-            "votes_per_unit": self.votes_per_unit,
-        }
 
 
 @dataclass(frozen=True)
@@ -111,10 +99,6 @@ class DistributedGNMax(_OneView):
         """Answer noisy votes; see :class:`~pate.mechanisms.contract.Mechanism`."""
         rows, worst = check_rows(rows, noisy=True), self.worst
         return tuple(Outcome(label, "teachers", worst) for label in rows.argmax(axis=1).tolist())
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {"mechanism": self.name, **self._noise_fields()}
 
 
 @dataclass(frozen=True)
@@ -162,10 +146,6 @@ class DistributedConfidentGNMax(_OneView):
             Outcome(label, "teachers", worst) if yes else Outcome(None, None, worst)
             for yes, label in zip(passed, rows.argmax(axis=1).tolist(), strict=True)
         )
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {"mechanism": self.name, "threshold": self.threshold, **self._noise_fields()}
 
 
 @dataclass(frozen=True)
@@ -222,15 +202,6 @@ class DistributedInteractiveGNMax(_OneView):
     def reinforced(self, expected: Votes) -> int | None:
         """Return the class that the student is sure enough of, None if there is none."""
         return reinforced_by(expected, self.confidence)
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "threshold": self.threshold,
-            "confidence": str(self.confidence),
-            **self._noise_fields(),
-        }
 
 
 #: Those whose rows have the parties' noise in them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pate.accounting.events import Event, GaussianMax
-from pate.mechanisms.contract import Outcome, Votes, check_rows, noisy_argmax
+from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, noisy_argmax
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GNMax:
+class GNMax(MechanismText):
     """Release argmax_j (n_j + N_Z(0, sigma^2)) for every query.
 
     Attributes:
@@ -43,10 +43,6 @@ class GNMax:
         """What a query reserves, and uses."""
         return (GaussianMax(self.sigma, self.votes_per_unit),)
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query of (classes,) votes. There is always a label."""
-        return self.answer_all(row[None], noise, prediction)[0]
-
     def answer_all(
         self,
         rows: Votes,
@@ -58,11 +54,3 @@ class GNMax:
         labels = noisy_argmax(rows, noise.gaussian(self.sigma, rows.size))
         worst = self.worst
         return tuple(Outcome(label, "teachers", worst) for label in labels)
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "sigma": str(self.sigma),
-            "votes_per_unit": self.votes_per_unit,
-        }

@@ -12,6 +12,7 @@ from pate.accounting.events import Event, GaussianMax, GaussianThreshold
 from pate.errors import ProtocolError, UsageError
 from pate.mechanisms.contract import (
     MOST_TEACHERS,
+    MechanismText,
     Outcome,
     Votes,
     check_rows,
@@ -31,7 +32,7 @@ _SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class InteractiveGNMax:
+class InteractiveGNMax(MechanismText):
     """Compare the votes n with those r that the student's prediction p leads one to expect.
 
     With r_j = M p_j rounded to integers that sum to M (:func:`round_predictions`):
@@ -83,11 +84,6 @@ class InteractiveGNMax:
             GaussianMax(self.sigma2, self.votes_per_unit),
         )
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query of (classes,) votes, given (classes,) expected votes."""
-        predictions = None if prediction is None else prediction[None]
-        return self.answer_all(row[None], noise, predictions)[0]
-
     def answer_all(
         self, rows: Votes, noise: Noise, predictions: Votes | None = None
     ) -> tuple[Outcome, ...]:
@@ -106,17 +102,6 @@ class InteractiveGNMax:
     def reinforced(self, expected: Votes) -> int | None:
         """Return the class that the student is sure enough of; see :func:`reinforced_by`."""
         return reinforced_by(expected, self.confidence)
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "threshold": self.threshold,
-            "sigma1": str(self.sigma1),
-            "sigma2": str(self.sigma2),
-            "confidence": str(self.confidence),
-            "votes_per_unit": self.votes_per_unit,
-        }
 
 
 class Reinforcing(Protocol):

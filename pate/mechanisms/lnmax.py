@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from pate.accounting.events import Event, LaplaceMax
-from pate.mechanisms.contract import Outcome, Votes, check_rows, noisy_argmax
+from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, noisy_argmax
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LNMax:
+class LNMax(MechanismText):
     """Release argmax_j (n_j + Z_j) for every query, with P[Z_j = z] ~ exp(-|z|/scale).
 
     Attributes:
@@ -43,10 +43,6 @@ class LNMax:
         """What a query reserves, and uses."""
         return (LaplaceMax(self.scale, self.votes_per_unit),)
 
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer one query of (classes,) votes. There is always a label."""
-        return self.answer_all(row[None], noise, prediction)[0]
-
     def answer_all(
         self,
         rows: Votes,
@@ -58,11 +54,3 @@ class LNMax:
         labels = noisy_argmax(rows, noise.laplace(self.scale, rows.size))
         worst = self.worst
         return tuple(Outcome(label, "teachers", worst) for label in labels)
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "scale": str(self.scale),
-            "votes_per_unit": self.votes_per_unit,
-        }

@@ -26,7 +26,7 @@ import numpy as np
 from pate.accounting.composition import Gdp
 from pate.accounting.events import Event, NoisyHistogram
 from pate.errors import BudgetError, UsageError
-from pate.mechanisms.contract import Outcome, Votes, check_rows, check_threshold
+from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
 from pate.noise import check_scale
 from pate.noise_shares import total_sigma
 
@@ -43,7 +43,7 @@ _GRID: Final = 64
 _MOST_SHARE: Final = 2**19
 
 
-class _Matrix:
+class _Matrix(MechanismText):
     """What both have in common: one event for all queries, and labels of what is clear."""
 
     threshold: int
@@ -83,11 +83,6 @@ class _Matrix:
         clear = (first - second >= self.threshold).tolist()
         best = noisy.argmax(axis=1).tolist()
         return tuple(label if yes else None for yes, label in zip(clear, best, strict=True))
-
-    def answer(self, row: Votes, noise: Noise, prediction: Votes | None = None) -> Outcome:
-        """Answer a matrix of one row; see :meth:`answer_all`."""
-        del prediction  # no student is asked
-        return self.answer_all(row[None], noise)[0]
 
     def answer_all(
         self,
@@ -141,15 +136,6 @@ class Neighbour(_Matrix):
         rows = check_rows(rows)
         return rows + noise.gaussian(self.sigma, rows.size).reshape(rows.shape)
 
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "threshold": self.threshold,
-            "sigma": str(self.sigma),
-            "votes_per_unit": self.votes_per_unit,
-        }
-
 
 @dataclass(frozen=True)
 class DistributedNeighbour(_Matrix):
@@ -189,16 +175,6 @@ class DistributedNeighbour(_Matrix):
         """Return the rows as they are: their noise is in them."""
         del noise
         return check_rows(rows, noisy=True)
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form."""
-        return {
-            "mechanism": self.name,
-            "threshold": self.threshold,
-            "share": str(self.share),
-            "honest": self.honest,
-            "votes_per_unit": self.votes_per_unit,
-        }
 
 
 #: Those that answer a whole matrix with one release, charged once.

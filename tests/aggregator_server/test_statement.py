@@ -11,10 +11,10 @@ from aggregator_server.chain import Head
 from aggregator_server.ledger import Ledger
 from aggregator_server.statement import privacy_statement
 from pate.accounting.composition import Gdp
-from pate.accounting.events import fraction_from_text
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.simulated_noise import SimulatedNoise
 from pate.statement import ADJACENCY, PrivacyStatement, in_words, neighbours_of, rounded_up
+from pate.text_form import fraction_from_text
 from tests.aggregator_server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:

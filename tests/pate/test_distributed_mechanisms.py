@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
@@ -34,6 +34,7 @@ from pate.mechanisms import (
 from pate.noise import Noise, SystemNoise
 from pate.noise_shares import ripple
 from pate.simulated_noise import SimulatedNoise
+from tests.pate.one_query import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,29 +76,29 @@ class TestRules:
         [(votes(1, 5, 3), 1), (votes(-3, -2, -1), 2), (votes(4, 7, 7), 1), (votes(0, 0), 0)],
     )
     def test_the_largest_noisy_count_wins(self, row: Integers, label: int) -> None:
-        assert PLAIN.answer(row, NONE) == Outcome(label, "teachers", (EVENT,))
+        assert answer(PLAIN, row, NONE) == Outcome(label, "teachers", (EVENT,))
 
     def test_a_threshold_is_for_the_noisy_count_itself(self) -> None:
-        assert CONFIDENT.answer(votes(2, 10, 9), NONE) == Outcome(1, "teachers", (EVENT,))
+        assert answer(CONFIDENT, votes(2, 10, 9), NONE) == Outcome(1, "teachers", (EVENT,))
         # The whole histogram was seen: a query without an answer costs as much as one with it.
-        assert CONFIDENT.answer(votes(2, 9, 9), NONE) == Outcome(None, None, (EVENT,))
-        assert CONFIDENT.answer(votes(-50, 10, 10), NONE).label == 1
-        assert DistributedConfidentGNMax(-5, SHARE, 16, 1).answer(votes(-7, -5), NONE).label == 1
+        assert answer(CONFIDENT, votes(2, 9, 9), NONE) == Outcome(None, None, (EVENT,))
+        assert answer(CONFIDENT, votes(-50, 10, 10), NONE).label == 1
+        assert answer(DistributedConfidentGNMax(-5, SHARE, 16, 1), votes(-7, -5), NONE).label == 1
 
     def test_interactive(self) -> None:
-        answer = INTERACTIVE.answer
+        ask = partial(answer, INTERACTIVE)
         # The margin is max(2 - 8, 7 - 2, 1 - 0).
-        assert answer(votes(2, 7, 1), NONE, votes(8, 2, 0)) == Outcome(1, "teachers", (EVENT,))
-        assert answer(votes(2, 6, 1), NONE, votes(8, 2, 0)) == Outcome(0, "reinforced", (EVENT,))
-        assert answer(votes(2, 6, 1), NONE, votes(6, 2, 2)) == Outcome(None, None, (EVENT,))
+        assert ask(votes(2, 7, 1), NONE, votes(8, 2, 0)) == Outcome(1, "teachers", (EVENT,))
+        assert ask(votes(2, 6, 1), NONE, votes(8, 2, 0)) == Outcome(0, "reinforced", (EVENT,))
+        assert ask(votes(2, 6, 1), NONE, votes(6, 2, 2)) == Outcome(None, None, (EVENT,))
         # Noisy rows sum to nothing in particular: the predictions are not held against them.
-        assert answer(votes(-20, -30, 1), NONE, votes(8, 2, 0)).source == "reinforced"
+        assert ask(votes(-20, -30, 1), NONE, votes(8, 2, 0)).source == "reinforced"
         # The margin of one class may let the label of another through, as in the paper.
-        assert answer(votes(20, 7, 1), NONE, votes(18, 1, 1)).label == 0
+        assert ask(votes(20, 7, 1), NONE, votes(18, 1, 1)).label == 0
 
     def test_confidence_is_compared_exactly_and_strictly(self) -> None:
-        assert INTERACTIVE.answer(votes(6, 4), NONE, votes(6, 4)).label is None
-        assert INTERACTIVE.answer(votes(7, 3), NONE, votes(7, 3)).label == 0
+        assert answer(INTERACTIVE, votes(6, 4), NONE, votes(6, 4)).label is None
+        assert answer(INTERACTIVE, votes(7, 3), NONE, votes(7, 3)).label == 0
 
     def test_queries_of_a_batch_do_not_mix(self) -> None:
         rows = np.array([[9, 0, 0], [0, 10, 0], [-5, 0, 30], [9, 9, 9]])
@@ -110,10 +111,10 @@ class TestRules:
 
     def test_predictions_that_are_missing_or_cannot_be_are_refused(self) -> None:
         with pytest.raises(UsageError, match="prediction"):
-            INTERACTIVE.answer(votes(2, 8), NONE)
+            answer(INTERACTIVE, votes(2, 8), NONE)
         for bad in (votes(11, -1), votes(5, 3, 2), np.array([0.5, 9.5])):
             with pytest.raises(ProtocolError, match="prediction"):
-                INTERACTIVE.answer(votes(2, 8), NONE, bad)
+                answer(INTERACTIVE, votes(2, 8), NONE, bad)
 
 
 @pytest.mark.parametrize("mechanism", EVERY)

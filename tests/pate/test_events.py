@@ -17,9 +17,9 @@ from pate.accounting.events import (
     LaplaceMax,
     NoisyHistogram,
     event_from_dict,
-    fraction_from_text,
 )
 from pate.errors import AccountingError, UsageError
+from pate.text_form import fraction_from_text
 
 scales = st.builds(
     Fraction, st.integers(min_value=1, max_value=10**6), st.integers(min_value=1, max_value=100)

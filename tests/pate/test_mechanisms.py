@@ -30,6 +30,7 @@ from pate.mechanisms import (
 )
 from pate.noise import SystemNoise
 from pate.simulated_noise import SimulatedNoise
+from tests.pate.one_query import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,10 +88,10 @@ class TestGNMaxAndLNMax:
     ) -> None:
         event = GaussianMax(S2, 1)
         scripted = ScriptedNoise(*noise)
-        assert GNMax(S2, 1).answer(row, scripted) == Outcome(label, "teachers", (event,))
+        assert answer(GNMax(S2, 1), row, scripted) == Outcome(label, "teachers", (event,))
         assert scripted.asked == [("gaussian", S2, 3)]
         scripted = ScriptedNoise(*noise)
-        outcome = LNMax(Fraction(20), 1).answer(row, scripted)
+        outcome = answer(LNMax(Fraction(20), 1), row, scripted)
         assert outcome == Outcome(label, "teachers", (LaplaceMax(Fraction(20), 1),))
         assert scripted.asked == [("laplace", Fraction(20), 3)]
 
@@ -99,7 +100,7 @@ class TestConfident:
     @pytest.mark.parametrize(("check", "answered"), [(0, False), (1, False), (2, True), (3, True)])
     def test_it_answers_from_the_threshold_on(self, check: int, answered: bool) -> None:
         noise = ScriptedNoise(check, 7, 0, 0)
-        outcome = CONFIDENT.answer(votes(2, 8, 1), noise)
+        outcome = answer(CONFIDENT, votes(2, 8, 1), noise)
         if answered:
             assert outcome == Outcome(0, "teachers", (CHECK, LABEL))
             assert noise.asked == [("gaussian", S1, 1), ("gaussian", S2, 3)]
@@ -110,7 +111,7 @@ class TestConfident:
 
     def test_the_check_and_the_label_have_noise_of_their_own(self) -> None:
         # A large draw in the check must not favour the class that it let through.
-        assert CONFIDENT.answer(votes(5, 4), ScriptedNoise(100, 0, 2)).label == 1
+        assert answer(CONFIDENT, votes(5, 4), ScriptedNoise(100, 0, 2)).label == 1
 
     def test_queries_of_a_batch_do_not_mix(self) -> None:
         rows = np.array([[9, 0, 0], [0, 10, 0], [0, 0, 9], [0, 3, 9]])
@@ -123,37 +124,37 @@ class TestInteractive:
     def test_teachers_answer_where_they_disagree(self) -> None:
         # The margin is 7 - 2 = 5.
         noise = ScriptedNoise(0, 0, 0, 0)
-        outcome = INTERACTIVE.answer(votes(2, 7, 1), noise, votes(8, 2, 0))
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), noise, votes(8, 2, 0))
         assert outcome == Outcome(1, "teachers", (CHECK, LABEL))
 
     def test_a_confident_prediction_is_reinforced(self) -> None:
-        outcome = INTERACTIVE.answer(votes(2, 7, 1), ScriptedNoise(-1), votes(8, 2, 0))
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(8, 2, 0))
         assert outcome == Outcome(0, "reinforced", (CHECK,))
 
     def test_the_rest_has_no_answer(self) -> None:
-        outcome = INTERACTIVE.answer(votes(2, 7, 1), ScriptedNoise(-1), votes(5, 3, 2))
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(5, 3, 2))
         assert outcome == Outcome(None, None, (CHECK,))
 
     def test_confidence_is_compared_exactly_and_strictly(self) -> None:
         # 6 of 10 is not above 3/5, although 0.6 * 10 in floats could be either.
-        assert INTERACTIVE.answer(votes(6, 4), ScriptedNoise(0), votes(6, 4)).label is None
-        assert INTERACTIVE.answer(votes(7, 3), ScriptedNoise(0), votes(7, 3)).label == 0
+        assert answer(INTERACTIVE, votes(6, 4), ScriptedNoise(0), votes(6, 4)).label is None
+        assert answer(INTERACTIVE, votes(7, 3), ScriptedNoise(0), votes(7, 3)).label == 0
 
     def test_reinforcement_tells_nothing_of_the_votes(self) -> None:
         for row in (votes(10, 0, 0), votes(0, 10, 0), votes(3, 3, 4)):
-            outcome = INTERACTIVE.answer(row, ScriptedNoise(-50), votes(1, 9, 0))
+            outcome = answer(INTERACTIVE, row, ScriptedNoise(-50), votes(1, 9, 0))
             assert outcome == Outcome(1, "reinforced", (CHECK,))
 
     def test_it_needs_a_prediction(self) -> None:
         with pytest.raises(UsageError, match="prediction"):
-            INTERACTIVE.answer(votes(2, 8), ScriptedNoise())
+            answer(INTERACTIVE, votes(2, 8), ScriptedNoise())
 
     @pytest.mark.parametrize(
         "prediction", [votes(5, 4), votes(11, -1), votes(5, 3, 2), np.array([0.5, 9.5])]
     )
     def test_a_prediction_that_cannot_be_is_refused(self, prediction: NDArray[np.int64]) -> None:
         with pytest.raises(ProtocolError, match="prediction"):
-            INTERACTIVE.answer(votes(2, 8), ScriptedNoise(), prediction)
+            answer(INTERACTIVE, votes(2, 8), ScriptedNoise(), prediction)
 
 
 @pytest.mark.parametrize(

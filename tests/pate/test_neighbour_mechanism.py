@@ -28,6 +28,7 @@ from pate.mechanisms import (
 from pate.mechanisms.neighbour import clear_margin, least_share, require_unit
 from pate.noise import SystemNoise
 from pate.noise_shares import total_sigma
+from tests.pate.one_query import answer
 
 CENTRAL = Neighbour(5, Fraction(81, 2), 3)
 SHARED = DistributedNeighbour(5, Fraction(81, 4), 4, 3)
@@ -283,8 +284,8 @@ def test_answers_are_of_one_release_and_all_have_its_one_event() -> None:
     ]  # fmt: skip
     assert {each.events for each in outcomes} == {CENTRAL.worst}
     assert noise.asked == [(CENTRAL.sigma, 9)]
-    assert CENTRAL.answer(rows[0], noise) == outcomes[0]
-    assert SHARED.answer(rows[2], noise).label == 2
+    assert answer(CENTRAL, rows[0], noise) == outcomes[0]
+    assert answer(SHARED, rows[2], noise).label == 2
 
 
 # --- margins and units -----------------------------------------------------------------------

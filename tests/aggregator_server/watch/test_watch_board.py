@@ -253,7 +253,7 @@ def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_pat
         noise, counts = SystemNoise(), ledger.counts()
         for query in range(150):
             charge = ledger.charge([query])
-            ledger.release(charge, [mechanism.answer(counts[query], noise)])
+            ledger.release(charge, mechanism.answer_all(counts[query : query + 1], noise))
         tally = Tally(to_the_minute=False)
         tally.take(ledger.entries())
         state = ledger.state()
