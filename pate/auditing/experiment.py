@@ -16,10 +16,11 @@ import numpy as np
 from pate.auditing.attack import Bet, Counts, Learn, learn
 from pate.auditing.intervals import check_doubt, epsilon_lower_bound, mu_lower_bound
 from pate.auditing.neighbours import Pair
+from pate.auditing.result import Audit
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from pate.auditing.result import Claim
+    from pate.auditing.result import Claim, Seen
 
 #: Makes independent runs: of a pair, in world 0 (D) or 1 (D'), so many; (runs, kinds) counts.
 Sample = Callable[[Pair, int, int], Counts]
@@ -46,6 +47,38 @@ class Findings:
     mu_lower_bound: float | None
     pair: Pair
     runs: int
+
+    def audit(
+        self,
+        claim: Claim,
+        *,
+        subject: str,
+        kind: str,
+        bugs: tuple[Seen, ...],
+        confidence: float,
+        queries: int,
+        unit: str,
+        adjacency: str,
+        observer: str,
+    ) -> Audit:
+        """Return the audit of a claim that this ends; arguments are its attributes."""
+        return Audit(
+            subject=subject,
+            kind=kind,
+            claimed=claim.epsilon,
+            lower_bound=self.lower_bound,
+            delta=claim.delta,
+            mu_claimed=claim.mu,
+            mu_lower_bound=self.mu_lower_bound,
+            pair=self.pair.name,
+            bugs=bugs,
+            confidence=confidence,
+            runs=self.runs,
+            queries=queries,
+            unit=unit,
+            adjacency=adjacency,
+            observer=observer,
+        )
 
 
 def attack(

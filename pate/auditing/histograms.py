@@ -20,7 +20,6 @@ from pate.auditing.experiment import attack
 from pate.auditing.mechanism import claimed, claimed_with, reach_of, runs_together, too_wide
 from pate.auditing.neighbours import Pair
 from pate.auditing.power import level_events, seen_from
-from pate.auditing.result import Audit
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise_shares import draw_share
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pate.auditing.attack import Readings
     from pate.auditing.bugs import Bug
     from pate.auditing.experiment import Progress
-    from pate.auditing.result import Seen
+    from pate.auditing.result import Audit, Seen
     from pate.mechanisms import DistributedMechanism
     from pate.mechanisms.contract import Votes
     from pate.noise import Flags, Noise
@@ -146,9 +145,8 @@ def audit_counts(
         progress=progress,
     )
     matrix = isinstance(mechanism, Neighbour | DistributedNeighbour)
-    return Audit.of(
+    return found.audit(
         claim,
-        found,
         subject=mechanism.name,
         kind="mechanism",
         bugs=foretold,

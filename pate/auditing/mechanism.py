@@ -185,9 +185,8 @@ def audit_mechanism(
         step=_STEP,
         progress=progress,
     )
-    return Audit.of(
+    return found.audit(
         claim,
-        found,
         subject=mechanism.name,
         kind="mechanism",
         bugs=foretold,

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from pate.accounting.conversion import check_delta
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from pate.auditing.experiment import Findings
 
 
 @dataclass(frozen=True)
@@ -101,40 +97,6 @@ class Audit:
             raise AccountingError(f"an audit came out as NaN or negative: {figures}")
         if math.isinf(self.lower_bound):
             raise AccountingError("no number of runs shows an infinite epsilon")
-
-    @classmethod
-    def of(
-        cls,
-        claim: Claim,
-        found: Findings,
-        *,
-        subject: str,
-        kind: str,
-        bugs: tuple[Seen, ...],
-        confidence: float,
-        queries: int,
-        unit: str,
-        adjacency: str,
-        observer: str,
-    ) -> Audit:
-        """Return what an attack with many runs found of a claim; arguments are the attributes."""
-        return cls(
-            subject=subject,
-            kind=kind,
-            claimed=claim.epsilon,
-            lower_bound=found.lower_bound,
-            delta=claim.delta,
-            mu_claimed=claim.mu,
-            mu_lower_bound=found.mu_lower_bound,
-            pair=found.pair.name,
-            bugs=bugs,
-            confidence=confidence,
-            runs=found.runs,
-            queries=queries,
-            unit=unit,
-            adjacency=adjacency,
-            observer=observer,
-        )
 
     @property
     def holds(self) -> bool:

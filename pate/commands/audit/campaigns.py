@@ -195,9 +195,8 @@ def audit_campaign(
             campaigns.sample, pairs, claim,
             runs=runs, confidence=confidence, step=5, progress=progress,
         )  # fmt: skip
-    return Audit.of(
+    return found.audit(
         claim,
-        found,
         subject=mechanism.name,
         kind="campaign",
         bugs=foretold,

@@ -196,9 +196,8 @@ def audit_gated(
         progress=progress,
     )
     unit = Neighbours(gated.mechanism.votes_per_unit)
-    return Audit.of(
+    return found.audit(
         claim,
-        found,
         subject=f"gated {gated.mechanism.name}",
         kind="gated",
         bugs=foresee_gated(gated, claim, runs, confidence),
