@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from party.durable import DurableFile
 from party.given import Answer, Given, matrix_of, tags_digest
 from party.ledger_bounds import BOUND
+from party.ledger_campaigns import Entry
 from party.ledger_chain import APPLICATION_ID, SCHEMA, check_tables, complete, replayed
 from party.ledger_mark import Mark
 from party.ledger_past import TAG, FilePast
-from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
-from party.ledger_shelf import Entry
+from party.ledger_records import BatchRecord, CampaignRecord, EndingRecord
 from party.ledger_state import LedgerState, queries_digest
 from party.own_figure import Figure, LedgerView, Totals, own_figure
 from party.synthesis_books import RESERVED, SPENT, Synthesis, SynthesisRecord
@@ -40,7 +40,6 @@ __all__ = [
     "LEDGER_FILE",
     "BatchRecord",
     "CampaignRecord",
-    "CampaignSummary",
     "EndingRecord",
     "LedgerView",
     "PartyLedger",
@@ -146,15 +145,15 @@ class PartyLedger:
         with self._turn:
             entry = Entry(self._seq + 1, "answer", {}, "", answer.hashes, answer.tags)
             held, batch = self._books(), answer.batch.hex()
-            known = held.offer_of(offer.campaign)
-            known = offer if known is None else offer.after(known)
+            joined = held.campaign(offer.campaign)
+            known = offer if joined is None else offer.after(joined.offer)
             given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
             held.check_answer(given, batch, digest, entry, self._past, allow_other=allow_other)
 
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to."""
         with self._turn:
-            return self._books().holds(campaign, batch.hex(), self._past)
+            return self._books().holds(campaign, batch.hex())
 
     def answer(
         self,
@@ -182,7 +181,7 @@ class PartyLedger:
         _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             self._learn(offer)
-            again = self._books().holds(offer.campaign, answer.batch.hex(), self._past)
+            again = self._books().holds(offer.campaign, answer.batch.hex())
             self._append(
                 "answer",
                 {
@@ -231,7 +230,7 @@ class PartyLedger:
         """
         with self._turn:
             books = self._books()
-            if books.opened_as(campaign, batch.hex(), query_hashes, survivors, self._past):
+            if books.opened_as(campaign, batch.hex(), query_hashes, survivors):
                 return  # nothing that was not known leaves
             self._append(
                 "opening",
@@ -337,27 +336,24 @@ class PartyLedger:
     def find(self, campaign: str) -> CampaignRecord | None:
         """Return what is known of a campaign, None if it was never joined."""
         with self._turn:
-            held = self._books().campaign(campaign, self._past)
+            held = self._books().campaign(campaign)
             return None if held is None else held.record()
 
     def offer_of(self, campaign: str) -> Offer | None:
         """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
         with self._turn:
-            return self._books().offer_of(campaign)
+            held = self._books().campaign(campaign)
+            return None if held is None else held.offer
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
-        """Return all campaigns, in the order in which they were joined: the whole file is read."""
+        """Return all campaigns, in the order in which they were joined."""
         with self._turn:
-            return self._books().campaigns(self._past)
-
-    def summaries(self) -> tuple[CampaignSummary, ...]:
-        """Return what is known of all campaigns without a look into the file, in the same order."""
-        with self._turn:
-            return self._books().summaries()
+            return self._books().campaigns()
 
     def totals(self) -> tuple[Totals, ...]:
         """Return what was answered, by campaign."""
-        return tuple(each.totals for each in self.summaries())
+        with self._turn:
+            return self._books().totals()
 
     def syntheses(self) -> tuple[SynthesisRecord, ...]:
         """Return all releases of synthetic rows, in the order in which they were reserved."""

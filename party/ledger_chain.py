@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from party.ledger_past import Alone, FilePast, not_alone, parsed, queries_of, tags_of
-from party.ledger_shelf import Entry
+from party.ledger_campaigns import Entry, Nothing
+from party.ledger_past import FilePast, not_alone, parsed, queries_of, tags_of
 from party.ledger_state import LedgerState
 from pate.errors import LedgerError, PateError
 
@@ -100,7 +100,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
     _check_pages(db)
     state, seq, head = LedgerState(), 0, _GENESIS
     past = FilePast.within(db)
-    alone, shared = Alone(past), not_alone(db)
+    alone, shared = Nothing(), not_alone(db)
     stored = tagged = 0
     #: The batch that the entry before was about: the next one is about it, too, as a rule.
     held: tuple[int | None, tuple[bytes, ...]] = (None, ())
@@ -116,7 +116,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
             answer = seq
             if kind != "answer" or body.get("again") is not False:
                 batch = str(body.get("campaign")), str(body.get("batch"))
-                answer = state.first_answer(*batch, past) or 0
+                answer = state.first_answer(*batch) or 0
             if answer != held[0]:
                 held = answer, queries_of(db, answer) if answer else ()
             stored += len(held[1]) if answer == seq else 0

@@ -1,4 +1,4 @@
-"""What a party's ledger said before, asked of its file: entries read back, and who held a query.
+"""What a party's ledger said before, asked of its file: who held a query, and with which votes.
 
 ``queries`` has an index by query, which nothing commits to: it is checked against the table whenever
 a ledger is opened. So no hash of a query has to be held in memory.
@@ -11,16 +11,14 @@ from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from party.ledger_shelf import Entry, Nothing
 from pate.errors import LedgerError
 from pate.runtime.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from party.ledger_shelf import Past
     from pate.runtime.hash_chain import Json
 
 #: Of the digests of entries.
@@ -30,7 +28,6 @@ _AT_A_TIME: Final = 500
 _PAIRS_AT_A_TIME: Final = 400
 #: Above every entry's number.
 _LAST: Final = 2**62
-_COLUMNS: Final = "SELECT seq, kind, body, previous, digest, written_at FROM entries"
 
 
 class FilePast:
@@ -47,22 +44,6 @@ class FilePast:
     def within(cls, db: sqlite3.Connection) -> FilePast:
         """Return the past as one transaction sees it."""
         return cls(lambda: nullcontext(db))
-
-    def entries(self, campaign: str, first: int, last: int) -> Iterator[Entry]:
-        """Yield the entries about a campaign; see :class:`~party.ledger_shelf.Past`."""
-        with self._reading() as db:
-            rows = db.execute(f"{_COLUMNS} WHERE seq BETWEEN ? AND ? ORDER BY seq", (first, last))
-            answers: dict[str, int] = {}
-            for seq, kind, text, previous, digest, at in rows:
-                body = parsed(seq, kind, text, previous, digest, at)
-                if about(body) != campaign:
-                    continue
-                batch = str(body.get("batch"))
-                if kind == "answer":
-                    answers.setdefault(batch, seq)
-                hashes = queries_of(db, answers[batch]) if batch in answers else ()
-                tags = tags_of(db, seq) if answers.get(batch) == seq and "votes" in body else ()
-                yield Entry(seq, kind, body, at, hashes, tags)
 
     def sharing(
         self, hashes: Sequence[bytes], before: int | None = None
@@ -117,17 +98,6 @@ class FilePast:
             )
 
 
-class Alone(Nothing):
-    """The past of a batch none of whose queries is in any other: nothing needs to be looked up."""
-
-    def __init__(self, past: Past) -> None:
-        self._past = past
-
-    def entries(self, campaign: str, first: int, last: int) -> Iterable[Entry]:
-        """Return the entries about a campaign."""
-        return self._past.entries(campaign, first, last)
-
-
 def parsed(
     seq: int, kind: str, text: str, previous: bytes, digest: bytes, at: str
 ) -> dict[str, Json]:
@@ -146,13 +116,6 @@ def parsed(
     if not isinstance(body, dict) or canonical(body) != text:
         raise LedgerError("it is not in canonical form")
     return body
-
-
-def about(body: dict[str, Json]) -> str | None:
-    """Return the campaign that an entry is about, None if it is about none."""
-    offer = body.get("offer")
-    campaign = offer.get("campaign") if isinstance(offer, dict) else body.get("campaign")
-    return campaign if isinstance(campaign, str) else None
 
 
 def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from party.given import Given
 from party.own_figure import Totals
 
 if TYPE_CHECKING:
     from party.offer import Offer
-    from party.openings import How
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,20 @@ class CampaignRecord:
     Attributes:
         offer: the terms, as far as they were ever known; its ``queries`` mean nothing here.
         joined_at: UTC.
+        last: number of the last entry about it.
         queries: different queries of which votes left.
         batches: in the order of their first answers.
         ending: None while it may go on.
+        view: how our data were seen; see :func:`party.given.view_of`.
     """
 
     offer: Offer
     joined_at: str
+    last: int
     queries: int = 0
     batches: tuple[BatchRecord, ...] = ()
     ending: EndingRecord | None = None
+    view: str = ""
 
     @property
     def asked(self) -> int:
@@ -83,44 +85,3 @@ class CampaignRecord:
     def totals(self) -> Totals:
         """What an accountant looks at."""
         return Totals(self.offer, self.queries, self.asked)
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignSummary:
-    """What is held in memory of every campaign: the rest of it is read from the file when needed.
-
-    Attributes:
-        offer: the terms, as far as they were ever known; its ``queries`` mean nothing here.
-        queries: different queries of which votes left.
-        asked: the same, summed over different batches.
-        batches: how many were answered.
-        ending: None while it may go on.
-        hows: whose votes are in the sums that were opened; almost always all in the same way.
-        source: digest of the data and settings that its votes are made of; empty if none left.
-        matrix: what decides its records' votes; empty for those of teachers.
-        view: how our data were seen; see :func:`party.given.view_of`.
-        first: number of the first entry about it.
-        last: of the last one.
-    """
-
-    offer: Offer
-    queries: int
-    asked: int
-    batches: int
-    ending: EndingRecord | None
-    hows: tuple[How, ...]
-    source: str
-    matrix: str
-    view: str
-    first: int
-    last: int
-
-    @property
-    def totals(self) -> Totals:
-        """What an accountant looks at."""
-        return Totals(self.offer, self.queries, self.asked)
-
-    @property
-    def given(self) -> Given:
-        """What new votes are compared with."""
-        return Given(self.offer, self.source, self.matrix, self.view)

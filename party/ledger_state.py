@@ -22,8 +22,8 @@ from party.given import (
     tags_digest,
 )
 from party.ledger_bounds import BOUND, Bounds
-from party.ledger_records import BatchRecord, CampaignRecord, CampaignSummary, EndingRecord
-from party.ledger_shelf import Campaign, Entry, Nothing, Past, Shelf
+from party.ledger_campaigns import Campaign, Entry, Past
+from party.ledger_records import BatchRecord, CampaignRecord, EndingRecord
 from party.offer import Offer
 from party.openings import Earlier, How, check_exact, check_opening, exact_records
 from party.own_figure import LedgerView, Totals
@@ -54,46 +54,40 @@ def queries_digest(hashes: Sequence[bytes]) -> str:
 
 
 class LedgerState:
-    """The books as of one entry.
+    """The ledger as of one entry.
 
-    Whatever is asked of them is asked with the past that they were written from: hashes of queries,
-    and all of a campaign but a summary, are not held in memory.
+    What looks at hashes of queries is asked with the past that they were written from: the file.
     """
 
     def __init__(self) -> None:
-        self._shelf = Shelf(_read_again)
+        #: By their ids, in the order in which they were joined.
+        self._campaigns: dict[str, Campaign] = {}
         #: Releases of synthetic rows.
         self.syntheses = Syntheses()
         #: What the home's own accountant keeps.
         self.bounds = Bounds()
 
-    def campaigns(self, past: Past) -> tuple[CampaignRecord, ...]:
+    def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return a record of every campaign, in the order in which they were joined."""
-        held = (self._shelf.peek(campaign, past) for campaign in self._shelf)
-        return tuple(each.record() for each in held if each is not None)
+        return tuple(each.record() for each in self._campaigns.values())
 
-    def summaries(self) -> tuple[CampaignSummary, ...]:
-        """Return what is held in memory of every campaign, in the same order."""
-        return tuple(self._shelf.summaries())
+    def totals(self) -> tuple[Totals, ...]:
+        """Return what was answered, by campaign, in the same order."""
+        return tuple(each.totals for each in self._campaigns.values())
 
-    def campaign(self, campaign: str, past: Past) -> Campaign | None:
-        """Return a campaign whole, None if it was never joined."""
-        return self._shelf.find(campaign, past)
+    def campaign(self, campaign: str) -> Campaign | None:
+        """Return a campaign, None if it was never joined; it is not to be changed."""
+        return self._campaigns.get(campaign)
 
-    def offer_of(self, campaign: str) -> Offer | None:
-        """Return the terms of a campaign, None if it was never joined."""
-        held = self._shelf.summary(campaign)
-        return None if held is None else held.offer
-
-    def first_answer(self, campaign: str, batch: str, past: Past) -> int | None:
+    def first_answer(self, campaign: str, batch: str) -> int | None:
         """Return the number of the entry that is the first answer to a batch; None: there is none."""
-        held = self._shelf.find(campaign, past)
+        held = self._campaigns.get(campaign)
         answers = {} if held is None else held.answers
         return next((seq for seq, each in answers.items() if each == batch), None)
 
-    def holds(self, campaign: str, batch: str, past: Past) -> bool:
+    def holds(self, campaign: str, batch: str) -> bool:
         """Return whether a batch was answered."""
-        held = self._shelf.find(campaign, past)
+        held = self._campaigns.get(campaign)
         return held is not None and batch in held.batches
 
     def view(
@@ -107,10 +101,8 @@ class LedgerState:
         """
         if hashes is not None and len(hashes) != offer.queries:
             raise UsageError(f"{len(hashes)} hashes for {offer.queries} queries")
-        held = self._shelf.find(offer.campaign, past)
-        totals = [
-            each.totals for each in self._shelf.summaries() if each.offer.campaign != offer.campaign
-        ]
+        held = self._campaigns.get(offer.campaign)
+        totals = [each.totals for name, each in self._campaigns.items() if name != offer.campaign]
         known = offer if held is None else offer.after(held.offer)
         queries, asked = (0, 0) if held is None else (held.queries, held.asked)
         if held is None or batch is None or batch not in held.batches:
@@ -133,8 +125,8 @@ class LedgerState:
         Raises:
             RefusedError: if they contradict what the campaign was before.
         """
-        held = self.offer_of(offer.campaign)
-        return held is None or replace(offer.after(held), queries=0) != held
+        held = self._campaigns.get(offer.campaign)
+        return held is None or replace(offer.after(held.offer), queries=0) != held.offer
 
     # --- entries ---------------------------------------------------------------------------
 
@@ -155,13 +147,13 @@ class LedgerState:
         try:
             match kind:
                 case "offer":
-                    self._offer(Offer.from_dict(_popped(fields, "offer", dict)), entry, past)
+                    self._offer(Offer.from_dict(_popped(fields, "offer", dict)), entry)
                 case "answer":
                     self._answer(fields, entry, past)
                 case "opening":
                     self._opening(fields, entry, past)
                 case "ending":
-                    self._ending(fields, entry, past)
+                    self._ending(fields, entry)
                 case _ if kind == BOUND:
                     self.bounds.follow(fields)
                 case _ if kind in SYNTHESIS_KINDS:
@@ -171,15 +163,15 @@ class LedgerState:
         except (KeyError, TypeError) as error:
             raise LedgerError(f"an entry {kind!r} without its fields: {error}") from error
 
-    def _offer(self, offer: Offer, entry: Entry, past: Past) -> None:
-        held = self._shelf.find(offer.campaign, past)
+    def _offer(self, offer: Offer, entry: Entry) -> None:
+        held = self._campaigns.get(offer.campaign)
         if held is None:
-            self._shelf.add(Campaign(offer, entry.at, entry.seq, entry.seq))
+            self._campaigns[offer.campaign] = Campaign(offer, entry.at, entry.seq)
         else:
             held.offer, held.last = offer.after(held.offer), entry.seq
 
-    def _joined(self, campaign: str, past: Past) -> Campaign:
-        held = self._shelf.find(campaign, past)
+    def _joined(self, campaign: str) -> Campaign:
+        held = self._campaigns.get(campaign)
         if held is None:
             raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
         return held
@@ -201,15 +193,14 @@ class LedgerState:
             RefusedError: if they may not.
         """
         name = given.offer.campaign
-        held = self._joined(name, past)
+        held = self._joined(name)
         self._check_within(held, given, batch, digest)
         if not allow_other:
             sharing = {other for other, _ in past.sharing(entry.hashes, entry.seq)} - {name}
-            known = filter(None, map(self._shelf.summary, sorted(sharing)))
-            check_sources(given, (each.given for each in known if each.source))
+            check_sources(given, (each.given for each in self._among(sharing) if each.source))
             if given.view or exact_records(given.offer):
-                others = [each.given for each in self._shelf.summaries() if each.source]
-                others = [each for each in others if each.offer.campaign != name]
+                known = (each for other, each in self._campaigns.items() if other != name)
+                others = [each.given for each in known if each.source]
                 check_views(given, others)
                 check_matrices(given, others)
         if not entry.tags:
@@ -219,8 +210,11 @@ class LedgerState:
         clashing = {other for other, _ in past.clashing(entry.hashes, entry.tags, entry.seq)}
         if allow_other:
             clashing &= {name}
-        known = filter(None, map(self._shelf.summary, sorted(clashing)))
-        check_votes(given, batch, (each.given for each in known))
+        check_votes(given, batch, (each.given for each in self._among(clashing)))
+
+    def _among(self, campaigns: Iterable[str]) -> Iterator[Campaign]:
+        """Yield those of these campaigns that are known (yet), in one order."""
+        return (self._campaigns[name] for name in sorted(campaigns) if name in self._campaigns)
 
     def _check_within(self, held: Campaign, given: Given, batch: str, digest: str) -> None:
         """Check that votes may leave, beside those of their own campaign."""
@@ -242,7 +236,7 @@ class LedgerState:
 
     def _answer(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
         hashes = entry.hashes
-        held = self._joined(_popped(fields, "campaign", str), past)
+        held = self._joined(_popped(fields, "campaign", str))
         batch = _digest(_popped(fields, "batch", str))
         digest = _popped(fields, "queries_digest", str)
         source = _digest(_popped(fields, "source", str))
@@ -286,7 +280,7 @@ class LedgerState:
 
     def _opening(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
         campaign, batch = _popped(fields, "campaign", str), _popped(fields, "batch", str)
-        held = self._joined(campaign, past)
+        held = self._joined(campaign)
         survivors = _parties(_popped(fields, "survivors", list))
         allow_other = _popped(fields, "allow_other", bool)
         if fields:
@@ -319,7 +313,7 @@ class LedgerState:
             held.offer,
             batch,
             how,
-            self._opened(shared, campaign, how, past),
+            self._opened(shared, campaign, how),
             allow_other=allow_other,
         )
         if not allow_other:
@@ -331,7 +325,7 @@ class LedgerState:
         held.last = entry.seq
 
     def _opened(
-        self, batches: Iterable[tuple[str, str]], campaign: str, how: How, past: Past
+        self, batches: Iterable[tuple[str, str]], campaign: str, how: How
     ) -> Iterator[Earlier]:
         """Yield those of these batches whose sums were opened, and could be subtracted.
 
@@ -339,18 +333,17 @@ class LedgerState:
         in which all was opened as this one is to be: the same sum shows nothing new.
         """
         for other, these in groupby(sorted(batches), key=itemgetter(0)):
-            summary = self._shelf.summary(other)
-            if summary is None or (other != campaign and set(summary.hows) <= {how}):
+            held = self._campaigns.get(other)
+            if held is None or (other != campaign and set(held.hows.values()) <= {how}):
                 continue
-            held = self._shelf.peek(other, past)
             for _, batch in these:
-                if held is not None and batch in held.hows:
+                if batch in held.hows:
                     yield Earlier(held.offer, batch, held.hows[batch])
 
     def _hows(self) -> Iterator[tuple[Offer, How]]:
-        for summary in self._shelf.summaries():
-            for how in summary.hows:
-                yield summary.offer, how
+        for held in self._campaigns.values():
+            for how in dict.fromkeys(held.hows.values()):
+                yield held.offer, how
 
     def opened_as(
         self,
@@ -358,10 +351,9 @@ class LedgerState:
         batch: str,
         hashes: Sequence[bytes],
         survivors: Sequence[str],
-        past: Past,
     ) -> bool:
         """Return whether just this opening is recorded."""
-        held = self._shelf.find(campaign, past)
+        held = self._campaigns.get(campaign)
         record = None if held is None else held.batches.get(batch)
         return (
             held is not None
@@ -370,8 +362,8 @@ class LedgerState:
             and held.digests[batch] == queries_digest(hashes)
         )
 
-    def _ending(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
-        held = self._joined(_popped(fields, "campaign", str), past)
+    def _ending(self, fields: dict[str, Any], entry: Entry) -> None:
+        held = self._joined(_popped(fields, "campaign", str))
         ending = EndingRecord(
             queries_asked=_popped(fields, "queries_asked", int),
             labels_released=_popped(fields, "labels_released", int),
@@ -387,25 +379,8 @@ class LedgerState:
 
     def ended_as(self, campaign: str, ending: EndingRecord) -> bool:
         """Return whether a campaign is known to have ended just so."""
-        held = self._shelf.summary(campaign)
-        if held is None:
-            raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
+        held = self._joined(campaign)
         return held.ending is not None and replace(held.ending, at=ending.at) == ending
-
-
-def _read_again(campaign: str, entries: Iterable[Entry]) -> Campaign:
-    """Make a campaign anew of its entries, which were checked beside all others before.
-
-    Raises:
-        LedgerError: if they are none.
-    """
-    books = LedgerState()
-    for entry in entries:
-        books.follow(entry, Nothing())
-    held = books.campaign(campaign, Nothing())
-    if held is None:
-        raise LedgerError(f"the entries of campaign {campaign[:8]} are not where they were")
-    return held
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:

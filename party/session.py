@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from party.ledger_records import CampaignSummary
+    from party.ledger_records import CampaignRecord
     from party.policy import Policy
     from pate.runtime.screen import Screen
 
@@ -93,7 +93,7 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     ledger = PartyLedger(settings.home / LEDGER_FILE)
     for line in bind(ledger, policy):
         screen.say(line)
-    last = max(ledger.summaries(), key=lambda each: each.last, default=None)
+    last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
     own = _own_voters(settings, screen, board)
     # What the last campaign said is likely what the next one says; if not, we read again by that.
     held = own.ahead(
@@ -201,7 +201,7 @@ def _own_voters(settings: Settings, screen: Screen, board: Board) -> OwnVoters:
     )
 
 
-def _schema_of(last: CampaignSummary | None) -> Schema | None:
+def _schema_of(last: CampaignRecord | None) -> Schema | None:
     """Return what the inputs of the last campaign were, None if that is not known."""
     if last is None or last.offer.schema is None:
         return None
@@ -217,7 +217,7 @@ def of_absence(ledger: PartyLedger) -> str:
     A party that was killed as it heard of a campaign's end, or was away then, is told of it by
     nobody: the server has gone, and may never come back.
     """
-    held = ledger.summaries()
+    held = ledger.campaigns()
     if not held:
         return "no campaign was joined yet: this party waits for the server; Ctrl-C is safe"
     last = max(held, key=lambda each: each.last)

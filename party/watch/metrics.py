@@ -58,7 +58,7 @@ def _of_run(standing: Standing, now: datetime) -> list[Metric]:
 def _of_ledger(standing: Standing) -> list[Metric]:
     if standing.ledger is None or standing.delta is None:
         return []
-    held = standing.ledger.summaries()
+    held = standing.ledger.campaigns()
     figure = standing.ledger.own_figure(standing.delta)
     return [
         counter("pate_party_campaigns_total", "Campaigns joined", len(held)),
@@ -75,7 +75,7 @@ def _of_ledger(standing: Standing) -> list[Metric]:
         counter(
             "pate_party_batches_total",
             "Batches of queries voted on",
-            sum(each.batches for each in held),
+            sum(len(each.batches) for each in held),
         ),
         gauge(
             "pate_party_epsilon",

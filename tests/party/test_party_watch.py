@@ -132,7 +132,7 @@ def test_a_ledger_that_cannot_be_read_is_an_error_of_the_visit_alone(
     def broken() -> None:
         raise RuntimeError("the disk has gone")
 
-    monkeypatch.setattr(ledger, "summaries", broken)
+    monkeypatch.setattr(ledger, "campaigns", broken)
     failed = get(f"{address}/metrics")
     assert failed.status_code == 500
     assert "disk" not in failed.text

@@ -242,10 +242,10 @@ def test_the_ledger_says_which_columns_the_teachers_saw(home: Path) -> None:
         request.ask.batch.digest = batch_hash(table.row_hashes())
         about = campaign(table, home=home, id=name * 16)
         assert ask(voter, request, about).WhichOneof("body") == "votes"
-        views.append(voter._site.ledger.summaries()[-1].view)
+        views.append(voter._site.ledger.campaigns()[-1].view)
     assert len(set(views)) == 2
     vote(home, voter := make(home, public=PUBLIC))
-    assert [each.view for each in voter._site.ledger.summaries()] == [*views, "images"]
+    assert [each.view for each in voter._site.ledger.campaigns()] == [*views, "images"]
 
 
 def test_votes_before_the_public_set_are_refused(home: Path) -> None:
