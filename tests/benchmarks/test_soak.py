@@ -20,7 +20,7 @@ from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage, free_door
 from benchmarks.soak.faults import Fault, Havoc
 from benchmarks.soak.leaks import BOUNDS, Held, Slope
 from benchmarks.soak.play import Stand
-from benchmarks.soak.processes import Program, Surroundings
+from benchmarks.soak.processes import Program, Surroundings, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,8 @@ def test_what_is_left_behind_is_found(left: Left) -> None:
     around = Surroundings({"TMPDIR": str(left.stage.temporary)})
     program = Program(left.stage.folder, "sleeper", ["sleep", "60"], around=around)
     try:
-        assert left.stage.processes() == [program.pid]
+        # What a process was started with can be read a moment after it has started, not before.
+        until(lambda: left.stage.processes() == [program.pid], "the one process left is found")
     finally:
         program.sweep()
     left.stage.all_gone()

@@ -22,7 +22,6 @@ from pate.runtime.lifeline import (
     free_port,
     listen,
     require_free_port,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -184,17 +183,20 @@ def test_an_address_that_is_not_ours_is_a_usage_error(host: str, port: int) -> N
 
 
 def test_a_child_can_be_told_when_to_go_on_and_one_line(tmp_path: Path) -> None:
-    child = Child("waiter", "tests.pate.test_lifeline:says_what_it_is_told", [], home=tmp_path)
+    (tmp_path / "waiter.py").write_text(
+        "from pathlib import Path\n"
+        "from pate.runtime.lifeline import told\n"
+        "def main():\n"
+        "    print('ready', flush=True)\n"
+        "    Path('told').write_text(told())\n"
+    )
+    child = with_module(tmp_path, "waiter:main")
     try:
+        assert eventually(lambda: "ready" in child.last_words())
         assert not child.ended(0.2)
         child.go("51442")
         assert child.ended(_DEADLINE_S)
-        assert (tmp_path / "told").read_text() == "51442"
+        assert (tmp_path / "home" / "told").read_text() == "51442"
         child.go("it has ended")  # which is no error
     finally:
         child.stop()
-
-
-def says_what_it_is_told() -> None:
-    """Runs as a child."""
-    Path("told").write_text(told())
