@@ -53,7 +53,6 @@ _MOST_ACTORS: Final = 8
 #: Parties that one actor keeps open; others are opened anew from their homes.
 _OPEN_PARTIES: Final = 64
 _POLL_S: Final = 0.05
-_STOP_S: Final = 30.0
 
 
 def require_ray() -> None:
@@ -109,7 +108,19 @@ def ray_wire(place: Path, *, parties: int, teachers: int, log: Path) -> Iterator
             yield link
         finally:
             over.set()
-            engine.join(_STOP_S)
+            _await_end(engine)
+
+
+def _await_end(engine: threading.Thread) -> None:
+    """Wait until an engine that was told to stop has stopped, and Ray's processes with it.
+
+    An actor finishes what it was asked, or starts first if it has not yet: minutes, on a machine that
+    has much to do. Only then may the files go that it reads, and its errors have nowhere to go but
+    the log. Whoever presses Ctrl-C again changes nothing in that.
+    """
+    while engine.is_alive():
+        with contextlib.suppress(KeyboardInterrupt):
+            engine.join()
 
 
 def _run(

@@ -76,6 +76,42 @@ def test_an_interrupted_simulation_takes_ray_with_it(
 
 @needs_ray
 @pytest.mark.slow
+def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None:
+    """One is at work when the engine has to stop, for longer than anybody would wait."""
+    code = (
+        "import os, sys, threading; from pathlib import Path\n"
+        "from pate.commands import ray_engine\n"
+        "place = Path(sys.argv[1]); public = place / 'public.npz'; os.mkfifo(public)\n"
+        "writers, hurried, real = [], [], threading.Thread.join\n"
+        "def join(thread, timeout=None):\n"
+        "    if getattr(thread, '_target', None) is ray_engine._run:\n"
+        "        if timeout is not None: return\n"  # a time limit is over at once
+        "        if not hurried: hurried.append(thread); raise KeyboardInterrupt\n"
+        "        os.close(writers.pop())\n"  # only now it gets an end of file, which is no public set
+        "    real(thread, timeout)\n"
+        "threading.Thread.join = join\n"
+        "with ray_engine.ray_wire(place, parties=1, teachers=1, log=place / 'ray.log') as wire:\n"
+        "    while not (nodes := wire.nodes()): pass\n"
+        "    wire.send(next(iter(nodes)), b'')\n"
+        "    while not writers:\n"  # until the actor reads
+        "        try: writers.append(os.open(public, os.O_WRONLY | os.O_NONBLOCK))\n"
+        "        except OSError: threading.Event().wait(0.05)\n"
+        "public.unlink()\n"
+        "for writer in writers: os.close(writer)\n"
+        "sys.exit('the engine has ended')\n"
+    )
+    program = Program(tmp_path, "engine", [sys.executable, "-c", code, str(tmp_path)])
+    try:
+        program.ends(1, DEADLINE_S)
+        program.leaves_nobody()
+    finally:
+        program.sweep()
+    assert program.lines == ["the engine has ended"]
+    assert "No data left in file" in (tmp_path / "ray.log").read_text()
+
+
+@needs_ray
+@pytest.mark.slow
 def test_a_party_that_fails_ends_the_simulation_with_one_line(tmp_path: Path) -> None:
     """No home, no party: what a worker process raises must not be waited out."""
     code = (
