@@ -15,7 +15,14 @@ from aggregator_server.handout import Handout
 from aggregator_server.link import EXPIRED, GONE, LOST
 from aggregator_server.parties import Party, check_classes_agree
 from aggregator_server.watch.presence import Presence
-from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, every_kind
+from pate.errors import (
+    DiskError,
+    PateError,
+    ProtocolError,
+    QuorumError,
+    RefusedError,
+    every_kind,
+)
 from pate.runtime.screen import listed
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -169,6 +176,7 @@ class Exchange:
         keeps failing is not waited for, nor, after the first step of a masked sum, one that has
         been away for ``patience`` seconds: its secrets are gone if it was started anew. In the
         first step one that is coming back then, is waited for a second ``patience``, and no longer.
+        One whose disk is full has ended, so it is away: it is waited for like one that was killed.
 
         Args:
             ballot: what to ask, step by step.
@@ -405,7 +413,10 @@ class Exchange:
             if issubclass(kind, RefusedError) and question.party is not None:
                 self._who.refused.add(question.party)
             self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
-            self._put_out(question)
+            if issubclass(kind, DiskError):
+                self._ended(question)
+            else:
+                self._put_out(question)
         elif what == "description" and question.about == "describe":
             self._meet(question.node, identity, reply)
         elif what == "receipt" and question.about == "public_piece":
@@ -446,6 +457,12 @@ class Exchange:
             self._put_out(question)
         elif question.about == "describe":
             self._who.described.discard(question.node)
+
+    def _ended(self, question: _Question) -> None:
+        """Treat a party as one that was killed: it has ended, and starts again once it has room."""
+        if question.ballot is not None and not question.ballot.first:
+            self._put_out(question)  # what it had in memory for this sum went with it
+        self._forget(question.node)
 
     def _put_out(self, question: _Question) -> None:
         """Do without the party for this batch, until it connects anew."""

@@ -21,7 +21,7 @@ from aggregator_server.link import Arrival
 from party.keys import identity_key
 from party.voter import Voter
 from pate.data.values import Images, Inputs, content_hash
-from pate.errors import ProtocolError, QuorumError
+from pate.errors import DiskError, PateError, ProtocolError, QuorumError, RefusedError
 from pate.masking.unmasking import Unmasking
 from pate.noise import SystemNoise
 from protos import wire
@@ -73,8 +73,9 @@ class Sites:
         #: (party, step) of all that was asked, and what happens just before a party gets it.
         self.asked: list[tuple[str, str]] = []
         self.before: Callable[[str, str], None] = lambda _name, _step: None
-        #: (party, step, for which time) of what is refused on purpose.
+        #: (party, step, for which time) of what is refused, and as what.
         self.refusing: set[tuple[str, str, int]] = set()
+        self.kind: type[PateError] = RefusedError
         self.each_look: Callable[[], None] = lambda: None
         self._arrivals: list[Arrival] = []
         self._sent = 0
@@ -126,7 +127,7 @@ class Sites:
         reply = vote_pb2.Reply(
             version=wire.VERSION, nonce=request.nonce, campaign=request.campaign.id, party=name
         )
-        reply.refusal.kind = "RefusedError"
+        reply.refusal.kind = self.kind.__name__
         return wire.sign_reply(reply, identity_key(self.root / name))
 
     def receive(self) -> list[Arrival]:
@@ -335,6 +336,36 @@ def test_who_refuses_to_open_is_done_without_if_enough_open(play: Play) -> None:
     play.serve()
     assert play.responders() == NAMES
     assert sites.openings() == {"a": NAMES, "b": NAMES, "c": None, "d": NAMES}
+
+
+@pytest.mark.parametrize(
+    "step", ["describe", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening"]
+)
+def test_parties_whose_disks_are_full_are_waited_for_at_every_step(play: Play, step: str) -> None:
+    """Two of four, of whom three are needed; each is started again once the server waits for it."""
+    sites, said = play.sites, play.lines.said
+    full = {name: sites.node[name] for name in ("c", "d")}
+    sites.refusing, sites.kind = {(name, step, 1) for name in full}, DiskError
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        for name, node in full.items():
+            of_this = [line for line in said if f"{name}" in line and "refused (DiskError)" in line]
+            if of_this and sites.node.get(name) == node:
+                sites.leave(name)
+        if full.keys() & sites.node.keys():
+            return
+        looks += 1
+        if looks == 5:  # all that the server does without them, it has done
+            for name in full:
+                sites.start(name)
+
+    sites.each_look = look
+    play.serve(patience=0.0 if step == "ask_opening" else 60.0)
+    assert all(sites.asked.count((name, step)) >= 2 for name in full)
+    assert looks == 5
+    assert play.responders() == NAMES
 
 
 def test_one_clear_line_if_the_shares_do_not_open_the_sum(
