@@ -69,7 +69,12 @@ class Stage:
 
     def __init__(self, folder: Path, at: Path, parties: int) -> None:
         self.folder, self.names = folder, [f"hospital_{chr(97 + i)}" for i in range(parties)]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
+        # Bytecode is stored, as an installation stores it: else each process compiles all of ours.
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("PATE_") and k != "PYTHONDONTWRITEBYTECODE"
+        }
         self.environment = {
             **environment, "PYTHONPATH": str(at), "OMP_NUM_THREADS": "1", "PATE_LOG": "json",
         }  # fmt: skip
