@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Between two looks at the SuperNode, and at one that is still starting, in seconds.
+#: Between two looks at a SuperNode that does not hold a look open, and at one that is still starting,
+#: in seconds.
 _POLL_S: Final = 0.1
 _STARTING_S: Final = 0.05
 #: Between two looks at the server's health while nothing is asked.
@@ -129,7 +130,7 @@ class Connection:
         """Be connected and answer until ``stop()`` says so; then leave in order.
 
         Args:
-            stop: asked several times a second, and never while an answer is being computed.
+            stop: asked once a second or more often, and never while an answer is being computed.
 
         Raises:
             UnreachableError: if the server's certificate is not trusted, or it does not answer
@@ -258,6 +259,7 @@ class Connection:
         looked, was_away, is_up = time.monotonic(), False, False
         with RuntimeClient.with_secret(node.address, node.secret) as door:
             while not stop() and node.child.running:
+                asked = time.monotonic()
                 try:
                     errand = next_errand(door, node.address)
                     if not is_up:
@@ -281,7 +283,10 @@ class Connection:
                     if is_up and was_away != (why is not None):
                         self._on_state("connected" if why is None else "away")
                     was_away = why is not None
-                node.child.ended(_POLL_S if is_up else _STARTING_S)
+                pause = _POLL_S if is_up else _STARTING_S
+                # One of ours answers when there is a message, or after a while.
+                if time.monotonic() - asked < pause:
+                    node.child.ended(pause)
 
     def _answer(self, errand: Errand) -> None:
         """Compute and send one answer. What the party's code raises becomes its class name."""

@@ -8,6 +8,8 @@ It is imported while the server is not ready yet, and begins when its parent say
   sleeps half a second for a while after a message.
 * A message of which nothing comes is given up after a minute, not after two hours
   (:mod:`party.pieces`).
+* Its party asks it ten times a second whether there is something to do. Here that question waits
+  until a message is all here, or for :data:`HOLD_S`.
 * While its party computes an answer it tells the server every few seconds that it is there, so that
   one that was killed is known from one that is busy (:mod:`aggregator_server.node_sessions`).
 * When it is asked to end it first sends the answer that its party has given it.
@@ -22,11 +24,13 @@ import contextlib
 import secrets
 import signal
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
+from flwr.supernode.servicer.runtime import runtime_handlers
 from flwr.supernode.start_client_internal import start_client_internal
 
 from party.pieces import unless_silent
@@ -42,18 +46,24 @@ if TYPE_CHECKING:
 #: What the loop gets messages with, and what it sends answers with.
 _PULL: Final = "_pull_and_store_message"
 _PUSH: Final = "_push_messages"
+#: What the party's question for something to do is answered with.
+_ACQUIRE: Final = "acquire_task"
 #: What tells the server that the node is there, and what signs each request.
 _HEARTBEAT: Final = "HeartbeatSender"
 _SIGNER: Final = "NodeAuthHttpInterceptor"
 #: Flower's own pause between two looks, and the one that takes its place, in seconds.
 SLOW_S: Final = 3
 _QUICK_S: Final = 0.5
+_BREATH_S: Final = 0.05
 #: How long after a message the next one is looked for soon: parties may take that long to train
 #: nothing more and vote.
 _LIVELY_S: Final = 120.0
 #: Flower's pause between two looks at what the party has answered, and ours.
 ANSWER_S: Final = 0.5
-_BREATH_S: Final = 0.05
+_LOOK_S: Final = 0.02
+#: How long a party that asks for something to do waits at most, in seconds: it looks up in between,
+#: to see whether it is to stop.
+HOLD_S: Final = 1.0
 
 
 class Pauses:
@@ -84,6 +94,10 @@ class Pauses:
         self._patience = 0
         self._end: _Handler = signal.SIG_DFL
         self.beat: Callable[[], object] | None = None
+        #: A message is all here, and nobody has asked for it since. At the start, so that the party's
+        #: first question is answered at once: by that it knows that this process is up.
+        self._has_come = threading.Event()
+        self._has_come.set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
@@ -108,11 +122,23 @@ class Pauses:
             run = pull(*args, receive=receiving, **kwargs)
             if run is not None:
                 self._last = self._clock()
+                self._has_come.set()
             else:
                 self._answered()
             return run
 
         return pulling
+
+    def holding(self, acquire: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``acquire`` so that it waits until there may be a message, at most a while."""
+
+        def acquiring(*args: object, **kwargs: object) -> Any:
+            self._has_come.wait(HOLD_S)
+            # Before the look: what comes after it is seen by the next one.
+            self._has_come.clear()
+            return acquire(*args, **kwargs)
+
+        return acquiring
 
     def sending(self, push: Callable[..., None]) -> Callable[..., None]:
         """Return ``push`` so that a request to end waits until an answer that is there is sent."""
@@ -159,7 +185,7 @@ class Pauses:
             with contextlib.suppress(Exception):  # Flower's own heartbeat decides what it means
                 self.beat()
             self._spoke = self._clock()
-        self._sleep(_BREATH_S)
+        self._sleep(_LOOK_S)
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
         self._is_asked, self._sends, self._ending = False, False, None
@@ -175,6 +201,7 @@ def main() -> None:
     loop = sys.modules[start_client_internal.__module__]
     connection = sys.modules[http_request_response.__module__]
     _replace(loop, pauses)
+    hold(runtime_handlers, pauses)
     speak_up(connection, pauses)
     sys.argv += ["--port", told()]
     flower_supernode()
@@ -188,6 +215,13 @@ def _replace(loop: Any, pauses: Pauses) -> None:
     setattr(loop, _PULL, pauses.noted(pull))
     setattr(loop, _PUSH, pauses.sending(push))
     loop.time = pauses
+
+
+def hold(handlers: Any, pauses: Pauses) -> None:
+    """Let the party's question for something to do wait, if Flower answers it as we know it."""
+    acquire = getattr(handlers, _ACQUIRE, None)
+    if acquire is not None:
+        setattr(handlers, _ACQUIRE, pauses.holding(acquire))
 
 
 def speak_up(connection: Any, pauses: Pauses) -> None:

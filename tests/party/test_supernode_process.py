@@ -6,8 +6,10 @@ import inspect
 import re
 import signal
 import sys
+import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,12 +17,13 @@ import pytest
 from flwr.supercore.heartbeat import HeartbeatSender
 from flwr.supercore.primitives.asymmetric import generate_key_pairs
 from flwr.supercore.protobuf.client import ProtobufRequestContext
+from flwr.supernode import main as supernode_api
 from flwr.supernode.fleet_http_connection import http_request_response
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.start_client_internal import start_client_internal
 from google.protobuf.empty_pb2 import Empty
 
-from party.supernode_process import ANSWER_S, SLOW_S, Pauses, speak_up
+from party.supernode_process import ANSWER_S, HOLD_S, SLOW_S, Pauses, hold, speak_up
 from protos.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
@@ -87,6 +90,50 @@ def test_after_a_look_that_was_held_open_the_next_one_follows_at_once(
         pauses.noted(lambda receive: receive())(receive=receive)
         pauses.sleep(SLOW_S)
     assert clock.slept == [0.05, 3]
+
+
+def test_the_partys_question_waits_until_a_message_is_all_here(pauses: Pauses) -> None:
+    begun, answers = threading.Event(), list[bool]()
+
+    def all_here() -> bool:
+        return is_all_here
+
+    ask, is_all_here = pauses.holding(all_here), False
+    answers.append(ask())  # the first one is answered at once: nothing is here
+
+    def asks() -> None:
+        begun.set()
+        answers.append(ask())
+
+    def pull(receive: Callable[[], int]) -> int:
+        nonlocal is_all_here
+        run = receive()
+        asking.start()
+        assert begun.wait(10)
+        is_all_here = True
+        return run
+
+    asking = threading.Thread(target=asks)
+    pauses.noted(pull)(receive=lambda: 7)
+    asking.join(10)
+    assert answers == [False, True]
+
+
+def test_the_partys_question_does_not_wait_for_ever(pauses: Pauses) -> None:
+    ask = pauses.holding(lambda: "nothing")
+    began = time.monotonic()
+    assert [ask(), ask()] == ["nothing", "nothing"]
+    assert time.monotonic() - began >= HOLD_S
+
+
+def test_flowers_answer_to_the_partys_question_is_the_one_that_waits(pauses: Pauses) -> None:
+    answers = inspect.getsource(sys.modules["flwr.supercore.routers.runtime.router"])
+    assert "return handlers.acquire_task(request, state)" in answers
+    assert "runtime_handlers" in inspect.getsource(supernode_api)
+    handlers = SimpleNamespace(acquire_task=lambda: "nothing")
+    hold(handlers, pauses)
+    assert handlers.acquire_task() == "nothing"
+    hold(SimpleNamespace(), pauses)  # a Flower that we do not know is left as it is
 
 
 def test_other_pauses_are_not_touched(clock: Clock, pauses: Pauses) -> None:
