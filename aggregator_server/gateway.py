@@ -106,6 +106,7 @@ class Filter:
         trust: ssl.SSLContext | None = None,
         desk: Desk | None = None,
         sessions: Sessions | None = None,
+        on_whole: Callable[[], None] = lambda: None,
     ) -> None:
         """Filter what goes to ``upstream``.
 
@@ -114,11 +115,13 @@ class Filter:
             trust: whom to trust as the SuperLink; None: speak to it in clear.
             desk: who takes in answers of parties; None: nobody.
             sessions: which process speaks for a key, and where pulls wait; None: pass all on.
+            on_whole: called when all of a reply is in the SuperLink.
         """
         self.keys: frozenset[bytes] | None = None
         self._trust = trust
         self._desk = desk
         self._sessions = sessions
+        self._on_whole = on_whole
         self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,7 +141,7 @@ class Filter:
 
         From any thread.
         """
-        self._link = upstream, Traffic()
+        self._link = upstream, Traffic(on_whole=self._on_whole)
         if self._loop is not None and upstream is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._ready.set)
@@ -390,7 +393,7 @@ class Gateway:
             on_arrived=on_arrived,
             on_stir=on_stir,
         )
-        self._filter = Filter(trust=trust, desk=desk, sessions=sessions)
+        self._filter = Filter(trust=trust, desk=desk, sessions=sessions, on_whole=on_stir)
         self._listener = listen(host, port)
         self.port = int(self._listener.getsockname()[1])
         self._server: Any = None  # uvicorn, which is imported when it is needed

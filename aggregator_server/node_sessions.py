@@ -46,7 +46,7 @@ PULL: Final = "/v1/fleet/pull-messages"
 #: In a trial alone, where each process has a key of its own.
 _UNREGISTER: Final = "/v1/fleet/unregister-node"
 #: What brings something that the campaign may wait for.
-_STIRS: Final = frozenset({DEACTIVATE, "/v1/fleet/push-messages"})
+_STIRS: Final = frozenset({DEACTIVATE})
 #: After so many seconds without a word a process has lost its place, if another one asks for it.
 SILENCE_S: Final = 6.0
 _NUMBER: Final = SESSION_HEADER.encode()

@@ -116,13 +116,20 @@ class Traffic:
             message, and keeps the pieces until it is told that they were received.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        on_whole: Callable[[], None] = lambda: None,
+    ) -> None:
         """Know nobody.
 
         Args:
             clock: seconds since 1970, by the clock that messages are dated with.
+            on_whole: called when all pieces of a reply are in the SuperLink. To look for it before
+                is in vain.
         """
         self._clock = clock
+        self._on_whole = on_whole
         self.stored = Allowance(STORED_IN_ALL, STORED_EACH)
         self.pushed: Counter[bytes] = Counter()
         self.left: deque[str] = deque()
@@ -239,7 +246,7 @@ class Traffic:
                 if reply.wanted or reply.session:
                     reply.shared = reply.pieces - reply.wanted - reply.stored.keys()
                 reply.session = given.session_id
-                self._shrink(key, reply)
+                self._settled(key, reply)
 
         return settle
 
@@ -270,15 +277,18 @@ class Traffic:
             if given is not None and given.stored:
                 reply.stored.setdefault(piece, size)
                 self.pushed[key] += size
-                self._shrink(key, reply)
+                self._settled(key, reply)
 
         return settle
 
-    def _shrink(self, key: bytes, reply: _Reply) -> None:
-        """Give back what was set aside for a reply of which nothing more is to come."""
+    def _settled(self, key: bytes, reply: _Reply) -> None:
+        """If nothing more of a reply is to come, say so, and give back what was set aside for it."""
         # How large a shared piece is was not seen here.
         kept = reply.bytes + len(reply.shared - reply.stored.keys()) * MAX_PIECE
-        if reply.wanted <= reply.stored.keys() and reply.room > kept:
+        if not reply.wanted <= reply.stored.keys():
+            return
+        self._on_whole()
+        if reply.room > kept:
             self.stored.give(key, reply.room - kept)
             reply.room = kept
 
