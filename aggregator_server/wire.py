@@ -69,6 +69,8 @@ class GridWire:
         #: Nodes that were there at the last look, and those of them at which others are now.
         self._seen: frozenset[int] = frozenset()
         self._renewed: set[int] = set()
+        #: Those that have answered since they came.
+        self._known: set[int] = set()
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
@@ -85,11 +87,13 @@ class GridWire:
         here = frozenset(filter(self._admits, self._grid.get_node_ids()))
         renewed, self._renewed = self._renewed & self._seen, set()
         self._seen = here - renewed
+        self._known &= self._seen
         return self._seen
 
     def renew(self, node: int) -> None:
         """Take note that another process is at a node: what the one before was sent is lost."""
         self._renewed.add(node)
+        self._known.discard(node)
         for sent, (handle, at) in list(self._under_way.items()):
             if at == node:
                 del self._under_way[sent]
@@ -101,7 +105,9 @@ class GridWire:
         if not self._admits(node):
             self._ready.append(Arrival(handle, node, None, GONE))
             return handle
-        message = query(self._grid.run.run_id, node, pack(body), self._ttl)
+        # Until it has answered nobody knows what it reads.
+        content = pack(body, as_array=node not in self._known)
+        message = query(self._grid.run.run_id, node, content, self._ttl)
         # An empty id, or none at all, is how a grid says that it does not know the node.
         sent = next(iter(self._grid.push_messages([message])), None)
         if sent:
@@ -150,7 +156,9 @@ class GridWire:
         if reply.has_error():
             return Arrival(handle, node, None, _failure(reply))
         try:
-            return Arrival(handle, node, unpack_message(reply, self._limit), None)
+            body = unpack_message(reply, self._limit)
+            self._known.add(node)
+            return Arrival(handle, node, body, None)
         except ProtocolError:
             return Arrival(handle, node, None, UNREADABLE)
 

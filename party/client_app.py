@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
-from protos.carriage import pack, unpack_message
+from protos.carriage import is_array, pack, unpack_message
 from protos.flower_runtime import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     @app.query()
     def answer(message: Message, _context: Context) -> Message:
         try:
-            return Message(pack(handle(unpack_message(message))), reply_to=message)
+            body = handle(unpack_message(message))
+            # In the form that was asked in, which whoever asked can read.
+            return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
             _log.exception("a message of the server could not be answered")
             return Message(_only_the_class(error), reply_to=message)

@@ -1,16 +1,22 @@
 """How our bytes ride inside a Flower message, and how they are taken out again.
 
-Flower carries records; ours always holds one array of raw bytes and nothing else. Flower cuts
-arrays into pieces and stores each piece once by its hash, so a body that goes to every party is
-held once. The array is never decoded by numpy or anything else that reads structure: its own
-serialisation type says that it is not Flower's.
+Flower carries records; ours holds one value of raw bytes and nothing else. Flower stores a message as
+a tree of objects, and each object is a request of its own at every place that it passes:
+
+* A small body is the one entry of a ConfigRecord: three objects.
+* A large one is the one array of an ArrayRecord, which Flower cuts into pieces: four objects and as
+  many as there are pieces. The array is never decoded by numpy or anything else that reads structure:
+  its own serialisation type says that it is not Flower's.
+
+Peers of protocol version 2 know arrays only. So the first request to a node is an array, and its reply
+as well: these are what says to either side which version the other speaks.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from pate.errors import ProtocolError
 from protos.bounds import MAX_MESSAGE
@@ -30,12 +36,26 @@ MESSAGE_TYPE: Final = "query"
 STYPE: Final = "pate.bytes"
 _DTYPE: Final = "uint8"
 _KEY: Final = "pate"
+#: Largest body that travels in one object, in bytes.
+SMALL: Final = 2**18
 
 
-def pack(body: bytes) -> RecordDict:
-    """Wrap ``body`` as the only content of a Flower message."""
+def pack(body: bytes, *, as_array: bool = False) -> RecordDict:
+    """Wrap ``body`` as the only content of a Flower message.
+
+    Args:
+        body: what to wrap.
+        as_array: for whoever may know nothing else.
+    """
+    if len(body) <= SMALL and not as_array:
+        return RecordDict({_KEY: ConfigRecord({_KEY: body})})
     array = Array(_DTYPE, (len(body),), STYPE, body)
     return RecordDict({_KEY: ArrayRecord({_KEY: array})})
+
+
+def is_array(record: RecordDict) -> bool:
+    """Say whether a record holds an array, and an answer to it must be one."""
+    return bool(record.array_records)
 
 
 def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:
@@ -46,10 +66,14 @@ def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:
         limit: largest body that is accepted, in bytes.
 
     Raises:
-        ProtocolError: if the record is not exactly one array of ours, or is larger than ``limit``.
+        ProtocolError: if the record is not exactly one value of ours, or is larger than ``limit``.
     """
-    if list(record) != [_KEY] or list(record.array_records) != [_KEY]:
+    if list(record) != [_KEY]:
         raise ProtocolError(f"a message of ours holds one record {_KEY!r}, not {_some(record)}")
+    if _KEY in record.config_records:
+        return _entry_of(record.config_records[_KEY], limit)
+    if _KEY not in record.array_records:
+        raise ProtocolError("a message of ours holds bytes, or an array of bytes")
     arrays = record.array_records[_KEY]
     if list(arrays) != [_KEY]:
         raise ProtocolError(f"a message of ours holds one array {_KEY!r}, not {_some(arrays)}")
@@ -59,8 +83,7 @@ def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:
             f"the array of a message is {STYPE}/{_DTYPE}, not "
             f"{str(array.stype)[:40]!r}/{str(array.dtype)[:40]!r}"
         )
-    if len(array.data) > limit:
-        raise ProtocolError(f"a message of {len(array.data)} bytes: at most {limit} are accepted")
+    _check_size(array.data, limit)
     if tuple(array.shape) != (len(array.data),):
         raise ProtocolError(
             f"an array that says {str(array.shape)[:40]} holds {len(array.data)} bytes"
@@ -77,6 +100,22 @@ def unpack_message(message: _Envelope, limit: int = MAX_MESSAGE) -> bytes:
     if not message.has_content():
         raise ProtocolError("a message without content")
     return unpack(message.content, limit)
+
+
+def _entry_of(entries: ConfigRecord, limit: int) -> bytes:
+    """Return the body of a small message."""
+    if list(entries) != [_KEY]:
+        raise ProtocolError(f"a message of ours holds one entry {_KEY!r}, not {_some(entries)}")
+    body = entries[_KEY]
+    if not isinstance(body, bytes):
+        raise ProtocolError(f"the entry of a message is bytes, not {type(body).__name__}")
+    _check_size(body, limit)
+    return body
+
+
+def _check_size(body: bytes, limit: int) -> None:
+    if len(body) > limit:
+        raise ProtocolError(f"a message of {len(body)} bytes: at most {limit} are accepted")
 
 
 def _some(keys: object) -> str:

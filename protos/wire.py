@@ -35,7 +35,7 @@ from protos.masked import check_batch, check_step
 from protos.pate.v1 import vote_pb2
 from protos.terms import check_campaign
 
-VERSION: Final = 2
+VERSION: Final = 3
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
 
