@@ -34,6 +34,7 @@ from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
+from pate.runtime.lifeline import fork_ahead
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
@@ -235,6 +236,7 @@ def serve(
     if public is None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
     with importing():
+        from aggregator_server.flower_internals import SUPERLINK_MAIN
         from aggregator_server.session import Doors, start_campaign
         from aggregator_server.settings import (
             delta_of,
@@ -245,6 +247,7 @@ def serve(
         )
         from pate.data.read import read_inputs
 
+    fork_ahead(SUPERLINK_MAIN)  # before anything of this server's is read
     identities = _identities(home, host)
     inputs = read_inputs(public, drop=tuple(drop or ()), window=window)
     screen = Screen("pate-server")
@@ -331,9 +334,11 @@ def resume(
     """
     del config
     with importing():
+        from aggregator_server.flower_internals import SUPERLINK_MAIN
         from aggregator_server.session import Doors, resume_campaign
         from pate.data.read import read_inputs
 
+    fork_ahead(SUPERLINK_MAIN)
     inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()), window=window)
     identities = _identities(home, host)
     screen = Screen("pate-server")

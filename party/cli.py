@@ -17,6 +17,7 @@ from pate.errors import ProtocolError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.imports import importing
+from pate.runtime.lifeline import fork_ahead
 from pate.runtime.screen import Screen
 
 app = typer.Typer(
@@ -154,9 +155,11 @@ def start(
     """
     del config  # read before the other options, by its callback
     with importing():
+        from party.flower_internals import SUPERNODE_MAIN
         from party.session import Settings, take_part
         from party.watch import Board, watched
 
+    fork_ahead(SUPERNODE_MAIN)  # before anything of this party's is read
     screen = Screen("pate-party")
     known_as = name or _name_of(data)
     place = home or default_home("party") / known_as

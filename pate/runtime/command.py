@@ -15,6 +15,7 @@ import click
 import typer
 
 from pate.errors import DiskError, PateError, UsageError
+from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
 
@@ -37,10 +38,15 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
     An error of ours becomes one line on the standard error and its exit code; Ctrl-C is clean.
     """
+    # Nor does anything that the shell tells Flower reach it: not by what is forked from here either.
+    for variable in [each for each in os.environ if each.startswith("FLWR_")]:
+        del os.environ[variable]
     os.environ.update(QUIET_FLOWER)
     # A service manager's stop is as clean as Ctrl-C: the same way out, through every `finally`.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(_exit_code(app, name))
+    with forked.allowed():
+        code = _exit_code(app, name)
+    sys.exit(code)
 
 
 def _exit_code(app: typer.Typer, name: str) -> int:

@@ -8,7 +8,8 @@ nothing that one operating system has alone. Only a process that the parent fork
 (workers of ``multiprocessing``) shares its end of the pipe, and keeps the child while it lives.
 
 The child is ``python -m pate.runtime.lifeline module:function argument ...``: it loads the
-function by name and calls it as its main program, with the arguments as its command line.
+function by name and calls it as its main program, with the arguments as its command line. If the
+command has forked one ahead (:mod:`pate.runtime.forked`), it is that one, which has loaded it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import contextlib
 import errno
 import importlib
 import os
+import queue
 import socket
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
+from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.home import open_private, private_directory
 from pate.runtime.imports import importing
@@ -32,15 +35,17 @@ from pate.runtime.imports import importing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pate.runtime.forked import Forked
+
 #: Addresses that only this machine reaches.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 #: Exit code of a child whose parent is gone.
 ORPHANED: Final = 75
 _STDIN: Final = 0
 _LISTEN_BACKLOG: Final = 512
-#: In a child: what its parent told it over the pipe.
-_line: Final = bytearray()
-_told: Final = threading.Event()
+_MOST_AT_ONCE: Final = 4096
+#: In a child: the lines that its parent told it over the pipe.
+_lines: Final[queue.SimpleQueue[bytes]] = queue.SimpleQueue()
 
 
 class Child:
@@ -72,8 +77,9 @@ class Child:
         except (OSError, DiskError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise DiskError(f"{self.log} cannot be written: {reason}") from error
+        self._process: Forked | subprocess.Popen[bytes]
         with output:
-            self._process = subprocess.Popen(
+            self._process = _forked(name, target, arguments, self.log) or subprocess.Popen(
                 # -P: no module may be picked up from the directory that the child starts in.
                 [sys.executable, "-P", "-m", "pate.runtime.lifeline", target, *arguments],
                 stdin=subprocess.PIPE,
@@ -218,25 +224,56 @@ def require_free_port(host: str, port: int) -> None:
 
 def told() -> str:
     """Wait, in a child, for the line of :meth:`Child.go`, and return it."""
-    _told.wait()
-    return _line.decode().rstrip("\n")
+    return _lines.get().decode()
+
+
+def fork_ahead(target: str) -> None:
+    """Fork the child that :class:`Child` makes of ``target`` (``module:function``) next, if possible.
+
+    Only a command does so, before it has read anything or begun a thread; see
+    :mod:`pate.runtime.forked`.
+    """
+    forked.fork_ahead(target, _first_line)
+
+
+def _first_line() -> str:
+    """Watch, in a child, over the parent, and wait for what it says first."""
+    threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
+    return told()
+
+
+def _forked(name: str, target: str, arguments: Sequence[str], log: Path) -> Forked | None:
+    """Return the child that was forked ahead as ``target``, which has begun; None if there is none."""
+    child = forked.forked_ahead(target)
+    if child is None:
+        return None
+    home = log.parent
+    try:
+        child.begin(
+            name, target, arguments, log=log, home=home, environment=child_environment(home)
+        )
+    except OSError:  # it has ended
+        child.wait()
+        return None
+    return child
 
 
 def _die_with_parent() -> None:
     """Block until the parent's end of the pipe is closed, then end this process."""
+    line = bytearray()
     while True:
         try:
-            said = os.read(_STDIN, 1)
+            said = os.read(_STDIN, _MOST_AT_ONCE)
         except InterruptedError:
             continue
         except OSError:
             break
         if not said:
             break
-        if not _told.is_set():
-            _line.extend(said)
-        if said == b"\n":
-            _told.set()
+        *whole, rest = (line + said).split(b"\n")
+        for each in whole:
+            _lines.put(bytes(each))
+        line = rest
     os._exit(ORPHANED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -13,8 +14,6 @@ from pate.commands.deal import digits, write_inputs, write_labelled
 from pate.runtime.lifeline import free_port
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pate.data.values import Dataset
 
 __all__ = [
@@ -27,11 +26,18 @@ __all__ = [
     "Sites",
     "children",
     "is_alive",
+    "names_of",
     "until",
 ]
 
 RECORDS = 120
 TEACHERS = 3
+
+
+def names_of(pid: int) -> bytes:
+    """Return what a process is called: its command line, and the name that one that was forked took."""
+    process = Path("/proc") / str(pid)
+    return (process / "cmdline").read_bytes() + (process / "comm").read_bytes()
 
 
 @dataclass

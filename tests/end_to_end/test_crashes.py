@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.report import entries, verify
-from tests.end_to_end.processes import TEACHERS, Campaign, Program, Sites, children, until
+from tests.end_to_end.processes import TEACHERS, Campaign, Program, Sites, children, names_of, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,11 +248,6 @@ def test_a_party_that_never_comes_back_is_done_without(sites: Sites, tmp_path: P
 
 
 def kill_superlink(server: Program) -> None:
-    (superlink,) = [pid for pid in children(server.pid) if b"superlink" in command_line(pid)]
+    (superlink,) = [pid for pid in children(server.pid) if b"superlink" in names_of(pid)]
     os.kill(superlink, signal.SIGKILL)
     until(lambda: superlink not in children(server.pid), "the SuperLink is gone")
-
-
-def command_line(pid: int) -> bytes:
-    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
-        return file.read()

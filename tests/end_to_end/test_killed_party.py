@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.report import entries
 from tests.end_to_end.enrolling import enrol
-from tests.end_to_end.processes import Campaign, Sites, children, is_alive, until
+from tests.end_to_end.processes import Campaign, Sites, children, is_alive, names_of, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,9 +81,4 @@ def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> N
 
 
 def supernodes(party: Program) -> list[int]:
-    found = []
-    for pid in children(party.pid):
-        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
-            if b"supernode_process" in file.read():
-                found.append(pid)
-    return found
+    return [pid for pid in children(party.pid) if b"supernode" in names_of(pid)]
