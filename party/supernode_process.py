@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
-from flwr.supernode.servicer.runtime import runtime_handlers
+from flwr.supernode.main import create_app  # noqa: F401 - Flower would import it at the start
+from flwr.supernode.servicer.runtime.runtime_handlers import acquire_task
 from flwr.supernode.start_client_internal import start_client_internal
 
 from party.pieces import unless_silent
@@ -201,7 +202,7 @@ def main() -> None:
     loop = sys.modules[start_client_internal.__module__]
     connection = sys.modules[http_request_response.__module__]
     _replace(loop, pauses)
-    hold(runtime_handlers, pauses)
+    hold(sys.modules[acquire_task.__module__], pauses)
     speak_up(connection, pauses)
     sys.argv += ["--port", told()]
     flower_supernode()

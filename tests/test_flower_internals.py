@@ -137,7 +137,8 @@ BEHIND_THE_DOOR = {
     "party/supernode_process.py": {
         "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
         "flwr.supernode.fleet_http_connection": {"http_request_response"},
-        "flwr.supernode.servicer.runtime": {"runtime_handlers"},
+        "flwr.supernode.main": {"create_app"},
+        "flwr.supernode.servicer.runtime.runtime_handlers": {"acquire_task"},
         "flwr.supernode.start_client_internal": {"start_client_internal"},
     },
 }
