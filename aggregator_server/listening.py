@@ -1,15 +1,18 @@
 """Listening where anybody may connect: what a stranger can hold is bounded before he is known.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections are counted at the socket itself, all together and per address. Where there
-is no room for another one, the oldest goes on which nobody has said who he is; so whoever comes is
-let in, whatever others hold, and who has said so stays. A connection on which no request becomes
-complete, or no handshake, or whose other end does not take what is sent, is closed after a while.
+request. So connections wait before they are let in (:mod:`aggregator_server.waiting`), and are counted
+at the socket itself: those who have said who they are by their key, the others by their address, and
+all together. Where there is no room for another one, the oldest goes on which nobody has said who he
+is; so whoever comes is let in, whatever others hold, and who has said so stays. A connection on which
+no request becomes complete, or no handshake, or whose other end does not take what is sent, is closed
+after a while.
 """
 
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import ipaddress
 import logging
@@ -22,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from aggregator_server.waiting import WaitingRoom
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,13 +38,18 @@ _WANTED_FILES: Final = 65_536
 #: Open files that are kept for all else: registry, ledger, students, the SuperLink's log.
 _RESERVE: Final = 256
 _MOST: Final = 8192
-_MOST_PER_ADDRESS: Final = 256
+_MOST_PER_ADDRESS: Final = 1024
+#: Connections that wait before they are let in: all, and of one address.
+_MOST_WAITING: Final = 4096
+_MOST_WAITING_PER_ADDRESS: Final = 1024
 #: Connections of one holder that stay whatever comes.
 KEPT_EACH: Final = 32
 #: Connections that were told to go and are still open; if there are more, the newest is refused.
 _MOST_GOING: Final = 64
 #: Bytes that wait in this process to be sent on one connection, before its sender has to wait.
 _UNSENT: Final = 64 * 2**10
+#: Bytes that are read of TLS at a time. Each connection has so many set aside, from its first moment.
+_READ: Final = 32 * 2**10
 
 
 @dataclass(frozen=True)
@@ -48,11 +58,16 @@ class Room:
 
     Attributes:
         all: from everywhere.
-        per_address: from one address; of IPv6, from one network of 64 bits.
+        per_address: from one address, without those who have said who they are; of IPv6, from one
+            network of 64 bits.
+        waiting: from everywhere, that have not been let in yet.
+        waiting_per_address: the same from one address.
     """
 
     all: int
     per_address: int
+    waiting: int = 256
+    waiting_per_address: int = 256
 
 
 def raise_file_limit() -> None:
@@ -71,33 +86,55 @@ def room_for_connections() -> Room:
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _WANTED_FILES if soft == resource.RLIM_INFINITY else soft
-    most = max(2, min(_MOST, (files - min(_RESERVE, files // 2)) // 2))
-    return Room(most, min(_MOST_PER_ADDRESS, max(1, most // 2)))
+    free = files - min(_RESERVE, files // 2)
+    waiting = max(2, min(_MOST_WAITING, free // 5))
+    most = max(2, min(_MOST, (free - waiting) // 2))
+    return Room(
+        most,
+        min(_MOST_PER_ADDRESS, max(1, most // 2)),
+        waiting,
+        min(_MOST_WAITING_PER_ADDRESS, max(1, waiting // 2)),
+    )
 
 
 class BoundedListener(socket.socket):
-    """A listening socket that has room for so many, and for the newest of those it does not know."""
+    """A listening socket that has room for so many, and for the newest of those it does not know.
+
+    Attributes:
+        room: for how many.
+    """
 
     def __init__(self, listener: socket.socket, room: Room) -> None:
         """Take over a socket that listens; ``listener`` is closed by it."""
         super().__init__(listener.family, listener.type, listener.proto, listener.detach())
-        self._room = room
+        self.room = room
         self._lock = threading.Lock()
         #: All connections, the oldest first, by the address and the port of the other end.
         self._open: dict[tuple[str, int], _Counted] = {}
+        #: How many there are of each source, without those whose holder is known.
         self._held: Counter[str] = Counter()
         self._kept: Counter[object] = Counter()
         #: Those that were told to go and have not gone yet.
         self._going: set[tuple[str, int]] = set()
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection, for which another may have to go.
+    def take(self) -> tuple[socket.socket, Any, str]:
+        """Take a connection that is not let in yet; return it, whose it is, and its source.
 
         Raises:
-            ConnectionAbortedError: if all must stay; the next may be accepted.
+            OSError: if there is none, as of any socket.
         """
         handle, address = self._accept()  # type: ignore[attr-defined]
+        taken = socket.socket(self.family, self.type, self.proto, fileno=handle)
+        return taken, address, _network(str(address[0]))
+
+    def let_in(self, taken: socket.socket, address: Any) -> socket.socket:
+        """Let in a connection that was taken, for which another may have to go.
+
+        Raises:
+            ConnectionAbortedError: if all must stay; ``taken`` is closed then.
+        """
         source, client = _network(str(address[0])), (str(address[0]), int(address[1]))
+        handle = taken.detach()
         with self._lock:
             goes = self._who_goes(source)
             fits = goes is None or goes in self._open
@@ -115,7 +152,7 @@ class BoundedListener(socket.socket):
             raise ConnectionAbortedError(f"no room for another connection from {source}")
         if leaving is not None:
             leaving.leave()
-        return accepted, address
+        return accepted
 
     def reach(self, client: tuple[str, int], hang_up: Callable[[], None]) -> None:
         """Say how a connection is closed at once, by what has taken it over meanwhile."""
@@ -135,16 +172,20 @@ class BoundedListener(socket.socket):
                 return
             found.holder = holder
             self._kept[holder] += 1
+            self._count(found.source, -1)
 
     def _who_goes(self, source: str) -> tuple[str, int] | None:
         """Return who makes room for one more from ``source``; None: nobody must, or can."""
         everybody = len(self._open) - len(self._going)
-        here = sum(self._open[client].source == source for client in self._going)
-        if self._held[source] - here >= self._room.per_address:
+        here = sum(
+            self._open[client].source == source and self._open[client].holder is None
+            for client in self._going
+        )
+        if self._held[source] - here >= self.room.per_address:
             crowded = source
-        elif everybody >= self._room.all:
+        elif everybody >= self.room.all:
             # Whoever has the most connections has to give one up.
-            crowded = max(self._held, key=self._held.__getitem__)
+            crowded = max(self._held, key=self._held.__getitem__, default=source)
         else:
             return None
         may_go = (
@@ -157,16 +198,20 @@ class BoundedListener(socket.socket):
 
     def _release(self, client: tuple[str, int], gone: _Counted) -> None:
         with self._lock:
-            self._held[gone.source] -= 1
-            if self._held[gone.source] <= 0:
-                del self._held[gone.source]
             if self._open.get(client) is gone:
                 del self._open[client]
                 self._going.discard(client)
-            if gone.holder is not None:
+            if gone.holder is None:
+                self._count(gone.source, -1)
+            else:
                 self._kept[gone.holder] -= 1
                 if self._kept[gone.holder] <= 0:
                     del self._kept[gone.holder]
+
+    def _count(self, source: str, more: int) -> None:
+        self._held[source] += more
+        if self._held[source] <= 0:
+            del self._held[source]
 
 
 class _Counted(socket.socket):
@@ -211,14 +256,27 @@ def _network(host: str) -> str:
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait for a handshake no longer than for a request."""
+    """An event loop whose connections wait before they are let in, and not for long after that."""
+
+    def __init__(self) -> None:
+        """Make one."""
+        super().__init__()
+        # Of the whole process: 256 KiB, the default, are too much to give to whoever connects.
+        asyncio.sslproto.SSLProtocol.max_size = _READ
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        """Listen, with deadlines where there is TLS."""
-        if options.get("ssl") is not None:
-            options.setdefault("ssl_handshake_timeout", PATIENCE_S)
-            options.setdefault("ssl_shutdown_timeout", _SHUTDOWN_S)
-        return await super().create_server(*args, **options)
+        """Listen; with a waiting room and deadlines where the socket is one of ours."""
+        listener = options.get("sock")
+        if not isinstance(listener, BoundedListener):
+            return await super().create_server(*args, **options)
+        return WaitingRoom(
+            self,
+            listener,
+            args[0],
+            tls=options.get("ssl"),
+            patience=PATIENCE_S,
+            shutdown=_SHUTDOWN_S,
+        )
 
 
 class ImpatientProtocol(H11Protocol):

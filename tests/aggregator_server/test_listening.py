@@ -245,7 +245,8 @@ def door() -> Iterator[BoundedListener]:
 
 def come(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
     held.append(socket.create_connection(door.getsockname(), source_address=(source, 0)))
-    return door.accept()[0]
+    taken, address, _ = door.take()
+    return door.let_in(taken, address)
 
 
 def known(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
@@ -256,18 +257,17 @@ def known(door: BoundedListener, source: str, held: list[socket.socket]) -> sock
     return accepted
 
 
-def test_connections_are_counted_by_address_and_in_all(door: BoundedListener) -> None:
-    """Of those who are known; the others make room for them."""
+def test_those_who_are_known_are_counted_in_all(door: BoundedListener) -> None:
+    """Whoever comes makes none of them go."""
     held: list[socket.socket] = []
     try:
         first = known(door, "127.0.0.2", held)
         known(door, "127.0.0.2", held)
-        with pytest.raises(ConnectionAbortedError, match=r"from 127\.0\.0\.2"):
-            come(door, "127.0.0.2", held)
-        assert held[-1].recv(1) == b"", "closed at once"
         known(door, "127.0.0.3", held)
-        with pytest.raises(ConnectionAbortedError):
-            come(door, "127.0.0.4", held)
+        for source in ("127.0.0.2", "127.0.0.4"):
+            with pytest.raises(ConnectionAbortedError, match=f"from {source}"):
+                come(door, source, held)
+            assert held[-1].recv(1) == b"", "closed at once"
         first.close()
         first.close()  # counted once
         known(door, "127.0.0.4", held)
@@ -278,21 +278,44 @@ def test_connections_are_counted_by_address_and_in_all(door: BoundedListener) ->
             each.close()
 
 
+def test_an_address_has_room_beside_those_of_it_who_are_known() -> None:
+    """Many parties may share one: each has the room of its key, and strangers one for all."""
+    held, room = list[socket.socket](), Room(all=20, per_address=2)
+    with BoundedListener(listen("127.0.0.1", 0), room) as door:
+        try:
+            ours = [known(door, "127.0.0.2", held) for _ in range(5)]
+            strangers = [come(door, "127.0.0.2", held) for _ in range(2)]
+            for each in strangers:
+                each.send(b"x")
+            strangers.append(come(door, "127.0.0.2", held))
+            assert strangers[0].recv(1) == b"", "told to go: a third one came"
+            for each in (*strangers[1:], *ours):
+                each.send(b"x")
+            held += strangers
+        finally:
+            for each in held:
+                each.close()
+        assert (door._held, door._kept, door._open) == ({}, {}, {})
+
+
 def test_the_oldest_of_the_unknown_makes_room(door: BoundedListener) -> None:
     held: list[socket.socket] = []
     try:
         old, kept = come(door, "127.0.0.2", held), known(door, "127.0.0.2", held)
-        held += [old, come(door, "127.0.0.2", held)]
+        second, third = come(door, "127.0.0.2", held), come(door, "127.0.0.2", held)
+        held += [old, second, third]
+        for each in held:
+            each.settimeout(10)
         assert held[0].recv(1) == b"", "the oldest of this address was told to go"
         assert old.recv(1) == b""
         old.close()
-        third = come(door, "127.0.0.3", held)
         # All is full now, and nobody of the new address is there: the crowded one gives one up.
-        fourth = come(door, "127.0.0.4", held)
-        held += [third, fourth]
+        other = come(door, "127.0.0.4", held)
+        held.append(other)
+        assert second.recv(1) == b""
         kept.send(b"x")
         third.send(b"x")
-        fourth.send(b"x")
+        other.send(b"x")
     finally:
         for each in held:
             each.close()
