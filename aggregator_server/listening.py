@@ -30,8 +30,12 @@ from aggregator_server.waiting import WaitingRoom
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds in which a handshake, and after it the head of a request, must be complete.
+#: Seconds in which a further request on a connection must be complete, and an answer be taken.
 PATIENCE_S: Final = 10.0
+#: Seconds for which a connection may wait to be let in, and in which then a handshake, and after it the
+#: head of the first request, must be complete. What they hold is bounded, and the oldest make room; and
+#: each that is closed may come again at once, which costs another handshake.
+FIRST_PATIENCE_S: Final = 30.0
 _SHUTDOWN_S: Final = 5.0
 #: Open files that are wanted; what the system allows may be less.
 _WANTED_FILES: Final = 65_536
@@ -274,7 +278,7 @@ class Loop(asyncio.SelectorEventLoop):
             listener,
             args[0],
             tls=options.get("ssl"),
-            patience=PATIENCE_S,
+            patience=FIRST_PATIENCE_S,
             shutdown=_SHUTDOWN_S,
         )
 
@@ -296,6 +300,7 @@ class ImpatientProtocol(H11Protocol):
         transport.set_write_buffer_limits(high=_UNSENT)
         self._waits_since = self.loop.time()
         self._stuck_since: float | None = None
+        self._patience = FIRST_PATIENCE_S
         self._watch = self.loop.call_later(PATIENCE_S, self._look)
         if self.listener is not None and self.client is not None:
             self.listener.reach(self.client, transport.abort)
@@ -319,7 +324,7 @@ class ImpatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
-        self._waits_since = self.loop.time()
+        self._waits_since, self._patience = self.loop.time(), PATIENCE_S
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -334,15 +339,16 @@ class ImpatientProtocol(H11Protocol):
 
     def _look(self) -> None:
         under_way = self.cycle is not None and not self.cycle.response_complete
-        since = self.loop.time() if under_way else self._waits_since
+        now = self.loop.time()
+        until = (now if under_way else self._waits_since) + self._patience
         if self._stuck_since is not None:
-            since = min(since, self._stuck_since)
-        left = since + PATIENCE_S - self.loop.time()
+            until = min(until, self._stuck_since + PATIENCE_S)
+        left = until - now
         # One that is being closed, and is still here at the second look, has unsent bytes.
         if left <= 0 or self.transport.is_closing():
             self.transport.abort()
         else:
-            self._watch = self.loop.call_later(left, self._look)
+            self._watch = self.loop.call_later(min(left, PATIENCE_S), self._look)
 
 
 def protocol_of(listener: BoundedListener) -> type[ImpatientProtocol]:

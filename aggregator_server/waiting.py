@@ -10,7 +10,6 @@ so many others have come after him that he has to make room (:mod:`aggregator_se
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 import traceback
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import asyncio
     import ssl
     from collections.abc import Callable
 
@@ -46,8 +46,11 @@ class _Waiting:
     timer: asyncio.TimerHandle | None = None
 
 
-class WaitingRoom(asyncio.AbstractServer):
-    """A server whose connections wait before they are let in. Used from one event loop."""
+class WaitingRoom:
+    """A server whose connections wait before they are let in. Used from one event loop.
+
+    Of asyncio's servers it is what uvicorn uses.
+    """
 
     def __init__(
         self,
@@ -105,10 +108,6 @@ class WaitingRoom(asyncio.AbstractServer):
             self._next.cancel()
         for each in [*self._silent, *(each for queue in self._ready.values() for each in queue)]:
             self._drop(each)
-
-    def is_serving(self) -> bool:
-        """Say whether connections are taken."""
-        return not self._closed
 
     async def wait_closed(self) -> None:
         """Return at once: each connection ends by itself."""

@@ -82,7 +82,7 @@ def _open_files() -> Finding:
     """Say how many connections there is room for, once the server has raised its limit."""
     raise_file_limit()  # of this process, which ends with the check
     room = room_for_connections()
-    text = f"room for {room.all} connections, {room.per_address} of one address"
+    text = f"room for {room.all} connections, {room.per_address} of strangers at one address"
     if room.all < _CONNECTIONS:
         return Finding.warning(
             text, "raise the hard limit of open files (`ulimit -Hn`, LimitNOFILE= of a service)"

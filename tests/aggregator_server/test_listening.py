@@ -43,6 +43,7 @@ PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(listening, "FIRST_PATIENCE_S", 0.3)
 
 
 @pytest.fixture
