@@ -77,6 +77,8 @@ _START_DEADLINE_S: Final = 20.0
 #: How long the health check waits for a SuperLink that starts; parties give up after 5 seconds.
 _READY_S: Final = 3.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
+#: How long the answer to a health check holds for others who ask.
+_FRESH_S: Final = 0.5
 _CLOSE: Final = (b"connection", b"close")
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -126,6 +128,7 @@ class Filter:
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._one_answer = asyncio.Lock()
+        self._one_look = asyncio.Lock()
         self._ready = asyncio.Event()
         self._held = Allowance(HELD_IN_ALL, HELD_EACH)
         self._invited = Allowance(_INVITED_IN_ALL, _INVITED_EACH)
@@ -142,6 +145,8 @@ class Filter:
         From any thread.
         """
         self._link = upstream, Traffic(on_whole=self._on_whole)
+        #: Which SuperLink was asked last how it is, until when that holds, and what it said.
+        self._look: tuple[str | None, float, Answer] = None, 0.0, (503, [], b"")
         if self._loop is not None and upstream is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._ready.set)
@@ -210,7 +215,7 @@ class Filter:
         if (method, path) == ("GET", HEALTH_ROUTE):
             if self._link[0] is None:
                 await self._wait_until_ready()
-            status, said, body = await self._pass_on(method, path, headers, b"", self._link[0])
+            status, said, body = await self._health()
             return status, [*said, *([_CLOSE] if _length(headers) != 0 else [])], body
         if method != "POST" or path not in FLEET_ROUTES:
             return 404, [_CLOSE], b""
@@ -253,6 +258,16 @@ class Filter:
         if self._sessions is None:
             return await ask(scope["path"], body)
         return await self._sessions.call(key, scope["path"], scope["headers"], body, ask, receive)
+
+    async def _health(self) -> Answer:
+        """Ask the SuperLink how it is, once for all who want to know: anybody may."""
+        upstream = self._link[0]
+        async with self._one_look:
+            asked, until, answer = self._look
+            if asked != upstream or time.monotonic() >= until:
+                answer = await self._pass_on("GET", HEALTH_ROUTE, (), b"", upstream)
+                self._look = upstream, time.monotonic() + _FRESH_S, answer
+        return answer
 
     async def _wait_until_ready(self) -> None:
         """Wait a moment for a SuperLink that starts, so that nobody has to ask often for it."""

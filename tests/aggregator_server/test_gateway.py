@@ -30,6 +30,7 @@ from flwr.proto.run_pb2 import GetRunRequest
 from flwr.supercore.error import FlowerError
 from flwr.superlink.main import create_app
 
+from aggregator_server import gateway as gateways
 from aggregator_server.fleet import allowance
 from aggregator_server.fleet.requests import MAX_BODY, MAX_PIECE
 from aggregator_server.gateway import FLEET_ROUTES, Gateway
@@ -356,6 +357,24 @@ def test_the_health_check_waits_a_moment_for_a_superlink_that_starts(upstream: U
                 time.sleep(0.01)
             gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
             assert answer.result().status_code == 200
+    finally:
+        gateway.stop()
+
+
+def test_strangers_who_ask_how_it_is_make_the_superlink_no_work(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateways, "_FRESH_S", 3600.0)
+    gateway = Gateway("127.0.0.1", 0)
+    gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
+    gateway.start()
+    upstream.seen.clear()
+    try:
+        url = f"http://127.0.0.1:{gateway.port}/health"
+        with ThreadPoolExecutor(10) as pool:
+            answers = list(pool.map(lambda _: httpx.get(url, trust_env=False), range(30)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert [path for _, path, _, _ in upstream.seen] == ["/health"]
     finally:
         gateway.stop()
 
