@@ -40,16 +40,30 @@ def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, F
 
     Source: Clopper and Pearson, Biometrika 1934.
     """
+    return _lower(hits, runs, doubt), _upper(hits, runs, doubt)
+
+
+def _lower(hits: ArrayLike, runs: int, doubt: float) -> Floats:
+    counts = _check_counts(hits, runs)
+    none = counts == 0
+    # At an end of the range the bound is that end; the beta law has no such parameters.
+    low = betaincinv(np.where(none, 1, counts), runs - counts + 1, check_doubt(doubt))
+    return np.where(none, 0.0, low)
+
+
+def _upper(hits: ArrayLike, runs: int, doubt: float) -> Floats:
+    counts = _check_counts(hits, runs)
+    all_ = counts == runs
+    # 1 - (lower bound on a miss): no digits are lost where the doubt is small.
+    high = 1.0 - betaincinv(np.where(all_, 1, runs - counts), counts + 1, check_doubt(doubt))
+    return np.where(all_, 1.0, high)
+
+
+def _check_counts(hits: ArrayLike, runs: int) -> Floats:
     counts = np.asarray(hits, np.float64)
     if runs < 1 or not ((counts >= 0) & (counts <= runs)).all():
         raise AccountingError(f"hits must lie between 0 and the {runs} runs")
-    check_doubt(doubt)
-    none, all_ = counts == 0, counts == runs
-    # At an end of the range the bound is that end; the beta law has no such parameters.
-    low = betaincinv(np.where(none, 1, counts), runs - counts + 1, doubt)
-    # 1 - (lower bound on a miss): no digits are lost where the doubt is small.
-    high = 1.0 - betaincinv(np.where(all_, 1, runs - counts), counts + 1, doubt)
-    return np.where(none, 0.0, low), np.where(all_, 1.0, high)
+    return counts
 
 
 def check_doubt(doubt: float) -> float:
@@ -83,10 +97,7 @@ def epsilon_lower_bound(
     Raises:
         AccountingError: as :func:`clopper_pearson`, or for a delta outside (0, 1).
     """
-    low = clopper_pearson(hits, runs, doubt / 2)[0] - check_delta(delta)
-    high = clopper_pearson(false_hits, runs, doubt / 2)[1]
-    told = low > high
-    return np.where(told, np.log(np.where(told, low, 1.0) / np.where(told, high, 1.0)), 0.0)
+    return _epsilon(*_bounds(hits, false_hits, runs, doubt), delta)
 
 
 def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float) -> Floats:
@@ -114,8 +125,31 @@ def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: flo
     Source: Dong, Roth, Su 2022 (arXiv 1905.02383), Definition 2.6; audits by it: Nasr et al. 2023
     (arXiv 2302.07956).
     """
-    low = clopper_pearson(hits, runs, doubt / 2)[0]
-    high = clopper_pearson(false_hits, runs, doubt / 2)[1]
+    return _mu(*_bounds(hits, false_hits, runs, doubt))
+
+
+def both_lower_bounds(
+    hits: ArrayLike, false_hits: ArrayLike, runs: int, delta: float, doubt: float
+) -> tuple[Floats, Floats]:
+    """Return what :func:`epsilon_lower_bound` and :func:`mu_lower_bound` do, each with ``doubt``."""
+    low, high = _bounds(hits, false_hits, runs, doubt)
+    return _epsilon(low, high, delta), _mu(low, high)
+
+
+def _bounds(
+    hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float
+) -> tuple[Floats, Floats]:
+    """Return a lower bound on the chance of a hit and an upper one on that of a false hit."""
+    return _lower(hits, runs, doubt / 2), _upper(false_hits, runs, doubt / 2)
+
+
+def _epsilon(low: Floats, high: Floats, delta: float) -> Floats:
+    low = low - check_delta(delta)
+    told = low > high
+    return np.where(told, np.log(np.where(told, low, 1.0) / np.where(told, high, 1.0)), 0.0)
+
+
+def _mu(low: Floats, high: Floats) -> Floats:
     # Neither bound reaches the end at which the quantile would be infinite in our favour.
     bound: Floats = np.maximum(ndtri(low) - ndtri(high), 0.0)
     return bound

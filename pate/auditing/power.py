@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from pate.auditing.experiment import LEAST_RUNS
-from pate.auditing.intervals import epsilon_lower_bound, mu_lower_bound
+from pate.auditing.intervals import both_lower_bounds
 from pate.auditing.result import Seen
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def reached(
     least = together * stats.binom.ppf(MISSED / 2, lots, events[:, 0])
     most = together * stats.binom.isf(MISSED / 2, lots, events[:, 1])
     most = np.clip(most, 0, whole)
-    epsilon = epsilon_lower_bound(np.clip(least, 0, whole), most, whole, claim.delta, doubt)
-    return epsilon, mu_lower_bound(np.clip(least, 0, whole), most, whole, doubt)
+    return both_lower_bounds(np.clip(least, 0, whole), most, whole, claim.delta, doubt)
 
 
 def seen_from(
