@@ -80,6 +80,7 @@ class _Reply:
     stored: dict[str, int] = field(default_factory=dict)
     under_way: int = 0
     announced: int = 0
+    is_whole: bool = False
 
     @property
     def bytes(self) -> int:
@@ -287,7 +288,9 @@ class Traffic:
         kept = reply.bytes + len(reply.shared - reply.stored.keys()) * MAX_PIECE
         if not reply.wanted <= reply.stored.keys():
             return
-        self._on_whole()
+        if reply.session and not reply.is_whole:
+            reply.is_whole = True  # said once, however often its pieces are sent again
+            self._on_whole()
         if reply.room > kept:
             self.stored.give(key, reply.room - kept)
             reply.room = kept

@@ -23,13 +23,13 @@ import subprocess
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 #: A name of a thread or process has so many bytes at most.
@@ -201,7 +201,10 @@ def _become(pipe: int, lifeline: Callable[[], str]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, _STDOUT)
     os.dup2(nowhere, _STDERR)
-    os.closerange(_STDERR + 1, os.sysconf("SC_OPEN_MAX"))
+    for number in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
+        if number > _STDERR:
+            with contextlib.suppress(OSError):  # the one that listed them is closed
+                os.close(number)
     _forget_log()
     if not sys.flags.safe_path:
         del sys.path[0]  # the directory that the parent was started from

@@ -37,8 +37,12 @@ class Link:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.traffic = Traffic(lambda: self.now)
+        self.whole = 0
+        self.traffic = Traffic(lambda: self.now, self._count)
         self.ids = {KEY: 7, OTHER: 8}
+
+    def _count(self) -> None:
+        self.whole += 1
 
     async def call(self, key: bytes, name: str, request: Message, answer: Message | None) -> None:
         """Make one call, which the SuperLink answers, or fails to."""
@@ -123,6 +127,27 @@ def test_what_is_stored_is_counted_until_it_is_fetched(link: Link) -> None:
         link.traffic.taken(asked)
         assert link.traffic.stored.total == 0
         assert link.traffic.most() == (KEY, 3000)
+
+    asyncio.run(play())
+
+
+def test_a_reply_is_looked_for_once_when_all_of_it_is_there(link: Link) -> None:
+    async def play() -> None:
+        asked, pieces = await link.hand(), names(3)
+        session = await link.announce(asked, names=pieces)
+        for name in pieces[:2]:
+            await link.store(name, session, 10)
+        await link.store(pieces[2], session, 10, stored=None)
+        assert link.whole == 0
+        await link.store(pieces[2], session, 10)
+        assert link.whole == 1
+        # Whoever sends on and on keeps nobody busy.
+        await link.store(pieces[2], session, 10)
+        await link.announce(asked, names=pieces, wanted=())
+        assert link.whole == 1
+        # One of which the SuperLink has all pieces is there when it is announced.
+        await link.announce(await link.hand(), names=names(2), wanted=())
+        assert link.whole == 2
 
     asyncio.run(play())
 
