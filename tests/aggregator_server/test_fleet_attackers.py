@@ -33,8 +33,8 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from aggregator_server import deployment as deploying
 from aggregator_server.deployment import Deployment
 from aggregator_server.fleet import traffic as trafficking
+from aggregator_server.fleet.filter import FLEET_ROUTES
 from aggregator_server.fleet.requests import MAX_PIECE
-from aggregator_server.gateway import FLEET_ROUTES
 from aggregator_server.identities import Identities
 from aggregator_server.superlink import trust_in
 from pate.enrolment import Answer

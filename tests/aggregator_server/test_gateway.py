@@ -30,10 +30,11 @@ from flwr.proto.run_pb2 import GetRunRequest
 from flwr.supercore.error import FlowerError
 from flwr.superlink.main import create_app
 
-from aggregator_server import gateway as gateways
 from aggregator_server.fleet import allowance
+from aggregator_server.fleet import filter as filtering
+from aggregator_server.fleet.filter import FLEET_ROUTES
 from aggregator_server.fleet.requests import MAX_BODY, MAX_PIECE
-from aggregator_server.gateway import FLEET_ROUTES, Gateway
+from aggregator_server.gateway import Gateway
 from pate.enrolment import MAX_FILE, ROUTE
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.lifeline import free_port, listen
@@ -364,7 +365,7 @@ def test_the_health_check_waits_a_moment_for_a_superlink_that_starts(upstream: U
 def test_strangers_who_ask_how_it_is_make_the_superlink_no_work(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateways, "_FRESH_S", 3600.0)
+    monkeypatch.setattr(filtering, "_FRESH_S", 3600.0)
     gateway = Gateway("127.0.0.1", 0)
     gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
     gateway.start()

@@ -25,8 +25,8 @@ from flwr.supercore.inflatable.inflatable_object import add_header_to_object_bod
 from flwr.superlink.main import create_app
 
 from aggregator_server.deployment import Deployment
+from aggregator_server.fleet.filter import FLEET_ROUTES
 from aggregator_server.flower_internals import Session, codeless_fab, make_fab, start_run
-from aggregator_server.gateway import FLEET_ROUTES
 from aggregator_server.link import LOST, UNREADABLE, Arrival, Wire
 from aggregator_server.wire import GridWire
 from party.client_app import make_client_app

@@ -15,7 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from aggregator_server.gateway import Filter
+from aggregator_server.fleet.filter import Filter
 from aggregator_server.predictions import checked_accuracy, checked_predictions
 from party.keys import identity_key
 from pate.data.values import content_hash
