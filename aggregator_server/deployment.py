@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 import httpx
 
+from aggregator_server.bounded_listener import raise_file_limit
 from aggregator_server.flower_internals import LINK_ERRORS, Session
 from aggregator_server.gateway import Gateway
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.desk import Desk
-from aggregator_server.listening import raise_file_limit
 from aggregator_server.nodes import let_in, pem
 from aggregator_server.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.wire import DEFAULT_TTL_S, GridWire, SwitchableWire

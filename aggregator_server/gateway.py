@@ -134,13 +134,8 @@ class Gateway:
         """
         import uvicorn
 
-        from aggregator_server.listening import (
-            BoundedHead,
-            BoundedListener,
-            protocol_of,
-            quiet_uvicorn,
-            room_for_connections,
-        )
+        from aggregator_server.bounded_listener import BoundedListener, room_for_connections
+        from aggregator_server.listening import BoundedHead, protocol_of, quiet_uvicorn
 
         quiet_uvicorn()
         listener = self._listener = BoundedListener(self._listener, room_for_connections())

@@ -6,10 +6,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from aggregator_server.bounded_listener import raise_file_limit, room_for_connections
 from aggregator_server.check import campaign, database, identity
 from aggregator_server.check.asked import identities_of, port_of, read_public, spec_of
 from aggregator_server.identities import require_identities
-from aggregator_server.listening import raise_file_limit, room_for_connections
 from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
 from pate.runtime.lifeline import require_free_port
 from pate.runtime.preflight import Check, Finding, Once, machine, storage

@@ -137,13 +137,8 @@ class Page:
         """
         import uvicorn
 
-        from aggregator_server.listening import (
-            BoundedHead,
-            BoundedListener,
-            Room,
-            protocol_of,
-            quiet_uvicorn,
-        )
+        from aggregator_server.bounded_listener import BoundedListener, Room
+        from aggregator_server.listening import BoundedHead, protocol_of, quiet_uvicorn
         from aggregator_server.watch.app import make_app
 
         quiet_uvicorn()

@@ -16,17 +16,16 @@ import httpx
 import pytest
 import uvicorn
 
-from aggregator_server import listening
-from aggregator_server.gateway import MAX_HEAD, Gateway
-from aggregator_server.identities import Identities
-from aggregator_server.listening import (
+from aggregator_server import bounded_listener, listening
+from aggregator_server.bounded_listener import (
     KEPT_EACH,
     BoundedListener,
-    Loop,
     Room,
-    protocol_of,
     room_for_connections,
 )
+from aggregator_server.gateway import MAX_HEAD, Gateway
+from aggregator_server.identities import Identities
+from aggregator_server.listening import Loop, protocol_of
 from aggregator_server.superlink import trust_in
 from pate.runtime.lifeline import listen
 from tests.aggregator_server.fleet_nodes import new_key, pem_of, signed
@@ -358,7 +357,7 @@ def test_all_who_left_make_room_again(gateway: Gateway) -> None:
     ],
 )
 def test_what_is_one_address(one: str, other: str, same: bool) -> None:
-    assert (listening._network(one) == listening._network(other)) is same
+    assert (bounded_listener._network(one) == bounded_listener._network(other)) is same
 
 
 @pytest.mark.parametrize("files", [64, 256, 1024, 65_536])
@@ -372,7 +371,7 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
-        "from aggregator_server.listening import raise_file_limit\n"
+        "from aggregator_server.bounded_listener import raise_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
         "raise_file_limit()\n"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"

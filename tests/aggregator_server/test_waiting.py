@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from aggregator_server.bounded_listener import BoundedListener, Room, raise_file_limit
 from aggregator_server.gateway import Gateway
 from aggregator_server.identities import Identities
-from aggregator_server.listening import BoundedListener, Loop, Room, raise_file_limit
+from aggregator_server.listening import Loop
 from aggregator_server.superlink import trust_in
 from aggregator_server.waiting import WaitingRoom
 from pate.runtime.lifeline import listen
