@@ -4,8 +4,9 @@ To take a connection costs next to nothing; a handshake costs a millisecond of t
 is held for it 60 KiB. So whoever connects waits first, as a bare socket, until he has said something,
 and is then let in: one of each address in turn, and within an address in the order in which they came.
 Where there is TLS, :data:`HANDSHAKES` are begun in a second. Whoever opens connections without end so
-has a share of that and no more, and whoever was let in has the time that he needs for his request before
-so many others have come after him that he has to make room (:mod:`aggregator_server.bounded_listener`).
+has a share of that and no more, and whoever was let in has the time that he needs for his request
+before so many others have come after him that he has to make room
+(:mod:`aggregator_server.bounded_listener`).
 """
 
 from __future__ import annotations

@@ -22,33 +22,33 @@ os.environ.update(QUIET_FLOWER)
 #: The files that take a minute and more, the longest first. Each is the work of one process: begun last,
 #: it would be worked on alone while the others have nothing left to do.
 LONGEST = (
-    "benchmarks/test_soak.py",
-    "end_to_end/test_clock.py",
-    "end_to_end/test_simulate_ray.py",
-    "end_to_end/test_simulate.py",
-    "end_to_end/test_network.py",
-    "end_to_end/test_failpoints.py",
-    "end_to_end/test_crashes.py",
-    "student/test_image_trainers.py",
-    "commands/test_audit_bugs.py",
-    "end_to_end/test_misbehaving_party.py",
-    "end_to_end/test_enrolled_campaign.py",
-    "end_to_end/test_superlink_restart.py",
-    "end_to_end/test_nothing_secret.py",
-    "aggregator_server/watch/test_page_of_campaign.py",
-    "end_to_end/test_full_disk.py",
-    "end_to_end/test_errors.py",
-    "docs/test_pages_run.py",
-    "commands/test_audit.py",
-    "pate/auditing/test_auditing_mechanism.py",
-    "aggregator_server/test_fleet_attackers.py",
-    "commands/test_account.py",
-    "party/test_lying_server.py",
-    "party/synthesis/test_cli_synthesize.py",
-    "party/test_teachers_images.py",
-    "party/test_teachers_tables.py",
-    "student/test_fixmatch.py",
-    "plugins/test_plugins.py",
+    "test_soak.py",
+    "test_clock.py",
+    "test_simulate_ray.py",
+    "test_simulate.py",
+    "test_network.py",
+    "test_failpoints.py",
+    "test_crashes.py",
+    "test_image_trainers.py",
+    "test_audit_bugs.py",
+    "test_misbehaving_party.py",
+    "test_enrolled_campaign.py",
+    "test_superlink_restart.py",
+    "test_nothing_secret.py",
+    "test_page_of_campaign.py",
+    "test_full_disk.py",
+    "test_errors.py",
+    "test_pages_run.py",
+    "test_audit.py",
+    "test_auditing_mechanism.py",
+    "test_fleet_attackers.py",
+    "test_account.py",
+    "test_lying_server.py",
+    "test_cli_synthesize.py",
+    "test_teachers_images.py",
+    "test_teachers_tables.py",
+    "test_fixmatch.py",
+    "test_plugins.py",
 )
 
 _TESTS = Path(__file__).resolve().parent
@@ -63,11 +63,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, then those with slow tests, then the others."""
-    rank = {_TESTS / name: at for at, name in enumerate(LONGEST)}
-    if gone := [str(path) for path in rank if not path.is_file()]:
-        raise pytest.UsageError(f"the longest files name {', '.join(gone)}")
+    rank = {name: at for at, name in enumerate(LONGEST)}
+    if gone := set(rank) - {path.name for path in _TESTS.rglob("test_*.py")}:
+        raise pytest.UsageError(f"the longest files name {', '.join(sorted(gone))}")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (rank.get(item.path, len(rank)), item.path not in slow))
+    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in slow))
 
 
 @pytest.fixture(scope="session")
