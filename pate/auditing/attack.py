@@ -38,8 +38,9 @@ class Bet(Protocol):
         """Return hits and false hits, given runs of D and of D'."""
 
 
-#: Learns, from runs of D and as many of D' and for so many runs, the best bet and its worth.
-Learn = Callable[[Counts, Counts, int, Worth], tuple[float, Bet]]
+#: Learns, from runs of D and as many of D', for so many runs and by so much luck, the best bet and
+#: its worth.
+Learn = Callable[[Counts, Counts, int, Worth, float], tuple[float, Bet]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,9 @@ class Event:
         return self.hits(true), self.hits(false)
 
 
-def learn(first: Counts, second: Counts, runs: int, worth: Worth) -> tuple[float, Event]:
+def learn(
+    first: Counts, second: Counts, runs: int, worth: Worth, luck: float = 1.0
+) -> tuple[float, Event]:
     """Return the most promising event and what it seems to be worth.
 
     Args:
@@ -74,6 +77,7 @@ def learn(first: Counts, second: Counts, runs: int, worth: Worth) -> tuple[float
         second: as many runs of D'.
         runs: how many there will be that count.
         worth: what to make large, of expected hits and false hits in ``runs`` runs.
+        luck: see :func:`promised`.
 
     Raises:
         AccountingError: if the two differ in shape or there are none.
@@ -90,7 +94,7 @@ def learn(first: Counts, second: Counts, runs: int, worth: Worth) -> tuple[float
         steps = np.unique(np.concatenate([scores, others]))
         steps = steps[:: -(-len(steps) // _MOST_THRESHOLDS)]
         hits, false = _reaching(scores, steps), _reaching(others, steps)
-        value = _promised(hits, false, len(first), runs, worth)
+        value = promised(hits, false, len(first), runs, worth, luck)
         best = int(np.argmax(value))
         found.append((float(value[best]), Event(weights, float(steps[best]), reverse)))
     return max(found, key=lambda each: each[0])
@@ -123,7 +127,9 @@ class Range:
         return self.hits(true), self.hits(false)
 
 
-def learn_range(first: Readings, second: Readings, runs: int, worth: Worth) -> tuple[float, Range]:
+def learn_range(
+    first: Readings, second: Readings, runs: int, worth: Worth, luck: float = 1.0
+) -> tuple[float, Range]:
     """Return the most promising range and what it seems to be worth; see :func:`learn`.
 
     Tried are, for each number, its being at least, at most, and exactly a value: noise that is too
@@ -147,23 +153,26 @@ def learn_range(first: Readings, second: Readings, runs: int, worth: Worth) -> t
         ):
             for reverse in (False, True):
                 true, false = (hits[1], hits[0]) if reverse else (hits[0], hits[1])
-                value = _promised(true, false, len(first), runs, worth)
+                value = promised(true, false, len(first), runs, worth, luck)
                 best = int(np.argmax(value))
                 made = Range(view, float(least[best]), float(most[best]), reverse)
                 found.append((float(value[best]), made))
     return max(found, key=lambda each: each[0])
 
 
-def _promised(hits: Floats, false: Floats, seen: int, runs: int, worth: Worth) -> Floats:
+def promised(
+    hits: Floats, false: Floats, seen: int, runs: int, worth: Worth, luck: float
+) -> Floats:
     """Return what events are worth, given in how many of ``seen`` runs of each world they came about.
 
-    Each count may have been luck, by its standard deviation and one more; an event that was never
-    seen is not one of no chance, nor one that was seen always a sure one.
+    Each count may have been luck, by ``luck`` standard deviations and one more; an event that was
+    never seen is not one of no chance, nor one that was seen always a sure one. Luck below 0 is bad
+    luck: then the event is worth more than it seems.
     """
-    share = runs / seen
-    least = np.maximum(hits - 1.0 - np.sqrt(hits * (1.0 - hits / seen)), 0.0)
-    most = false + 1.0 + np.sqrt(false * (1.0 - false / seen))
-    return worth(share * least, np.minimum(share * most, runs))
+    share, one = runs / seen, np.copysign(1.0, luck)
+    true = hits - one - luck * np.sqrt(hits * (1.0 - hits / seen))
+    other = false + one + luck * np.sqrt(false * (1.0 - false / seen))
+    return worth(*(np.minimum(share * np.clip(each, 0.0, seen), runs) for each in (true, other)))
 
 
 def _check(first: Counts, second: Counts) -> None:

@@ -16,8 +16,8 @@ from pate.accounting.units import Neighbours
 from pate.auditing import laws
 from pate.auditing.attack import learn_range
 from pate.auditing.bugs import bugs_of
-from pate.auditing.experiment import attack
-from pate.auditing.mechanism import claimed, claimed_with, reach_of, runs_together, too_wide
+from pate.auditing.experiment import attack, runs_together
+from pate.auditing.mechanism import claimed, claimed_with, reach_of, too_wide
 from pate.auditing.neighbours import Pair
 from pate.auditing.power import level_events, seen_from
 from pate.mechanisms import DistributedNeighbour, Neighbour

@@ -19,7 +19,7 @@ from pate.accounting.conversion import float_up
 from pate.accounting.events import LaplaceMax, NoisyHistogram
 from pate.accounting.units import Neighbours
 from pate.auditing.bugs import bugs_of, label_runs
-from pate.auditing.experiment import attack
+from pate.auditing.experiment import attack, runs_together
 from pate.auditing.neighbours import telling_pairs
 from pate.auditing.power import events_of, seen_from
 from pate.auditing.result import Audit, Claim
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 #: Most rows of one call of a mechanism, about as in a campaign.
 _ROWS = 128
-#: The least number of calls for so many runs. What noise has in common within a call would otherwise
-#: be taken for what the votes have in common.
-CALLS = 64
 #: Runs that are made between two lines of progress.
 _STEP = 2**14
 #: Noise that is wider is audited, too, but what would be found is not computed: it takes too long.
@@ -93,11 +90,6 @@ def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
         charged = budget.spent / cost  # as many answers as the filter saw, not as were given
         epsilon = min(epsilon, float_up(sum(outright, Fraction(0)) * charged))
     return Claim(epsilon, delta, gaussian_mu(composition.name, float_up(2 * budget.spent)))
-
-
-def runs_together(runs: int, most: int) -> int:
-    """Return how many of some runs are made with one call, which is at most ``most``."""
-    return max(1, min(most, runs // CALLS))
 
 
 def gaussian_mu(composition: str, squared: float) -> float | None:

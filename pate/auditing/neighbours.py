@@ -83,6 +83,10 @@ _NEAR = ((0.5, 0.0), (-0.5, 0.0), (-1.3, 0.0), (-1.3, 1.4), (-2.0, 0.7))
 def telling_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
     """Return pairs among which an attacker finds a good one.
 
+    The first is the one that shows errors which are small: charges that are too low, noise that is
+    too small. By turns both ways it shows besides what queries have in common. Laplace noise shows
+    most where a tie is lost.
+
     ``votes`` votes go from one class to another: other moves make the displacement of the histogram
     no larger. The classes between which they go, and how far they lie apart, differ from pair to
     pair.
@@ -99,7 +103,8 @@ def telling_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
         raise UsageError(f"a unit reaches at least one vote, got {votes}")
     if isinstance(mechanism, LNMax):  # the difference of two Laplace noises: 4 scale^2
         spread, floor = 2 * float(mechanism.scale), round(70 * mechanism.scale)
-        return (*_labels(votes, floor, None), *_leads(votes, spread, floor))
+        *others, tie, lead = _labels(votes, floor, None)
+        return (tie, lead, *others, *_leads(votes, spread, floor))
     if isinstance(mechanism, GNMax):
         spread, floor = float(mechanism.sigma) * 2**0.5, round(12 * mechanism.sigma)
         return (*_labels(votes, floor, None), *_leads(votes, spread, floor))
@@ -138,8 +143,8 @@ def _labels(votes: int, floor: int, margin: int | None) -> tuple[Pair, ...]:
         "winners change both ways by turns",
     )
     return (
-        *changes,
         turned,
+        *changes,
         # Equal counts are the lowest class's: it loses what it had, or wins what it had not.
         pair("a tie is lost", 0, 1, 0),
         pair("a lead becomes a tie", 1, 0, 2 * votes),

@@ -87,7 +87,7 @@ def test_all_shipped_mechanisms_stand_and_json_is_alone_on_the_standard_output()
         assert 0.0 <= each["lower_bound"] <= each["claimed"]
         assert (each["delta"], each["confidence"]) == (1e-2, 0.99999999)
         assert each["queries"] == (64 if each["kind"] == "gated" else 2)
-        assert 3000 <= each["runs"] < 3050
+        assert 3500 <= each["runs"] < 3550
         assert each["observer"] == ("server" if "distributed-g" in each["subject"] else "public")
         assert "cast otherwise" in each["adjacency"]
         assert each["unit"].startswith(("whoever reaches 2 of", "whoever casts 2 votes"))
@@ -112,7 +112,7 @@ def test_a_table_names_the_terms_of_its_figures() -> None:
     # mu is 2 sqrt(2) * 2 / 7.5 and a little for the noise being discrete.
     mu = 2 * math.sqrt(2) * math.sqrt(2) / 7.5
     assert f"≤ {mu:.2f}" in done.stdout
-    for words in ("≥ ", "stands", "delta 0.01", "1200", "confidence 0.99999999",
+    for words in ("≥ ", "stands", "delta 0.01", "1400", "confidence 0.99999999",
                   "winner changes", "every second charge skipped", "NO",
                   "unit: whoever reaches 2", "adjacency: 2 of the votes", "observer: public",
                   "proves nothing"):  # fmt: skip
@@ -274,8 +274,8 @@ def test_a_ledger_that_forgets_its_charges_is_found() -> None:
     More than half of them from one class is a test of mu 3.2, by the exact law; 0.74 is claimed.
     """
     mechanism, runs, quantile = GNMax(Fraction(2), 1), 120, 5e-7
-    pair = telling_pairs(mechanism, 1)[0]
-    assert pair.name == "winner changes, classes 0 and 1"
+    name = "winner changes, classes 0 and 1"
+    (pair,) = (each for each in telling_pairs(mechanism, 1) if each.name == name)
     first, second = (argmax_law(row, gaussian_law(Fraction(2)))[0] for row in ([2, 1], [1, 2]))
     # Hits do not fall below, and false hits do not pass, but with probability 1e-6:
     hits = stats.binom.ppf(quantile, runs, stats.binom.sf(17, 32, first))
@@ -322,9 +322,12 @@ def test_campaigns_are_attacked_on_all_pairs_and_say_what_they_would_find() -> N
     mechanism = SHIPPED[2]
     said = foresee(mechanism, 8, 600, 1e-2, 0.999, 1)
     assert [each.bug for each in said if each.seen] == [
-        "no noise at the check", "no noise at the label", "no noise at all",
-        "one draw for all classes", "noise on every second class only",
+        "no noise at the label", "no noise at all", "one draw for all classes",
     ]  # fmt: skip
+    # These show in other pairs than the first: which one, learns an attack from more campaigns only.
+    assert {each.bug: each.runs for each in said if each.pair and each.pair != said[1].pair} == {
+        "no noise at the check": 2000, "noise on every second class only": 3000,
+    }  # fmt: skip
     with pytest.raises(UsageError, match=f"too few for {len(telling_pairs(mechanism, 1))} pairs"):
         audit_campaign(mechanism, queries=2, runs=200, delta=1e-2, confidence=0.999)
 

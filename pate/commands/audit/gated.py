@@ -95,8 +95,8 @@ class Gated:
         even = next(level for level, chance in enumerate(coin) if chance >= 0.5)
         clear = leads[-1]
         made = [
-            _pair(reach, clear, reach, floor, "open gate, one winner changes"),
             _pair(reach, reach, reach, floor, "closed gate, all winners change"),
+            _pair(reach, clear, reach, floor, "open gate, one winner changes"),
         ]
         for level, name in (
             (even, "the gate rather opens or not"),

@@ -56,7 +56,8 @@ RunsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Runs that count, in each of the two worlds; half as many more are spent on learning. "
+        help="Runs that count, in each of the two worlds; half as many more are spent on learning, "
+        "and a quarter on a second pair of neighbours. "
         "Default: 20000, 100000 of noisy counts, 1000 of gated-gnmax, 600 campaigns. More runs come "
         "nearer to the truth, and see smaller bugs.",
     ),

@@ -1,0 +1,136 @@
+"""What an audit says beforehand that it finds, against simulated attacks that have to learn first.
+
+Here the laws of both worlds are given, so that an attack costs milliseconds. A bug is said to be
+missed with probability 1e-6 at most: of 200 attacks two or more miss it with 2e-8 at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pate.auditing.experiment import Plan, attack
+from pate.auditing.neighbours import Pair
+from pate.auditing.power import events_of, may_be_chosen, seen_from
+from pate.auditing.result import Claim
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pate.accounting.arrays import Floats
+
+ATTACKS = 200
+CONFIDENCE = 0.999
+CLAIM = Claim(9.0, 1e-2, 0.8)
+#: Chances of an answer in the two worlds. Its mu is 1, and it is frequent: it refutes the claim soon.
+FREQUENT = (0.69, 0.31)
+#: Its mu is 0.86 at most, so that it refutes the claim later; it is rare, and by luck seems better.
+RARE = (0.06, 0.008)
+#: No decision lies between the two worlds.
+ALIKE = (0.5, 0.45)
+#: The same answer always, and another one in the other world.
+SURE = (1.0, 0.0)
+
+
+def table(chances: tuple[float, float]) -> Floats:
+    return np.array([chances, [1.0 - each for each in chances]])
+
+
+class Laws:
+    """Pairs of worlds, and runs that are drawn from their laws by a seed."""
+
+    def __init__(self, *chances: tuple[float, float]) -> None:
+        votes = np.array([5, 3])
+        self.pairs = [Pair(votes, votes, None, f"pair {at}") for at in range(len(chances))]
+        self.laws = {pair.name: table(each) for pair, each in zip(self.pairs, chances, strict=True)}
+        self._bits = np.random.default_rng(14)
+
+    @property
+    def events(self) -> dict[str, Floats]:
+        return {name: events_of(law) for name, law in self.laws.items()}
+
+    def sample(self, pair: Pair, world: int, runs: int) -> NDArray[np.int64]:
+        return self._bits.multinomial(1, self.laws[pair.name][:, world], size=runs)
+
+    def missed(self, runs: int) -> int:
+        """Return how many of the attacks do not refute the claim."""
+        found = [
+            attack(
+                self.sample, self.pairs, CLAIM, runs=runs, confidence=CONFIDENCE, step=runs
+            ).mu_lower_bound
+            for _ in range(ATTACKS)
+        ]
+        assert CLAIM.mu is not None
+        return sum((each or 0.0) <= CLAIM.mu for each in found)
+
+
+@pytest.mark.parametrize(
+    ("laws", "by"),
+    [
+        (Laws(FREQUENT, *[RARE] * 9), "pair 0"),
+        (Laws(FREQUENT, *[FREQUENT] * 9), "pair 0"),
+        (Laws(ALIKE, *[RARE] * 4, SURE, *[RARE] * 4), "pair 5"),
+        (Laws(ALIKE, *[ALIKE] * 8, FREQUENT), "pair 9"),
+    ],
+    ids=["others seem better", "all alike", "one is sure", "one of many"],
+)
+def test_a_bug_is_missed_no_more_often_than_said(laws: Laws, by: str) -> None:
+    said = seen_from("planted", laws.events, CLAIM, runs=10**7, confidence=CONFIDENCE)
+    assert said.seen
+    assert said.runs is not None
+    assert said.pair == by
+    assert laws.missed(said.runs) <= 1
+
+
+def test_what_may_be_chosen_are_the_pairs_that_luck_may_make_the_best() -> None:
+    laws = Laws(ALIKE, FREQUENT, RARE, ALIKE, SURE)
+    tables = list(laws.events.values())
+    chosen = {
+        runs: may_be_chosen(tables, Plan.of(runs, 5, CLAIM, CONFIDENCE), CLAIM, 1)
+        for runs in (200, 100_000)
+    }
+    assert {1, 4} <= set(chosen[200]), "of 20 runs in each world nothing is sure"
+    assert chosen[100_000] == [4]
+    few, many = (
+        may_be_chosen(tables[:4], Plan.of(runs, 4, CLAIM, CONFIDENCE), CLAIM, 1)
+        for runs in (10_000, 1_000_000)
+    )
+    assert few == [1, 2], "the rare event may seem to be the better one"
+    assert many == [1]
+    # Runs that come out alike are fewer than they seem.
+    alike = may_be_chosen(tables[:4], Plan.of(1_000_000, 4, CLAIM, CONFIDENCE), CLAIM, 4096)
+    assert set(alike) >= {1, 2}
+
+
+def test_both_bets_together_spend_the_doubt_once() -> None:
+    for claim, bounds in ((CLAIM, 2), (Claim(1.0, 1e-2), 1)):
+        plan = Plan.of(1000, 5, claim, CONFIDENCE)
+        assert bounds * sum(plan.doubts) <= 1.0 - CONFIDENCE
+        assert bounds * sum(plan.doubts) == pytest.approx(1.0 - CONFIDENCE)
+        (alone, _) = Plan.of(1000, 1, claim, CONFIDENCE).doubts
+        assert bounds * alone <= 1.0 - CONFIDENCE
+
+
+def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:
+    """The claim is exactly true of every pair. False alarm of the test: 2e-7, by the binomial law.
+
+    Each attack errs with 0.5 at most, by the confidence; 200 attacks err 137 times with 1e-7.
+    """
+    laws = Laws(*[(0.7, 0.3)] * 3)
+    exact = Claim(9.0, 1e-2, 2 * float(stats.norm.ppf(0.7)))
+    assert exact.mu is not None
+    wrong = sum(
+        (
+            attack(
+                laws.sample, laws.pairs, exact, runs=600, confidence=0.5, step=600
+            ).mu_lower_bound
+            or 0.0
+        )
+        > exact.mu
+        for _ in range(ATTACKS)
+    )
+    assert stats.binom.sf(136, ATTACKS, 0.5) <= 1e-6
+    assert wrong <= 136
