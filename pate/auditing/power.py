@@ -183,8 +183,8 @@ def may_be_chosen(tables: Sequence[Floats], plan: Plan, claim: Claim, together: 
     others = [place for place in range(1, len(tables)) if len(tables[place])]
 
     def seems(hits: Floats, false: Floats) -> float:
-        counts = (np.clip(each * (learning / lots), 0, learning) for each in (hits, false))
-        return float(promised(*counts, learning, counting, near, CAREFUL).max())
+        true, other = (np.clip(each * (learning / lots), 0, learning) for each in (hits, false))
+        return float(promised(true, other, learning, counting, near, CAREFUL).max())
 
     def at_least(place: int, tail: float) -> float:
         hit, false = tables[place].T
