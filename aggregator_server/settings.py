@@ -16,10 +16,73 @@ from pate.masking.context import most_colluders, threshold_for
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from aggregator_server.options import CampaignOptions
     from pate.accounting.publishing.gate import GateParameters
 
+#: Options that are exact numbers, typed as text.
+_FRACTIONS: Final = (
+    "first_round_share", "threshold", "interactive_threshold", "sigma1", "sigma2", "scale",
+    "confidence",
+)  # fmt: skip
 #: What a party without a policy of its own sets aside for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
+
+
+def spec_of(
+    options: CampaignOptions,
+    inputs: Inputs,
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    chosen: Callable[[Inputs, int, Callable[[str], None]], tuple[int, ...]] | None = None,
+) -> CampaignSpec:
+    """Return the specification of a new campaign over a public set, from the options of its command.
+
+    Args:
+        options: of the command.
+        inputs: the public set.
+        say: told what happens.
+        chosen: returns the representatives of neighbour votes; None: those that a campaign has.
+
+    Raises:
+        UsageError: naming the option that makes no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    delta = delta_of(options.publish, options.delta)
+    return make_spec(
+        inputs,
+        name=options.campaign,
+        aggregator=options.aggregator,
+        parties=options.parties,
+        min_parties=options.min_parties,
+        classes=options.classes,
+        epsilon=options.epsilon,
+        delta=delta,
+        unit=options.unit,
+        rounds=options.rounds,
+        max_queries=options.max_queries,
+        fractions={name: getattr(options, name) for name in _FRACTIONS},
+        publish=options.publish,
+        gate=make_gate(
+            options.publish, options.epsilon, delta, options.gate_order, options.gate_share
+        ),
+        aggregation=options.aggregation,
+        noise=options.noise,
+        colluders=options.colluders,
+        vote_proofs=options.vote_proofs,
+        class_quota=options.class_quota,
+        matrix=make_matrix(
+            inputs,
+            options.aggregator,
+            epsilon=options.epsilon,
+            delta=delta,
+            number=options.representatives,
+            records=options.expected_records,
+            most_votes=options.most_votes,
+            votes_per_patient=options.votes_per_patient,
+            say=say,
+            chosen=chosen,
+        ),
+    )
 
 
 def make_spec(
@@ -132,6 +195,7 @@ def make_matrix(
     most_votes: int | None = None,
     votes_per_patient: int | None = None,
     say: Callable[[str], None] = lambda _: None,
+    chosen: Callable[[Inputs, int, Callable[[str], None]], tuple[int, ...]] | None = None,
 ) -> NeighbourTerms | None:
     """Return what neighbour votes need beside all else, None for teachers.
 
@@ -145,6 +209,7 @@ def make_matrix(
         most_votes: of one party on one count, or None for the default.
         votes_per_patient: or None for 1.
         say: told what happens.
+        chosen: returns the representatives; None: those that a campaign has.
 
     Raises:
         UsageError: if any of them is given for teachers.
@@ -166,7 +231,8 @@ def make_matrix(
     votes = votes_per_patient or 1
     if number is None:
         number = default_number(records or RECORDS, len(inputs), epsilon, delta, votes)
-    return NeighbourTerms(choose(inputs, number, say), most_votes or MOST_VOTES, votes)
+    points = (chosen or choose)(inputs, number, say)
+    return NeighbourTerms(points, most_votes or MOST_VOTES, votes)
 
 
 def delta_of(publish: str, given: float | None) -> float:

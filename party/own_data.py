@@ -8,7 +8,7 @@ changes neither how another votes nor which teacher it goes to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from party.columns import left_out, warnings
 from party.neighbour_votes import NeighbourVotes
@@ -18,7 +18,7 @@ from pate.data.labels import can_be_class, sorted_classes
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.schema import Schema
-from pate.errors import DataError, PateError, ProtocolError, SchemaError
+from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
 from protos.bounds import check_classes
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from party.options import Options
     from pate.data.values import Dataset
     from protos.pate.v1 import vote_pb2
 
@@ -42,6 +43,24 @@ class OwnFile:
     classes: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     strict: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Return what the options of a command say of the records.
+
+        Raises:
+            UsageError: if they do not say where the records are.
+        """
+        if options.data is None:
+            raise UsageError("no data is named: --data")
+        return cls(
+            data=options.data,
+            label=options.label,
+            group=options.group,
+            classes=options.class_list,
+            drop=options.dropped,
+            strict=options.strict,
+        )
 
     @property
     def no_features(self) -> tuple[str, ...]:

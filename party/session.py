@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,7 @@ from party.voter import Ending, Voter
 from party.watch import Board
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
-from pate.errors import SchemaError, UnreachableError, UsageError
+from pate.errors import SchemaError, UnreachableError
 from pate.noise import SystemNoise
 from pate.runtime.lifeline import LOOPBACK
 from pate.statement import in_words
@@ -32,69 +31,45 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.ledger_records import CampaignRecord
+    from party.options import StartOptions
     from party.policy import Policy
     from pate.runtime.screen import Screen
 
 #: Where a trial's server is, on the same machine.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
-#: What a party votes with.
-VOTES: Final = ("any", "teachers", "neighbour")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What ``pate-party start`` was asked for; each field is the option of that name."""
-
-    name: str
-    data: Path
-    server: str | None
-    teachers: int
-    model: str
-    device: str
-    label: str | None
-    group: str | None
-    classes: tuple[str, ...] | None
-    public: Path | None
-    drop: tuple[str, ...]
-    home: Path
-    policy: Path | None
-    max_wait: float | None
-    votes: str = "any"
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        if self.votes not in VOTES:
-            raise UsageError(f"--votes is {self.votes!r}, possible are {', '.join(VOTES)}")
-
-
-def take_part(settings: Settings, screen: Screen, board: Board | None = None) -> Ending:
+def take_part(
+    options: StartOptions, name: str, home: Path, screen: Screen, board: Board | None = None
+) -> Ending:
     """Take part until the campaign has ended, and return how.
 
     Args:
-        settings: what was asked for.
+        options: what was asked for.
+        name: of this party; the one that it is enrolled under, if it is.
+        home: of this party.
         screen: for lines and progress.
         board: where to note how the run stands, for whoever watches it.
 
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
-    require_there(settings.data)  # before a word of what follows from it
+    require_there(options.data)  # before a word of what follows from it
     board = board or Board()
-    enrolment = Enrolment.load(settings.home)
-    server = settings.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
-    policy = _policy(settings, server, enrolment)
-    name = settings.name if enrolment is None else enrolment.name
-    public = None if settings.public is None else read_inputs(settings.public, drop=settings.drop)
+    enrolment = Enrolment.load(home)
+    server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
+    policy = _policy(options.policy, home, server, enrolment)
+    public = None if options.public is None else read_inputs(options.public, drop=options.dropped)
     for line in policy.in_words():
         screen.say(line)
     for line in _warnings(enrolment):
         screen.say(line, "warning")
     # Before hours of training: it may be damaged, or gone.
-    ledger = PartyLedger(settings.home / LEDGER_FILE)
+    ledger = PartyLedger(home / LEDGER_FILE)
     for line in bind(ledger, policy):
         screen.say(line)
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    own = _own_voters(settings, screen, board)
+    own = _own_voters(options, home, screen, board)
     # What the last campaign said is likely what the next one says; if not, we read again by that.
     held = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
@@ -104,10 +79,10 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     if held is not None:
         # Not how many records: lines like this are collected and kept by many a machine.
         screen.say(f"{name}: records of the classes {', '.join(held.classes)}")
-    if settings.votes == "neighbour":
+    if options.votes == "neighbour":
         screen.say(f"our records vote themselves; connecting to {server}")
     elif held is not None:
-        screen.say(f"{settings.teachers} teachers are ready; connecting to {server}")
+        screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
     board.bound_by(
         ledger,
         delta=policy.divided_delta,
@@ -116,10 +91,10 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     )
     voter = Voter(
         name=name,
-        identity=identity_key(settings.home),
+        identity=identity_key(home),
         ensemble=None,
         own=own,
-        home=settings.home,
+        home=home,
         site=Site(
             policy,
             ledger,
@@ -138,13 +113,13 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     connection = Connection(
         server,
         make_client_app(voter.handle),
-        home=settings.home / "flower",
+        home=home / "flower",
         root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
         on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
         on_event=lambda line: None if over() else screen.say(line),
         on_state=board.is_now,
-        max_wait=settings.max_wait,
+        max_wait=options.max_wait,
     )
     try:
         connection.run(stop=over)
@@ -165,12 +140,12 @@ def take_part(settings: Settings, screen: Screen, board: Board | None = None) ->
     return ending
 
 
-def _own_voters(settings: Settings, screen: Screen, board: Board) -> OwnVoters:
+def _own_voters(options: StartOptions, home: Path, screen: Screen, board: Board) -> OwnVoters:
     @contextlib.contextmanager
     def training() -> Iterator[Callable[[int, int], None]]:
         before = board.standing.state
         board.is_now("training")
-        board.trained(0, settings.teachers)
+        board.trained(0, options.teachers)
         with screen.bar("teachers ready") as move:
 
             def progress(done: int, total: int) -> None:
@@ -181,20 +156,13 @@ def _own_voters(settings: Settings, screen: Screen, board: Board) -> OwnVoters:
         board.is_now(before)
 
     return OwnVoters(
-        OwnFile(
-            data=settings.data,
-            label=settings.label,
-            group=settings.group,
-            classes=settings.classes,
-            drop=settings.drop,
-            strict=settings.strict,
-        ),
-        teachers=None if settings.votes == "neighbour" else settings.teachers,
-        records=settings.votes in ("any", "neighbour"),
-        model=settings.model,
-        device=settings.device,
-        home=settings.home,
-        key=shard_key(settings.home),
+        OwnFile.of(options),
+        teachers=None if options.votes == "neighbour" else options.teachers,
+        records=options.votes in ("any", "neighbour"),
+        model=options.model,
+        device=options.device,
+        home=home,
+        key=shard_key(home),
         say=screen.say,
         warn=lambda line: screen.say(line, "warning"),
         training=training,
@@ -238,7 +206,7 @@ def _guarantee(ending: Ending) -> str:
     return in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)
 
 
-def _policy(settings: Settings, server: str, enrolment: Enrolment | None) -> Policy:
+def _policy(file: Path | None, home: Path, server: str, enrolment: Enrolment | None) -> Policy:
     """Return what this site agrees to.
 
     Raises:
@@ -247,9 +215,9 @@ def _policy(settings: Settings, server: str, enrolment: Enrolment | None) -> Pol
     """
     # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
     loopback = enrolment is None and Server(server).host in LOOPBACK
-    if settings.policy is None:
-        return policy_of(settings.home, loopback=loopback)
-    return read_policy(settings.policy, loopback=loopback)
+    if file is None:
+        return policy_of(home, loopback=loopback)
+    return read_policy(file, loopback=loopback)
 
 
 def _warnings(enrolment: Enrolment | None) -> list[str]:

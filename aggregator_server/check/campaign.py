@@ -6,26 +6,56 @@ import math
 from typing import TYPE_CHECKING
 
 from aggregator_server.batches import BATCH_COUNTS
-from aggregator_server.check.asked import TEACHERS_EACH
 from aggregator_server.report import describe, verify
-from aggregator_server.settings import of_gated_delta
+from aggregator_server.settings import of_gated_delta, spec_of
 from aggregator_server.store import stores
 from aggregator_server.store.place import place_of
 from aggregator_server.terms import budget, composition_of, resolve
+from pate.data.read import read_inputs
 from pate.data.values import Images
 from pate.errors import StateError
 from pate.mechanisms import worst_cost
-from pate.runtime.preflight.finding import Finding
+from pate.runtime.preflight import Finding, Skipped
 from pate.statement import rounded_up
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
 if TYPE_CHECKING:
-    from aggregator_server.check.asked import Asked
+    from aggregator_server.options import CheckOptions
     from aggregator_server.spec import CampaignSpec
     from pate.data.values import Inputs
 
+#: What `pate-party start` makes of each party's data unless it is told otherwise.
+TEACHERS_EACH = 10
 #: With fewer answers a class a student has little to learn from.
 _FEW_OF_A_CLASS = 10
+
+
+def read_public(options: CheckOptions) -> Inputs:
+    """Read the public set.
+
+    Raises:
+        Skipped: if none is named.
+        DataError: if it cannot be read.
+    """
+    if options.public is None:
+        raise Skipped("no public set is named: --public")
+    return read_inputs(options.public, drop=options.dropped, window=options.window)
+
+
+def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
+    """Return the specification that a start would make of the options; nothing is kept of it.
+
+    The representatives of neighbour votes are counted and not chosen, which would take long.
+
+    Raises:
+        UsageError: naming the option that makes no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    return spec_of(
+        options,
+        inputs,
+        chosen=lambda inputs, number, _: tuple(range(min(number, len(inputs)))),
+    )
 
 
 def check_public(inputs: Inputs) -> Finding:
@@ -73,12 +103,12 @@ def check_settings(spec: CampaignSpec) -> Finding:
     )
 
 
-def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
+def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     """Say how many queries the budget pays for at worst, whatever the votes are.
 
     The figures are public: they follow from the settings and from a guessed number of teachers.
     """
-    teachers = asked.expected_teachers or TEACHERS_EACH * spec.wanted_parties
+    teachers = options.expected_teachers or TEACHERS_EACH * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = spec.votes_per_patient or (each if spec.unit == "party" else 1)
     mechanisms = resolve(spec, teachers, votes)
@@ -91,7 +121,7 @@ def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
         return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
     guess = f"with {teachers} teachers" + (
         ""
-        if asked.expected_teachers
+        if options.expected_teachers
         else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
     )
     if spec.gated is not None:
@@ -111,20 +141,20 @@ def check_budget(asked: Asked, spec: CampaignSpec) -> Finding:
     return Finding.ok(text)
 
 
-def check_ledger(asked: Asked, spec: CampaignSpec | None) -> Finding:
+def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
     """Verify the ledger of the campaign, if it has one, and say where it stands."""
-    if not stores.exists(place_of(asked.folder, asked.ledger)):
-        return Finding.ok(f"none yet of {asked.campaign!r}: a start will make it")
-    found = verify(asked.folder, None, asked.ledger)
-    stands = describe(asked.folder, asked.ledger)
+    if not stores.exists(place_of(options.folder, options.ledger)):
+        return Finding.ok(f"none yet of {options.campaign!r}: a start will make it")
+    found = verify(options.folder, None, options.ledger)
+    stands = describe(options.folder, options.ledger)
     text = (
-        f"of {asked.campaign!r}: holds, {found['entries']} entries; the campaign is "
+        f"of {options.campaign!r}: holds, {found['entries']} entries; the campaign is "
         f"{found['phase']}, {found['labels_released']} labels released"
     )
     if "budget_spent" in stands:
         text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
     if spec is not None:
-        _require_same(asked, spec)
+        _require_same(options, spec)
     if found["phase"] == "finished":
         return Finding.warning(
             text, "`pate-server export` its labels; name a new campaign with --campaign"
@@ -132,7 +162,7 @@ def check_ledger(asked: Asked, spec: CampaignSpec | None) -> Finding:
     return Finding.ok(f"{text}; `pate-server resume` goes on with it")
 
 
-def _require_same(asked: Asked, spec: CampaignSpec) -> None:
+def _require_same(options: CheckOptions, spec: CampaignSpec) -> None:
     """Check that the options asked about are those of the campaign that is here.
 
     Raises:
@@ -140,7 +170,7 @@ def _require_same(asked: Asked, spec: CampaignSpec) -> None:
     """
     from aggregator_server import audit
 
-    held = audit.read_campaign(place_of(asked.folder, asked.ledger))[0].spec
+    held = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
     if held.matrix and spec.matrix:  # which queries they are is chosen at a start
         return
     try:

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 from aggregator_server.store import stores
 from aggregator_server.store.place import ANCHOR_FILE, InDatabase, place_of
 from pate.errors import StateError
-from pate.runtime.preflight.finding import Finding
+from pate.runtime.preflight import Finding
 
 if TYPE_CHECKING:
-    from aggregator_server.check.asked import Asked
+    from pathlib import Path
 
 
-def wants_database(asked: Asked) -> bool:
-    """Say whether there is a database to look at."""
-    return asked.ledger is not None or (asked.folder / ANCHOR_FILE).exists()
+def wants_database(folder: Path, ledger: str | None) -> bool:
+    """Say whether the ledger of the campaign in ``folder`` is, or is to be, in a database."""
+    return ledger is not None or (folder / ANCHOR_FILE).exists()
 
 
-def check_database(asked: Asked) -> Finding:
+def check_database(folder: Path, ledger: str | None) -> Finding:
     """Connect as a start would, and look at all that a ledger needs; nothing is written.
 
     Raises:
         PateError: of a start.
     """
-    place = place_of(asked.folder, asked.ledger)
+    place = place_of(folder, ledger)
     if not isinstance(place, InDatabase):
         return Finding.skipped("the ledger of this campaign is a file")
     facts = stores.facts(place)

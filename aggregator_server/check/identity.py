@@ -4,75 +4,79 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
-import stat
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.check.asked import identities_of, port_of
-from aggregator_server.identities import require_identities
+from aggregator_server.identities import Identities, require_identities, told_port
 from aggregator_server.identities.authority import ends
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
 from aggregator_server.superlink import trust_in
 from pate.enrolment import split_address
 from pate.errors import StateError
 from pate.runtime.lifeline import LOOPBACK
-from pate.runtime.preflight.finding import Finding
-from pate.runtime.preflight.meeting import Target
-from pate.runtime.preflight.network import check_name, days_left
+from pate.runtime.preflight import Finding
+from pate.runtime.preflight.finding import days_left
+from pate.runtime.preflight.machine import check_name
+from pate.runtime.preflight.storage import open_to_others
 from pate.runtime.screen import listed
 
 if TYPE_CHECKING:
-    from aggregator_server.check.asked import Asked
-    from aggregator_server.identities import Identities
+    from aggregator_server.options import CheckOptions
 
 _SECRET: Final = ("ca.key", "server.pem", "campaign.key")
 _INIT: Final = "`pate-server init --host NAME`, then `pate-server enroll` each party"
 
 
-def check_address(asked: Asked) -> Finding:
+def identities_of(options: CheckOptions) -> Identities | None:
+    """Return who this server is, None if it was never initialised.
+
+    Raises:
+        StateError: if it is damaged.
+    """
+    return Identities.open(options.place)
+
+
+def check_address(options: CheckOptions) -> Finding:
     """Say whether parties that connect where they are told to would find this server there."""
-    found = identities_of(asked)
-    require_identities(asked.host, found)
-    listens = port_of(asked)
+    found = identities_of(options)
+    require_identities(options.host, found)
+    listens = told_port(found) if options.port is None else options.port
     if found is None:
-        return Finding.ok(f"{asked.host}:{listens}, for a trial on this machine, without TLS")
+        return Finding.ok(f"{options.host}:{listens}, for a trial on this machine, without TLS")
     host, port = split_address(found.address)
-    text = f"parties are told {found.address}, this server listens on {asked.host}:{listens}"
+    text = f"parties are told {found.address}, this server listens on {options.host}:{listens}"
     if listens not in (0, port):
         return Finding.warning(text, f"--port {port}, or forward it; or enrol with --server")
-    if asked.host in LOOPBACK and host not in LOOPBACK:
+    if options.host in LOOPBACK and host not in LOOPBACK:
         return Finding.warning(
             f"{text}: no other machine reaches that", "--host 0.0.0.0, or that of one network card"
         )
     return Finding.ok(text)
 
 
-def check_told_name(asked: Asked) -> Finding:
+def check_told_name(options: CheckOptions) -> Finding:
     """Look up the name that parties are told."""
-    found = identities_of(asked)
+    found = identities_of(options)
     if found is None:
         return Finding.skipped("no identity yet: parties of this machine need none")
     host, port = split_address(found.address)
-    looked = check_name(Target(host, port))
+    looked = check_name(host, port)
     if looked.kind is None:
         return looked
     return Finding.warning(f"{looked.text} (seen from here)", "look whether parties can look it up")
 
 
-def check_identity(asked: Asked) -> Finding:
+def check_identity(options: CheckOptions) -> Finding:
     """Say whether authority and certificate can be used, for how long yet, and whose files they are."""
-    found, now = identities_of(asked), asked.clock()
+    found, now = identities_of(options), options.clock()
     if found is None:
-        return Finding.warning(f"none in {asked.home}: a trial on this machine needs none", _INIT)
+        return Finding.warning(
+            f"none in {options.place}: a trial on this machine needs none", _INIT
+        )
     found.require_valid(now)
-    open_ = [
-        name
-        for name in _SECRET
-        if (path := found.directory / name).exists() and stat.S_IMODE(path.stat().st_mode) & 0o077
-    ]
-    if open_:
+    if open_ := open_to_others(found.directory / name for name in _SECRET):
         return Finding.failed(
             StateError,
-            f"others on this machine may read {', '.join(open_)} in {found.directory}",
+            f"others on this machine may read {', '.join(each.name for each in open_)} in {found.directory}",
             f"chmod 600 them; if somebody may have read one: {_INIT} in another --home",
         )
     certificate, authority = ends(found.certificate.read_bytes()), ends(found.ca.read_bytes())
@@ -85,9 +89,9 @@ def check_identity(asked: Asked) -> Finding:
     return Finding.ok(text)
 
 
-def check_handshake(asked: Asked) -> Finding:
+def check_handshake(options: CheckOptions) -> Finding:
     """Shake hands with this server's own certificate as a party does that pins the authority."""
-    found = identities_of(asked)
+    found = identities_of(options)
     if found is None:
         return Finding.skipped("no identity yet")
     try:
@@ -126,32 +130,27 @@ def _shake(identities: Identities) -> str:
     raise ssl.SSLError("the handshake does not come to an end")
 
 
-def check_parties(asked: Asked) -> Finding:
+def check_parties(options: CheckOptions) -> Finding:
     """Say who is enrolled, and whether those that the campaign waits for are."""
-    found, now = identities_of(asked), asked.clock().timestamp()
+    found, now = identities_of(options), options.clock().timestamp()
     if found is None:
         return Finding.skipped("no identity yet: on this machine anybody may take part")
     entries = found.registry.parties()
     enrolled = [name for name, entry in entries.items() if entry.state == ENROLLED]
-    late = [
-        name
-        for name, entry in entries.items()
-        if entry.state == INVITED
-        and entry.invitation is not None
-        and entry.invitation.expires <= now
-    ]
-    open_ = {
+    codes = {
         name: entry.invitation.expires
         for name, entry in entries.items()
-        if entry.invitation is not None and entry.invitation.expires > now
+        if entry.invitation is not None
     }
+    open_ = {name: ends for name, ends in codes.items() if ends > now}
+    late = [n for n, ends in codes.items() if ends <= now and entries[n].state == INVITED]
     text = f"{len(enrolled)} enrolled" + (f": {listed(enrolled)}" if enrolled else "")
     if revoked := sum(entry.state == REVOKED for entry in entries.values()):
         text += f"; {revoked} revoked"
     if open_:
-        codes = [f"{name} until {_date(ends)}" for name, ends in open_.items()]
-        text += f"; codes are open: {', '.join(codes)}"
-    if missing := _missing(asked, enrolled):
+        until = [f"{name} until {_date(ends)}" for name, ends in open_.items()]
+        text += f"; codes are open: {', '.join(until)}"
+    if missing := _missing(options, enrolled):
         return Finding.warning(
             f"{text}; {missing}", "`pate-server enroll NAME`, or other --parties"
         )
@@ -161,11 +160,11 @@ def check_parties(asked: Asked) -> Finding:
     return Finding.ok(text)
 
 
-def _missing(asked: Asked, enrolled: list[str]) -> str:
+def _missing(options: CheckOptions, enrolled: list[str]) -> str:
     """Say who of a campaign that was asked about is not enrolled."""
-    if "parties" not in asked.given:
+    if "parties" not in options.given:
         return ""
-    wanted = asked.parties.strip()
+    wanted = options.parties.strip()
     if wanted.isdecimal():
         if int(wanted) > len(enrolled):
             return f"the campaign waits for {wanted} parties"

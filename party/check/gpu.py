@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pate.runtime.preflight.finding import Finding
+from pate.runtime.preflight import Finding
 
 #: One of these is there where an NVIDIA driver is: on Linux, and on Windows' Linux subsystem.
 _DRIVER: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
@@ -78,7 +78,7 @@ def _from_driver(smi: str | None) -> str:
 
 
 def _from_torch() -> tuple[dict[str, list[tuple[str, int]]] | None, str]:
-    """Return what PyTorch sees, or why it cannot be asked."""
+    """Return what PyTorch sees, or why it cannot be options."""
     try:
         said = subprocess.run(
             [sys.executable, "-P", "-c", _ASK],

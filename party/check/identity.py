@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import stat
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -14,14 +13,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from party.check.asked import enrolment_of
+from party.enrolment import Enrolment
 from pate.errors import RefusedError, StateError
-from pate.runtime.preflight.finding import Finding
-from pate.runtime.preflight.network import days_left
+from pate.runtime.preflight import Finding
+from pate.runtime.preflight.finding import days_left
+from pate.runtime.preflight.storage import open_to_others
 
 if TYPE_CHECKING:
-    from party.check.asked import Asked
-    from pate.runtime.preflight.meeting import Meeting, Target
+    from party.check.handshake import Meeting, Target
+    from party.options import CheckOptions
 
 #: Where a node names its public key (PEM, in base64), and where one asks to be let in.
 KEY_HEADER: Final = "flwr-public-key"
@@ -34,16 +34,32 @@ _SECRET: Final = (
 )  # fmt: skip
 
 
-def check_enrolment(asked: Asked, target: Target | None) -> Finding:
+def enrolment_of(options: CheckOptions) -> Enrolment | None:
+    """Return the enrolment in the home, None if there is none.
+
+    Raises:
+        StateError: if it is damaged or half done. Reading one whose last step, a key that goes to its
+            place, is still to be made would make that step; a check must not.
+    """
+    home = options.place
+    if any(home.glob("enrolments/*/identity.new")):
+        raise StateError(
+            f"an enrolment in {home} was not brought to its end: give the command that was stopped "
+            "again (`pate-party enroll` or `pate-party start`)"
+        )
+    return Enrolment.load(home) if home.is_dir() else None
+
+
+def check_enrolment(options: CheckOptions, target: Target | None) -> Finding:
     """Say whether this party has enrolled, with whom, and for how long yet."""
-    found, now = enrolment_of(asked), asked.clock()
+    found, now = enrolment_of(options), options.clock()
     if found is None:
-        if asked.bundle is not None:
-            return Finding.ok(f"not yet; {asked.bundle} can be used: `pate-party enroll` it")
-        if target is not None and not target.tls:
+        if options.bundle is not None:
+            return Finding.ok(f"not yet; {options.bundle} can be used: `pate-party enroll` it")
+        if target is not None and target.server.in_clear:
             return Finding.ok("none, and none is needed for a trial on this machine")
         return Finding.warning(
-            f"there is none in {asked.home}",
+            f"there is none in {options.place}",
             "ask the coordinator for a bundle, and `pate-party enroll` it; on this machine alone a "
             "trial needs none",
         )
@@ -57,27 +73,27 @@ def check_enrolment(asked: Asked, target: Target | None) -> Finding:
     return Finding.ok(text)
 
 
-def check_keys(asked: Asked) -> Finding:
+def check_keys(options: CheckOptions) -> Finding:
     """Look whether anybody else may read what is this party's alone."""
-    home = asked.home
+    home = options.place
     files = [path for pattern in _SECRET for path in sorted(home.glob(pattern)) if path.is_file()]
     if not files:
         return Finding.ok("none yet: they are made by `pate-party enroll`, or at the first start")
-    open_ = [path for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    open_ = open_to_others(files)
     if not open_:
         return Finding.ok("for their owner alone")
     names = ", ".join(str(path.relative_to(home)) for path in open_)
-    mend = f"chmod 600 {' '.join(str(path) for path in open_)}"
-    if stat.S_IMODE(home.stat().st_mode) & 0o077 == 0:
-        return Finding.warning(f"others could read {names} if they could enter {home}", mend)
+    to_do = f"chmod 600 {' '.join(str(path) for path in open_)}"
+    if not open_to_others([home]):
+        return Finding.warning(f"others could read {names} if they could enter {home}", to_do)
     return Finding.failed(
         StateError,
         f"others on this machine may read {names}",
-        f"{mend}; if somebody may have read a key: `pate-server revoke`, then enrol anew",
+        f"{to_do}; if somebody may have read a key: `pate-server revoke`, then enrol anew",
     )
 
 
-def check_admission(asked: Asked, target: Target, meeting: Meeting) -> Finding:
+def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> Finding:
     """Ask the server whether it knows this party's node key still.
 
     The request names the public key and is not signed: a server that knows it asks for a signature,
@@ -85,18 +101,20 @@ def check_admission(asked: Asked, target: Target, meeting: Meeting) -> Finding:
     """
     from party.flower_internals import KEY_NEEDED, KEY_REFUSED
 
-    enrolment = enrolment_of(asked)
+    enrolment = enrolment_of(options)
     if enrolment is None:
         return Finding.skipped("not enrolled yet")
-    if meeting.fault is not None or meeting.status != httpx.codes.OK:
+    if meeting.error is not None or meeting.status != httpx.codes.OK:
         return Finding.skipped("the server could not be asked")
     key = load_ssh_private_key(enrolment.node_key.read_bytes(), None).public_key()
     named = base64.b64encode(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     headers = {KEY_HEADER: named.decode(), "content-type": "application/protobuf"}
     try:
         with (
-            target.client(asked.timeout) as client,
-            client.stream("POST", target.url + _ROUTE, content=b"", headers=headers) as reply,
+            target.client(options.timeout) as client,
+            client.stream(
+                "POST", target.server.url + _ROUTE, content=b"", headers=headers
+            ) as reply,
         ):
             status, code = reply.status_code, _code(reply)
     except httpx.HTTPError as error:
@@ -104,12 +122,12 @@ def check_admission(asked: Asked, target: Target, meeting: Meeting) -> Finding:
     if status == httpx.codes.PRECONDITION_FAILED and code in (KEY_NEEDED, KEY_REFUSED):
         return Finding.failed(
             RefusedError,
-            f"{target.address} does not know the key of this enrolment: revoked, or replaced by a "
+            f"{target.server.address} does not know the key of this enrolment: revoked, or replaced by a "
             "newer one",
             "ask the coordinator (`pate-server parties`) for a new bundle, and `pate-party enroll` it",
         )
     if status == httpx.codes.UNAUTHORIZED:
-        return Finding.ok(f"{target.address} knows the key of this enrolment")
+        return Finding.ok(f"{target.server.address} knows the key of this enrolment")
     return Finding.skipped(f"the server did not say (HTTP {status})")
 
 

@@ -16,16 +16,16 @@ from party.columns import left_out, warnings
 from party.own_data import OwnFile
 from party.reading import check_fits
 from pate.data.checks import require_records, require_trainable
-from pate.data.odd import Odd
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, is_numeric
-from pate.errors import DataError, UsageError
-from pate.runtime.preflight.finding import Finding
+from pate.errors import DataError
+from pate.runtime.preflight import Finding, Skipped
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from party.check.asked import Asked
+    from party.options import CheckOptions
+    from pate.data.odd import Odd
     from pate.data.values import Dataset, Inputs
 
 #: With fewer a teacher, or a teacher and class, on average, a vote is little better than a guess.
@@ -35,64 +35,36 @@ _FEW_OF_A_CLASS: Final = 10
 _SHOWN: Final = 8
 
 
-def file_of(asked: Asked) -> OwnFile:
-    """Return where the records lie, and what was said of them.
+def read(options: CheckOptions) -> tuple[Dataset, Odd]:
+    """Read the records as a start would that knows of no campaign, and what can't be read of them.
 
     Raises:
-        UsageError: if that is nowhere.
-    """
-    if asked.data is None:
-        raise UsageError("no data is named: --data")
-    return OwnFile(
-        data=asked.data,
-        label=asked.label,
-        group=asked.group,
-        classes=asked.classes,
-        drop=asked.drop,
-        strict=asked.strict,
-    )
-
-
-def read(asked: Asked, odd: Odd | None = None) -> Dataset:
-    """Read the records as a start would that knows of no campaign.
-
-    Args:
-        asked: what to check.
-        odd: takes what can't be read.
-
-    Raises:
+        Skipped: if none are named.
         DataError, SchemaError, UsageError: as :meth:`party.own_data.OwnFile.read`.
     """
-    held, found = file_of(asked).read(None, None)
-    if odd is not None:
-        odd.take(found)
-    return held
+    if options.data is None:
+        raise Skipped("no data is named: --data")
+    return OwnFile.of(options).read(None, None)
 
 
-def read_public(asked: Asked) -> Inputs | None:
-    """Read this party's own copy of the public set, None if none is named."""
-    return None if asked.public is None else read_inputs(asked.public, drop=asked.drop)
-
-
-def check_records(asked: Asked, data: Dataset, odd: Odd | None = None) -> Finding:
+def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
     """Say what the records are, and whether there is anything odd about them."""
     require_records(data)
-    odd = odd or Odd()
     text = f"{kind_of(data.inputs)}, {len(data.classes)} classes"
     if data.groups is not None:
         text += ", patients known"
-    if asked.counts:
+    if options.counts:
         text += f"; {_numbers(data)}"
     if len(np.unique(data.labels)) < 2:
         why = "all records are of one class"
-        if asked.votes != "neighbour":
+        if options.votes != "neighbour":
             return Finding.failed(
                 DataError,
                 f"{text}; {why}: no teacher can learn from them",
                 "check the labels; a party with one class can only take part with --votes neighbour",
             )
         return Finding.warning(f"{text}; {why}", "check the labels")
-    columns, unread = warnings(data.inputs, None), unread_of(asked, odd)
+    columns, unread = warnings(data.inputs, None), unread_of(options, odd)
     if not (columns or unread):
         return Finding.ok(text)
     return Finding.warning(
@@ -103,9 +75,9 @@ def check_records(asked: Asked, data: Dataset, odd: Odd | None = None) -> Findin
     )
 
 
-def unread_of(asked: Asked, odd: Odd) -> list[str]:
+def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
     """Return what can't be read of the file; how much of it, and where, only with ``--counts``."""
-    if asked.counts:
+    if options.counts:
         return odd.lines()
     return [*odd.columns(), *(f"records take no part: {why}" for why in odd.reasons)]
 
@@ -146,27 +118,30 @@ def _numbers(data: Dataset) -> str:
     return f"private: {len(data)} records{patients} ({each}){missing}"
 
 
-def check_teachers(asked: Asked, data: Dataset) -> Finding:
+def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     """Say whether there are records enough for so many teachers, and whether the model fits them."""
-    if asked.votes == "neighbour":
+    if options.votes == "neighbour":
         return Finding.skipped("none: with --votes neighbour the records vote themselves")
     if len(np.unique(data.labels)) < 2:
         return Finding.skipped("the data has no two classes to learn")
-    require_trainable(data, asked.teachers)
+    require_trainable(data, options.teachers)
     from party.teachers.registry import kind_for
 
-    kind_for(asked.model, data.inputs, "cpu")
+    kind_for(options.model, data.inputs, "cpu")
     units = len(data) if data.groups is None else len(np.unique(data.groups))
     what = "records" if data.groups is None else "patients"
     rarest = int(np.bincount(data.labels)[np.unique(data.labels)].min())
-    each, of_a_class = units / asked.teachers, units / asked.teachers / len(np.unique(data.labels))
-    text = f"{asked.teachers} of the kind {asked.model}"
-    if asked.counts:
+    each, of_a_class = (
+        units / options.teachers,
+        units / options.teachers / len(np.unique(data.labels)),
+    )
+    text = f"{options.teachers} of the kind {options.model}"
+    if options.counts:
         text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of a class"
     fewer = "ask for fewer --teachers: each should have a hundred records or more"
     if each < _FEW or of_a_class < _FEW_OF_A_CLASS:
         return Finding.warning(f"{text}; so many have very few {what} each", fewer)
-    if rarest < asked.teachers:
+    if rarest < options.teachers:
         return Finding.warning(f"{text}; some of them will never see the rarest class", fewer)
     return Finding.ok(f"{text}, with {what} enough for each")
 
@@ -180,18 +155,23 @@ class _Ours:
     schema: str
 
 
-def check_schema(asked: Asked, data: Dataset, public: Inputs | None) -> Finding:
+def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     """Read the data as the campaign would, as far as its schema is known, and say what differs.
 
     What is known: this party's copy of the public set; the line that ``--schema`` repeats; what the
     server has declared, if the party has joined its campaign already.
     """
-    joined = last_campaign(asked)
+    joined = last_campaign(options)
     offer = None if joined is None else joined.offer
-    unit = asked.unit or (None if offer is None else offer.unit)
+    unit = options.unit or (None if offer is None else offer.unit)
     sources = [
-        (None if public is None else Schema.of(public), f"the public set {asked.public}"),
-        (None if asked.schema is None else Schema.parse(asked.schema), "the schema given"),
+        (
+            None
+            if options.public is None
+            else Schema.of(read_inputs(options.public, drop=options.dropped)),
+            f"the public set {options.public}",
+        ),
+        (None if options.schema is None else Schema.parse(options.schema), "the schema given"),
         (
             Schema.parse(offer.schema) if offer is not None and offer.schema else None,
             "the campaign that we joined",
@@ -202,8 +182,8 @@ def check_schema(asked: Asked, data: Dataset, public: Inputs | None) -> Finding:
     for schema, source in sources:
         if schema is None or schema in odd_of:
             continue
-        read_so, odd = file_of(asked).read(schema, classes)
-        odd_of[schema] = _against(asked, read_so, odd, schema)
+        read_so, odd = OwnFile.of(options).read(schema, classes)
+        odd_of[schema] = _against(options, read_so, odd, schema)
         data = read_so
         known.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
@@ -226,11 +206,11 @@ def check_schema(asked: Asked, data: Dataset, public: Inputs | None) -> Finding:
     return Finding.ok("; ".join(known))
 
 
-def _against(asked: Asked, data: Dataset, odd: Odd, schema: Schema) -> list[str]:
+def _against(options: CheckOptions, data: Dataset, odd: Odd, schema: Schema) -> list[str]:
     """Return what of our file is not as a campaign has it."""
     extra = [left_out(odd.left_out)] if odd.left_out else []
     return [
-        *unread_of(asked, odd),
+        *unread_of(options, odd),
         *extra,
-        *warnings(data.inputs, schema, file_of(asked).no_features),
+        *warnings(data.inputs, schema, OwnFile.of(options).no_features),
     ]

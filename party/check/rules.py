@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from party.check.asked import enrolment_of
+from party.check.identity import enrolment_of
 from party.keys import identity_key
 from party.ledger import LEDGER_FILE
 from party.ledger_look import newest_books
 from party.policy import POLICY_FILE
 from party.policy_file import policy_of, read_policy
 from pate.errors import RefusedError
-from pate.runtime.preflight.finding import Finding
+from pate.runtime.preflight import Finding
 from pate.statement import rounded_up
 
 if TYPE_CHECKING:
-    from party.check.asked import Asked
+    from party.check.handshake import Target
     from party.enrolment import Enrolment
     from party.ledger import CampaignRecord, PartyLedger
+    from party.options import CheckOptions
     from party.policy import Policy
-    from pate.runtime.preflight.meeting import Target
 
 
-def books_of(asked: Asked) -> PartyLedger | None:
+def books_of(options: CheckOptions) -> PartyLedger | None:
     """Return this party's ledger, to look at, None if it has none yet.
 
     Raises:
         LedgerError: if it does not hold, or a start would refuse it as gone or older than it was.
         StateError, DiskError: if it cannot be read.
     """
-    return newest_books(asked.home / LEDGER_FILE)
+    return newest_books(options.place / LEDGER_FILE)
 
 
-def last_campaign(asked: Asked) -> CampaignRecord | None:
+def last_campaign(options: CheckOptions) -> CampaignRecord | None:
     """Return the campaign that was joined last and has not ended, None if there is none."""
-    books = books_of(asked)
+    books = books_of(options)
     open_ = [each for each in (books.campaigns() if books else ()) if each.ending is None]
     return open_[-1] if open_ else None
 
 
-def check_books(asked: Asked) -> Finding:
+def check_books(options: CheckOptions) -> Finding:
     """Read this party's ledger from its first entry to its last."""
-    books = books_of(asked)
+    books = books_of(options)
     if books is None:
         return Finding.ok("none yet: nothing has left this machine")
     campaigns = books.campaigns()
@@ -52,7 +52,7 @@ def check_books(asked: Asked) -> Finding:
     )
 
 
-def policy_for(asked: Asked, target: Target | None) -> Policy:
+def policy_for(options: CheckOptions, target: Target | None) -> Policy:
     """Return the policy that a start would have.
 
     Raises:
@@ -60,18 +60,18 @@ def policy_for(asked: Asked, target: Target | None) -> Policy:
         UsageError: if it cannot be understood.
     """
     # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
-    trial = (target is None or not target.tls) and enrolment_of(asked) is None
-    if asked.policy is not None:
-        return read_policy(asked.policy, loopback=trial)
-    return policy_of(asked.home, loopback=trial)
+    trial = (target is None or target.server.in_clear) and enrolment_of(options) is None
+    if options.policy is not None:
+        return read_policy(options.policy, loopback=trial)
+    return policy_of(options.place, loopback=trial)
 
 
-def check_policy(asked: Asked, target: Target | None) -> Finding:
+def check_policy(options: CheckOptions, target: Target | None) -> Finding:
     """Say what the policy allows, and whether there is any campaign that it would not refuse."""
-    policy, enrolment = policy_for(asked, target), enrolment_of(asked)
-    for why, mend in _refuses_all(asked, policy, enrolment):
-        return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", mend)
-    path = asked.policy or asked.home / POLICY_FILE
+    policy, enrolment = policy_for(options, target), enrolment_of(options)
+    for why, to_do in _refuses_all(options, policy, enrolment):
+        return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
+    path = options.policy or options.place / POLICY_FILE
     source = str(path) if path.exists() else "the default one"
     text = f"{source}: {'; '.join(policy.in_words())}"
     if policy.campaigns == "enrolled" and enrolment is None:
@@ -79,33 +79,35 @@ def check_policy(asked: Asked, target: Target | None) -> Finding:
             f"{text}; until this party is enrolled it would refuse every campaign",
             "`pate-party enroll` the coordinator's bundle",
         )
-    if policy.hours is not None and asked.clock().astimezone() not in policy.hours:
+    if policy.hours is not None and options.clock().astimezone() not in policy.hours:
         return Finding.ok(f"{text}; now is outside of these hours: requests wait")
     return Finding.ok(text)
 
 
 def _refuses_all(
-    asked: Asked, policy: Policy, enrolment: Enrolment | None
+    options: CheckOptions, policy: Policy, enrolment: Enrolment | None
 ) -> list[tuple[str, str]]:
     """Return why no campaign at all could be answered, and what to do about each reason."""
     return [
-        *_roster(asked, policy, enrolment),
-        *_units(asked, policy),
-        *_spent(asked, policy),
+        *_roster(options, policy, enrolment),
+        *_units(options, policy),
+        *_spent(options, policy),
     ]
 
 
-def _roster(asked: Asked, policy: Policy, enrolment: Enrolment | None) -> list[tuple[str, str]]:
+def _roster(
+    options: CheckOptions, policy: Policy, enrolment: Enrolment | None
+) -> list[tuple[str, str]]:
     listed = policy.parties
     if listed is None:
         return []
     found = []
-    name = enrolment.name if enrolment is not None else asked.name
+    name = enrolment.name if enrolment is not None else options.name
     edit = "mend [parties], or leave it out: a campaign's roster has every party on it, us too"
     if name is not None and name not in listed:
         found.append((f"{name}, this party itself, is not in [parties]", edit))
-    elif name is not None and (asked.home / "identity.key").exists():
-        own = identity_key(asked.home).public_key().public_bytes_raw().hex()
+    elif name is not None and (options.place / "identity.key").exists():
+        own = identity_key(options.place).public_key().public_bytes_raw().hex()
         if listed[name] != own:
             found.append((f"[parties] has another key for {name} than this party's own", edit))
     for rule in ("least_roster", "least_survivors"):
@@ -115,8 +117,8 @@ def _roster(asked: Asked, policy: Policy, enrolment: Enrolment | None) -> list[t
     return found
 
 
-def _units(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
-    if asked.data is not None and asked.group is None and set(policy.units) == {"patient"}:
+def _units(options: CheckOptions, policy: Policy) -> list[tuple[str, str]]:
+    if options.data is not None and options.group is None and set(policy.units) == {"patient"}:
         return [
             (
                 "it wants patients protected, and nothing says which rows are one patient's",
@@ -126,8 +128,8 @@ def _units(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
     return []
 
 
-def _spent(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
-    books = books_of(asked)
+def _spent(options: CheckOptions, policy: Policy) -> list[tuple[str, str]]:
+    books = books_of(options)
     if books is None:
         return []
     found, totals = [], books.totals()
@@ -138,10 +140,10 @@ def _spent(asked: Asked, policy: Policy) -> list[tuple[str, str]]:
             if figure.why_none
             else f"our own accountant stands at {rounded_up(figure.epsilon)}"
         )
-        mend = "raise largest_epsilon if you mean to give more from these data"
-        found.append((f"{stands}, largest_epsilon is {most:g}", mend))
+        to_do = "raise largest_epsilon if you mean to give more from these data"
+        found.append((f"{stands}, largest_epsilon is {most:g}", to_do))
     answered, bound = sum(each.queries for each in totals), policy.max_queries_in_all
     if bound is not None and answered >= bound:
-        mend = "raise max_queries_in_all if you mean to answer more"
-        found.append((f"{answered} queries were answered, max_queries_in_all is {bound}", mend))
+        to_do = "raise max_queries_in_all if you mean to answer more"
+        found.append((f"{answered} queries were answered, max_queries_in_all is {bound}", to_do))
     return found

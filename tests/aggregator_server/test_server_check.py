@@ -19,9 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from aggregator_server.check import identity
-from aggregator_server.check.asked import Asked
 from aggregator_server.cli import app
 from aggregator_server.identities import Identities
+from aggregator_server.options import CheckOptions
 from aggregator_server.order import public_order
 from pate.errors import BudgetError, StateError
 from pate.runtime.lifeline import free_port
@@ -154,17 +154,17 @@ def test_few_open_files() -> None:
     """In a process of its own, which is allowed few."""
     few = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
-        "from aggregator_server.check.plan import _open_files\n"
-        "print(_open_files().status.value)"
+        "from aggregator_server.check.plan import check_open_files\n"
+        "print(check_open_files().status.value)"
     )
     done = subprocess.run([sys.executable, "-c", few], capture_output=True, text=True, check=True)
     assert done.stdout == "warning\n"
 
 
 def test_the_port_of_init_is_the_one_that_is_listened_on(home: Path) -> None:
-    assert "127.0.0.1:9092, for a trial" in identity.check_address(Asked(home=home)).text
+    assert "127.0.0.1:9092, for a trial" in identity.check_address(CheckOptions(home=home)).text
     Identities.create(home, (), 51441, now())
-    found = identity.check_address(Asked(home=home))
+    found = identity.check_address(CheckOptions(home=home))
     assert found.status is Status.OK
     assert found.text.endswith("this server listens on 127.0.0.1:51441")
 
@@ -173,7 +173,7 @@ def test_addresses_that_do_not_fit(home: Path) -> None:
     outside = checked("--home", home, "--host", EVERYWHERE, code=2)
     assert "init" in outside["address"]["text"]
     identities = Identities.create(home, ("pate.invalid",), 9092, now())
-    asked = Asked(home=home, host=EVERYWHERE, port=9092)
+    asked = CheckOptions(home=home, host=EVERYWHERE, port=9092)
     assert identity.check_address(asked).status is Status.OK
     assert identity.check_address(replace(asked, port=9000)).status is Status.WARNING
     assert identity.check_address(replace(asked, host="127.0.0.1")).status is Status.WARNING
@@ -181,7 +181,7 @@ def test_addresses_that_do_not_fit(home: Path) -> None:
     assert identities.address == "pate.invalid:9092"
     here = home.parent / "here"
     Identities.create(here, (), 9092, now())
-    assert identity.check_told_name(Asked(home=here)).status is Status.OK
+    assert identity.check_told_name(CheckOptions(home=here)).status is Status.OK
 
 
 # --- who it is -----------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ def test_addresses_that_do_not_fit(home: Path) -> None:
 
 def test_certificates_that_end(home: Path) -> None:
     Identities.create(home, (), 9092, now())
-    asked = Asked(home=home)
+    asked = CheckOptions(home=home)
     assert identity.check_identity(asked).status is Status.OK
     soon = identity.check_identity(replace(asked, clock=lambda: now() + 350 * DAY))
-    assert (soon.status, "rotate" in soon.mend) == (Status.WARNING, True)
+    assert (soon.status, "rotate" in soon.to_do) == (Status.WARNING, True)
     old = home.parent / "old"
     Identities.create(old, (), 9092, now() - 400 * DAY)
     found = checked("--home", old, code=12)
@@ -206,24 +206,26 @@ def test_certificates_that_end(home: Path) -> None:
 def test_keys_that_others_may_read(home: Path) -> None:
     found = Identities.create(home, (), 9092, now())
     (found.directory / "campaign.key").chmod(0o640)
-    assert identity.check_identity(Asked(home=home)).kind is StateError
+    assert identity.check_identity(CheckOptions(home=home)).kind is StateError
 
 
 def test_a_certificate_of_another_backup(home: Path) -> None:
     ours = Identities.create(home, (), 9092, now())
-    asked = Asked(home=home)
+    asked = CheckOptions(home=home)
     assert identity.check_handshake(asked).status is Status.OK
     theirs = Identities.create(home.parent / "theirs", (), 9092, now())
     ours.certificate.write_bytes(theirs.certificate.read_bytes())
     assert identity.check_handshake(asked).kind is StateError
-    assert identity.check_handshake(Asked(home=home.parent / "none")).status is Status.SKIPPED
+    assert (
+        identity.check_handshake(CheckOptions(home=home.parent / "none")).status is Status.SKIPPED
+    )
 
 
 def test_parties_that_are_not_enrolled_and_codes_that_expired(home: Path) -> None:
     identities = Identities.create(home, (), 9092, now())
     for name in ("a", "b"):
         identities.admit(answer(identities.invite(name, now=now())), now())
-    asked = Asked(home=home, given=frozenset({"parties"}))
+    asked = CheckOptions(home=home, given=frozenset({"parties"}))
     for parties, status in (("a,b", "ok"), ("2", "ok"), ("3", "warning"), ("a,zed", "warning")):
         found = identity.check_parties(replace(asked, parties=parties))
         assert found.status.value == status, found.text

@@ -113,9 +113,9 @@ class Scene:
             home = party_backup.named_home(self.place, self.homes)
             party_backup.restore(self.place, home, head=self.head, **options)
             return home
-        from aggregator_server.cli import _folder
+        from aggregator_server.options import folder_of
 
-        folder = _folder(self.homes, read_manifest(self.place).name)
+        folder = folder_of(self.homes, read_manifest(self.place).name)
         server_backup.restore(self.place, folder, head=None, close=False, **options)
         return folder
 

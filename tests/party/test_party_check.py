@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 from aggregator_server.deployment import Deployment
 from aggregator_server.identities import Identities
-from party.check import gpu, identity, records
-from party.check.asked import Asked, target_of
+from party.check import gpu, identity
+from party.check.handshake import meet, target_of
 from party.check.records import check_records, check_schema, check_teachers, read
 from party.check.rules import check_books, check_policy
 from party.cli import app
 from party.enrolment import enrol
 from party.keys import identity_key
 from party.ledger import LEDGER_FILE, PartyLedger
-from pate.data.odd import Odd
+from party.options import CheckOptions
 from pate.errors import (
     DataError,
     LedgerError,
@@ -36,7 +36,6 @@ from pate.errors import (
 )
 from pate.runtime.lifeline import free_port
 from pate.runtime.preflight.finding import Finding, Status
-from pate.runtime.preflight.meeting import meet
 from tests.end_to_end.processes import until
 from tests.party.offers import answer, gated, joining, queries, settled
 
@@ -98,11 +97,11 @@ def table(path: Path, *, classes: int = 2, rows: int = RECORDS, name: str = "age
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Asked:
+def asked(tmp_path: Path) -> CheckOptions:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    return Asked(
-        home=home, data=table(tmp_path / "a.csv"), label="ill", drop=("patient",), teachers=4
+    return CheckOptions(
+        home=home, data=table(tmp_path / "a.csv"), label="ill", drop=["patient"], teachers=4
     )
 
 
@@ -121,16 +120,16 @@ def test_before_anything_is_there_it_works_and_makes_nothing(
 
 
 def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
-    server: Deployment, asked: Asked
+    server: Deployment, asked: CheckOptions
 ) -> None:
-    enrolled(server, "a", asked.home)
-    PartyLedger(asked.home / LEDGER_FILE)
-    before = snapshot(asked.home)
+    enrolled(server, "a", asked.place)
+    PartyLedger(asked.place / LEDGER_FILE)
+    before = snapshot(asked.place)
     found = checked(
-        "--home", asked.home, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
+        "--home", asked.place, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
         "--teachers", "4", "--schema", "table sex:category, age:number",
     )  # fmt: skip
-    assert snapshot(asked.home) == before
+    assert snapshot(asked.place) == before
     by_status = {name: each["status"] for name, each in found.items()}
     assert {n for n, s in by_status.items() if s == "skipped"} == {"other doors"}
     assert not {n for n, s in by_status.items() if s in ("warning", "failed")} - {
@@ -141,7 +140,7 @@ def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
     assert "TLSv1.3" in found["certificate"]["text"]
     assert str(RECORDS) not in json.dumps(found), "how many records there are stays here"
     told = checked(
-        "--home", asked.home, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
+        "--home", asked.place, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
         "--counts", "--offline",
     )  # fmt: skip
     assert f"private: {RECORDS} records (0: 200, 1: 200)" in told["records"]["text"]
@@ -187,8 +186,8 @@ def test_its_options_are_those_of_a_start() -> None:
 # --- who it is ---------------------------------------------------------------------------------
 
 
-def test_a_revoked_party_is_told_so(server: Deployment, asked: Asked) -> None:
-    identities = enrolled(server, "c", asked.home)
+def test_a_revoked_party_is_told_so(server: Deployment, asked: CheckOptions) -> None:
+    identities = enrolled(server, "c", asked.place)
     target = target_of(asked)
     assert target is not None
     assert identity.check_admission(asked, target, meet(target)).status is Status.OK
@@ -203,70 +202,72 @@ def test_the_key_is_named_as_flower_names_it() -> None:
     assert identity.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
 
 
-def test_enrolments_that_end_are_damaged_or_half_done(server: Deployment, asked: Asked) -> None:
+def test_enrolments_that_end_are_damaged_or_half_done(
+    server: Deployment, asked: CheckOptions
+) -> None:
     target = target_of(replace(asked, server="pate.example.org:9092"))
     assert identity.check_enrolment(asked, target).status is Status.WARNING
     local = target_of(replace(asked, server="127.0.0.1:9092"))
     assert identity.check_enrolment(asked, local).status is Status.OK
-    enrolled(server, "a", asked.home)
+    enrolled(server, "a", asked.place)
     assert identity.check_enrolment(asked, target_of(asked)).status is Status.OK
     soon = replace(asked, clock=lambda: now() + 3640 * DAY)
     assert identity.check_enrolment(soon, None).status is Status.WARNING
     late = replace(asked, clock=lambda: now() + 3700 * DAY)
     with pytest.raises(StateError, match="expired"):
         identity.check_enrolment(late, None)
-    (folder,) = (asked.home / "enrolments").iterdir()
+    (folder,) = (asked.place / "enrolments").iterdir()
     waiting = folder / "identity.new"
     waiting.write_bytes(bytes(32))
-    before = snapshot(asked.home)
+    before = snapshot(asked.place)
     with pytest.raises(StateError, match="not brought to its end"):
         identity.check_enrolment(asked, None)
-    assert snapshot(asked.home) == before, "a check does not finish what was begun"
+    assert snapshot(asked.place) == before, "a check does not finish what was begun"
     waiting.unlink()
     (folder / "ca.pem").write_bytes(b"")
-    assert checked("--home", asked.home, code=12)["enrolment"]["error"] == StateError.__name__
+    assert checked("--home", asked.place, code=12)["enrolment"]["error"] == StateError.__name__
 
 
-def test_keys_that_others_may_read(server: Deployment, asked: Asked) -> None:
+def test_keys_that_others_may_read(server: Deployment, asked: CheckOptions) -> None:
     assert "none yet" in identity.check_keys(asked).text
-    enrolled(server, "a", asked.home)
+    enrolled(server, "a", asked.place)
     assert identity.check_keys(asked).status is Status.OK
-    key = asked.home / "identity.key"
+    key = asked.place / "identity.key"
     key.chmod(0o644)
     assert identity.check_keys(asked).status is Status.WARNING, "the home is shut"
-    asked.home.chmod(0o755)
+    asked.place.chmod(0o755)
     found = identity.check_keys(asked)
     assert found.kind is StateError
-    assert f"chmod 600 {key}" in found.mend
+    assert f"chmod 600 {key}" in found.to_do
 
 
 # --- what it agrees to and what it did ---------------------------------------------------------
 
 
-def policy(asked: Asked, text: str) -> Finding:
-    (asked.home / "policy.toml").write_text(text)
+def policy(asked: CheckOptions, text: str) -> Finding:
+    (asked.place / "policy.toml").write_text(text)
     return check_policy(asked, None)
 
 
-def test_policies_that_are_fine_and_policies_that_nobody_can_read(asked: Asked) -> None:
+def test_policies_that_are_fine_and_policies_that_nobody_can_read(asked: CheckOptions) -> None:
     assert check_policy(asked, None).status is Status.OK
     found = policy(asked, 'campaigns = "any"\nleast_sigma = 40\n')
     assert found.status is Status.OK
     assert "at least 40 votes" in found.text
     for text, kind in (("least_sigma = ", "DataError"), ("leest_sigma = 4", "UsageError")):
-        (asked.home / "policy.toml").write_text(text)
+        (asked.place / "policy.toml").write_text(text)
         code = {"DataError": 10, "UsageError": 2}[kind]
-        assert checked("--home", asked.home, code=code)["policy"]["error"] == kind
+        assert checked("--home", asked.place, code=code)["policy"]["error"] == kind
 
 
-def test_policies_that_would_refuse_every_campaign(server: Deployment, asked: Asked) -> None:
+def test_policies_that_would_refuse_every_campaign(server: Deployment, asked: CheckOptions) -> None:
     other, text = "ab" * 32, 'campaigns = "any"\n'
     assert policy(asked, 'campaigns = "enrolled"').status is Status.WARNING
-    enrolled(server, "a", asked.home)
+    enrolled(server, "a", asked.place)
     assert policy(asked, 'campaigns = "enrolled"').status is Status.OK
-    own = checked("--home", asked.home, "--offline")  # and the key that the party has
+    own = checked("--home", asked.place, "--offline")  # and the key that the party has
     assert own["policy"]["status"] == "ok"
-    mine = identity_key(asked.home).public_key().public_bytes_raw().hex()
+    mine = identity_key(asked.place).public_key().public_bytes_raw().hex()
     for line, why in (
         (f'[parties]\nb = "{other}"\n', "a, this party itself"),
         (f'[parties]\na = "{other}"\n', "another key for a"),
@@ -280,8 +281,8 @@ def test_policies_that_would_refuse_every_campaign(server: Deployment, asked: As
     assert check_policy(grouped, None).status is Status.OK
 
 
-def test_a_policy_that_is_used_up(asked: Asked) -> None:
-    ledger = PartyLedger(asked.home / LEDGER_FILE)
+def test_a_policy_that_is_used_up(asked: CheckOptions) -> None:
+    ledger = PartyLedger(asked.place / LEDGER_FILE)
     answer(ledger, settled(), queries(0, 40))
     assert policy(asked, "max_queries_in_all = 41\n").status is not Status.FAILED
     found = policy(asked, "max_queries_in_all = 40\n")
@@ -296,9 +297,9 @@ def test_a_policy_that_is_used_up(asked: Asked) -> None:
     )
 
 
-def test_the_partys_own_ledger_is_read_to_its_end(asked: Asked) -> None:
+def test_the_partys_own_ledger_is_read_to_its_end(asked: CheckOptions) -> None:
     assert "nothing has left" in check_books(asked).text
-    path = asked.home / LEDGER_FILE
+    path = asked.place / LEDGER_FILE
     answer(PartyLedger(path), settled(), queries(0, 4))
     found = check_books(asked)
     assert (found.status, "1 campaigns, 1 of them" in found.text) == (Status.OK, True)
@@ -306,32 +307,34 @@ def test_the_partys_own_ledger_is_read_to_its_end(asked: Asked) -> None:
     answer(PartyLedger(path), settled(), queries(4, 4))
     newest = path.read_bytes()
     path.write_bytes(older)  # a start would refuse it
-    told = checked("--home", asked.home, code=22)["own ledger"]
+    told = checked("--home", asked.place, code=22)["own ledger"]
     assert (told["error"], "older copy" in str(told["text"])) == (LedgerError.__name__, True)
     path.write_bytes(newest)
     path.write_bytes(path.read_bytes().replace(b'"epsilon":2.0', b'"epsilon":9.0'))
-    assert checked("--home", asked.home, code=22)["own ledger"]["error"] == LedgerError.__name__
+    assert checked("--home", asked.place, code=22)["own ledger"]["error"] == LedgerError.__name__
 
 
 # --- its data ----------------------------------------------------------------------------------
 
 
-def test_data_with_one_class_and_columns_without_a_value(asked: Asked, tmp_path: Path) -> None:
-    assert check_records(asked, read(asked)).status is Status.OK
+def test_data_with_one_class_and_columns_without_a_value(
+    asked: CheckOptions, tmp_path: Path
+) -> None:
+    assert check_records(asked, *read(asked)).status is Status.OK
     one = replace(asked, data=table(tmp_path / "one.csv", classes=1))
-    found = check_records(one, read(one))
+    found = check_records(one, *read(one))
     assert (found.kind, "one class" in found.text) == (DataError, True)
-    assert check_teachers(one, read(one)).status is Status.SKIPPED
+    assert check_teachers(one, read(one)[0]).status is Status.SKIPPED
     alone = replace(one, votes="neighbour")
-    assert check_records(alone, read(alone)).status is Status.WARNING
+    assert check_records(alone, *read(alone)).status is Status.WARNING
     (tmp_path / "empty.csv").write_text("a,b,ill\n1,,0\n2,?,1\n")
-    empty = replace(asked, data=tmp_path / "empty.csv", drop=())
-    found = check_records(empty, read(empty))
+    empty = replace(asked, data=tmp_path / "empty.csv", drop=None)
+    found = check_records(empty, *read(empty))
     assert (found.status, "column 'b' without a value" in found.text) == (Status.WARNING, True)
 
 
-def test_the_group_column_must_be_there(asked: Asked) -> None:
-    wrong = ("--home", asked.home, "--data", asked.data or "", "--label", "ill")
+def test_the_group_column_must_be_there(asked: CheckOptions) -> None:
+    wrong = ("--home", asked.place, "--data", asked.data or "", "--label", "ill")
     assert checked(*wrong, "--group", "patiend", code=10)["records"]["error"] == "DataError"
     found = checked(*wrong, "--group", "patient", "--unit", "patient", "--teachers", "2")
     assert "patients known" in found["records"]["text"]
@@ -340,52 +343,60 @@ def test_the_group_column_must_be_there(asked: Asked) -> None:
     assert "--group" in found["schema"]["text"]
 
 
-def test_teachers_need_records(asked: Asked) -> None:
-    data = read(asked)
+def test_teachers_need_records(asked: CheckOptions) -> None:
+    data, _ = read(asked)
     assert check_teachers(asked, data).status is Status.OK
     assert check_teachers(replace(asked, teachers=30), data).status is Status.WARNING
     with pytest.raises(DataError, match="for 500 teachers"):
         check_teachers(replace(asked, teachers=500), data)
     assert check_teachers(replace(asked, votes="neighbour"), data).status is Status.SKIPPED
     found = checked(
-        "--home", asked.home, "--data", asked.data or "", "--label", "ill", "--model", "cnn", code=2
+        "--home",
+        asked.place,
+        "--data",
+        asked.data or "",
+        "--label",
+        "ill",
+        "--model",
+        "cnn",
+        code=2,
     )
     assert "not for a table" in found["teachers"]["text"]
 
 
-def test_teachers_that_never_see_the_rarest_class(asked: Asked, tmp_path: Path) -> None:
+def test_teachers_that_never_see_the_rarest_class(asked: CheckOptions, tmp_path: Path) -> None:
     rows = "\n".join(f"{at},{int(at < 6)}" for at in range(400))
     (tmp_path / "rare.csv").write_text(f"x,ill\n{rows}\n")
-    rare = replace(asked, data=tmp_path / "rare.csv", drop=(), teachers=8)
-    found = check_teachers(rare, read(rare))
+    rare = replace(asked, data=tmp_path / "rare.csv", drop=None, teachers=8)
+    found = check_teachers(rare, read(rare)[0])
     assert (found.status, "rarest class" in found.text) == (Status.WARNING, True)
     assert "6" not in found.text
 
 
-def test_the_schema_of_the_campaign(asked: Asked, tmp_path: Path) -> None:
-    data = read(asked)
-    assert check_schema(asked, data, None).status is Status.SKIPPED
+def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None:
+    data, _ = read(asked)
+    assert check_schema(asked, data).status is Status.SKIPPED
     same = replace(asked, schema="table sex:category, age:number")
-    assert check_schema(same, data, None).status is Status.OK
+    assert check_schema(same, data).status is Status.OK
     for line, why in (
         ("images 8x8x1", "holds a table"),
         ("table year:number", "none of the campaign's columns"),
         ("chairs", "does not say what the inputs"),
     ):
         with pytest.raises(SchemaError, match=why):
-            check_schema(replace(asked, schema=line), data, None)
+            check_schema(replace(asked, schema=line), data)
     for line, why in (
         ("table age:number", "column 'sex' that the campaign has not: left out"),
         ("table age:number, sex:category, year:number", "column 'year' of the campaign"),
         ("table age:category, sex:category", "column 'age' of numbers here, read as text"),
         ("table age:number, sex:number", "column 'sex' has cells that count as missing"),
     ):
-        found = check_schema(replace(asked, schema=line), data, None)
+        found = check_schema(replace(asked, schema=line), data)
         assert (found.status, why in found.text) == (Status.WARNING, True), found.text
-    public = replace(asked, public=table(tmp_path / "public.csv"), drop=())
-    assert check_schema(public, data, records.read_public(public)).status is Status.OK
+    public = replace(asked, public=table(tmp_path / "public.csv"), drop=None)
+    assert check_schema(public, data).status is Status.OK
     other = replace(asked, public=table(tmp_path / "other.csv", name="year"))
-    found = check_schema(other, data, records.read_public(other))
+    found = check_schema(other, data)
     assert "column 'age' that the campaign has not" in found.text
     assert "column 'year' of the campaign that we have not" in found.text
 
@@ -404,20 +415,19 @@ def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) ->
     (tmp_path / "h.csv").write_text(
         head + "\n" + "".join(rows.format(at=at) for at in range(1, 20))
     )
-    asked = Asked(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
-    odd = Odd()
-    found = check_records(asked, read(asked, odd), odd)
+    asked = CheckOptions(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    found = check_records(asked, *read(asked))
     assert found.status is Status.WARNING
     assert "column 'crp' of numbers, but for cells that are none" in found.text
     assert "column 'visit' with another value in nearly every row" in found.text
     assert "1 of numbers: age" in found.text
     # With the schema the cells count as missing; which ones is told only where it is asked for.
     line = "table crp:number, note:category, visit:category, age:number"
-    found = check_schema(replace(asked, schema=line), read(asked), None)
+    found = check_schema(replace(asked, schema=line), read(asked)[0])
     assert "column 'crp' has cells that count as missing: each is no number" in found.text
     assert "19" not in found.text
     assert "<5" not in found.text.replace("(such as <5 or n/a)", "")
-    found = check_schema(replace(asked, schema=line, counts=True), read(asked), None)
+    found = check_schema(replace(asked, schema=line, counts=True), read(asked)[0])
     assert "column 'crp': 19 cells (line 2, line 7, line 12, …)" in found.text
 
 
@@ -441,28 +451,28 @@ def test_labels_that_no_server_takes_are_told_before_training(tmp_path: Path) ->
     assert "cannot be the name" not in checked(*options, "--classes", "u,v")["records"]["text"]
 
 
-def test_what_the_server_declared_is_known_from_the_own_ledger(asked: Asked) -> None:
-    data, ledger = read(asked), PartyLedger(asked.home / LEDGER_FILE)
+def test_what_the_server_declared_is_known_from_the_own_ledger(asked: CheckOptions) -> None:
+    data, ledger = read(asked)[0], PartyLedger(asked.place / LEDGER_FILE)
     ledger.join(joining(schema="table age:number, sex:category", classes=("0", "1")))
-    assert check_schema(asked, data, None).status is Status.OK
+    assert check_schema(asked, data).status is Status.OK
     ledger.join(
         joining(campaign="c2" * 16, schema="table age:number, sex:category", classes=("x", "1"))
     )
-    found = check_schema(asked, data, None)
+    found = check_schema(asked, data)
     assert "records take no part: its label is not in the class list" in found.text
-    stated = replace(asked, classes=("0", "1"))
+    stated = replace(asked, classes="0,1")
     with pytest.raises(SchemaError, match="classes that the campaign has not: 0"):
-        check_schema(stated, data, None)
+        check_schema(stated, data)
 
 
-def test_images_of_another_size(asked: Asked, tmp_path: Path) -> None:
+def test_images_of_another_size(asked: CheckOptions, tmp_path: Path) -> None:
     labels = np.arange(60) % 2
     np.savez(tmp_path / "i.npz", images=np.zeros((60, 8, 8), np.uint8), labels=labels)
-    images = replace(asked, data=tmp_path / "i.npz", label=None, drop=())
-    data = read(images)
-    assert check_schema(replace(images, schema="images 8x8x1"), data, None).status is Status.OK
+    images = replace(asked, data=tmp_path / "i.npz", label=None, drop=None)
+    data, _ = read(images)
+    assert check_schema(replace(images, schema="images 8x8x1"), data).status is Status.OK
     with pytest.raises(SchemaError, match="28x28"):
-        check_schema(replace(images, schema="images 28x28x1"), data, None)
+        check_schema(replace(images, schema="images 28x28x1"), data)
 
 
 # --- its GPU -----------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_a_home_that_others_may_write_to_fails_and_one_they_may_read_warns(tmp_p
         home.chmod(mode)
         found = check_home(home, "all")
         assert found.status is status, (oct(mode), found.text)
-        assert found.status is Status.OK or "chmod 700" in found.mend
+        assert found.status is Status.OK or "chmod 700" in found.to_do
     home.chmod(0o770)
     assert check_home(home, "all").kind is StateError
 

@@ -1,4 +1,4 @@
-"""What a check finds, and what a check is."""
+"""What a check finds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import datetime as dt
 
     from pate.errors import PateError
-
-#: Seconds that a check may take unless it says otherwise.
-SECONDS = 5.0
 
 
 class Status(StrEnum):
@@ -24,6 +21,10 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
+class Skipped(Exception):  # noqa: N818 - no error: there is nothing to look at
+    """Raised by a check with nothing to look at; the text says why, and what would change that."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What one check found.
@@ -31,8 +32,8 @@ class Finding:
     Attributes:
         status: how it came out.
         text: what was found, one line, for the screen of whoever runs the check.
-        mend: what to do about it, or empty: then there is nothing to do, or the text says it.
-        kind: the error that a start would end with; for ``FAILED`` alone.
+        to_do: what helps, or empty: then there is nothing to do, or the text says it.
+        kind: the error that a start would end with; for ``FAILED`` only.
 
     Raises:
         ValueError: for a failure without a kind, or a kind without a failure.
@@ -40,7 +41,7 @@ class Finding:
 
     status: Status
     text: str
-    mend: str = ""
+    to_do: str = ""
     kind: type[PateError] | None = None
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class Finding:
             raise ValueError("a failure, and nothing else, has a kind of error")
         # What a server or a file is called may hold anything, and the screen obeys control characters.
         object.__setattr__(self, "text", one_line(self.text))
-        object.__setattr__(self, "mend", one_line(self.mend))
+        object.__setattr__(self, "to_do", one_line(self.to_do))
 
     @classmethod
     def ok(cls, text: str) -> Self:
@@ -61,38 +62,14 @@ class Finding:
         return cls(Status.SKIPPED, text)
 
     @classmethod
-    def warning(cls, text: str, mend: str) -> Self:
+    def warning(cls, text: str, to_do: str) -> Self:
         """A start would work, and may go wrong later."""
-        return cls(Status.WARNING, text, mend)
+        return cls(Status.WARNING, text, to_do)
 
     @classmethod
-    def failed(cls, kind: type[PateError], text: str, mend: str) -> Self:
+    def failed(cls, kind: type[PateError], text: str, to_do: str = "") -> Self:
         """A start would end with an error of this kind."""
-        return cls(Status.FAILED, text, mend, kind)
-
-    @classmethod
-    def of(cls, error: PateError, mend: str = "") -> Self:
-        """A start would end with this error, whose message says what to do."""
-        return cls(Status.FAILED, str(error), mend, type(error))
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing to look at.
-
-    Attributes:
-        group: under which heading.
-        name: what to call it, a word or two.
-        look: looks, and returns what it finds, or raises one of our errors: a failure.
-        seconds: how long it may take, counted from the start of all checks.
-        late: the kind of failure if it takes longer; None: only a warning.
-    """
-
-    group: str
-    name: str
-    look: Callable[[], Finding]
-    seconds: float = SECONDS
-    late: type[PateError] | None = None
+        return cls(Status.FAILED, text, to_do, kind)
 
 
 def one_line(text: str) -> str:
@@ -102,3 +79,9 @@ def one_line(text: str) -> str:
     'two lines ?[31mred'
     """
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+
+
+def days_left(when: dt.datetime, now: dt.datetime) -> str:
+    """Return how long it is until then, in words."""
+    days = (when - now).days
+    return "1 day left" if days == 1 else f"{days} days left"

@@ -1,13 +1,14 @@
-"""Checks of the machine: Python, packages, memory."""
+"""Checks of the machine: Python, packages, memory, and the names that it can look up."""
 
 from __future__ import annotations
 
 import platform
+import socket
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import PateError
+from pate.errors import PateError, UnreachableError
 from pate.runtime.preflight.finding import Finding
 
 if TYPE_CHECKING:
@@ -106,3 +107,19 @@ def _number(path: Path) -> int | None:
         return int(path.read_text())
     except (OSError, ValueError):
         return None
+
+
+def check_name(host: str, port: int) -> Finding:
+    """Look a host's name up."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the second for what no name can be
+        return Finding.failed(
+            UnreachableError,
+            f"{host} has no address: {error}",
+            "check the name, and this machine's DNS (/etc/resolv.conf, /etc/hosts)",
+        )
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    if addresses == [host]:
+        return Finding.ok(f"{host} is an address")
+    return Finding.ok(f"{host} is {', '.join(addresses[:4])}")

@@ -1,23 +1,45 @@
-"""Running checks: all at once, each for a bounded time, told in their order."""
+"""Running checks: all at once, each for a limited time, reported in their order."""
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pate.errors import PateError
-from pate.runtime.preflight.finding import Check, Finding, Status
+from pate.runtime.preflight.finding import Finding, Skipped, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Result:
+class Check(NamedTuple):
+    """One thing to look at.
+
+    Attributes:
+        name: what to call it, a word or two.
+        look: looks, and returns what it finds, or raises one of our errors: a failure. It is given
+            what the check needs.
+        seconds: how long it may take, counted from the start of all checks.
+        late: the kind of failure if it takes longer; None: only a warning.
+        needs: what it looks at, if other checks look at it too; see :func:`begin`. Where that
+            cannot be had the check is skipped: another one reports the fault.
+        without: why it is skipped then.
+    """
+
+    name: str
+    look: Callable[..., Finding]
+    seconds: float
+    late: type[PateError] | None = None
+    needs: Future[Any] | None = None
+    without: str = ""
+
+
+class Result(NamedTuple):
     """A check and what it found."""
 
     group: str
@@ -25,13 +47,12 @@ class Result:
     finding: Finding
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What all checks found, in their order."""
 
     results: tuple[Result, ...]
 
-    def count(self, status: Status) -> int:
+    def number(self, status: Status) -> int:
         """Return how many came out so."""
         return sum(result.finding.status is status for result in self.results)
 
@@ -51,104 +72,89 @@ class Report:
         return {
             "ready": self.first_failure is None,
             "exit_code": self.exit_code,
-            "counts": {status.value: self.count(status) for status in Status},
-            "checks": [_as_json(result) for result in self.results],
+            "counts": {status.value: self.number(status) for status in Status},
+            "checks": [
+                {
+                    "group": group,
+                    "name": name,
+                    "status": found.status.value,
+                    "text": found.text,
+                    "to_do": found.to_do or None,
+                    "error": None if found.kind is None else found.kind.__name__,
+                    "exit_code": 0 if found.kind is None else found.kind.exit_code,
+                }
+                for group, name, found in self.results
+            ],
         }
 
 
-def _as_json(result: Result) -> dict[str, object]:
-    found = result.finding
-    return {
-        "group": result.group,
-        "name": result.name,
-        "status": found.status.value,
-        "text": found.text,
-        "to_do": found.mend or None,
-        "error": None if found.kind is None else found.kind.__name__,
-        "exit_code": 0 if found.kind is None else found.kind.exit_code,
-    }
+def begin(work: Callable[[], T]) -> Future[T]:
+    """Start ``work`` in a thread of its own, and return where its result, or its error, will be.
 
-
-class Once(Generic[T]):
-    """Something that several checks look at and that is made once, by whoever comes first.
-
-    >>> number = Once(lambda: print("made") or 7)
-    >>> number(), number()
-    made
-    (7, 7)
+    A process that ends does not wait for the thread, as it would for one of an executor's: a check
+    that hangs, on a dead network disk say, must not keep the command from ending.
     """
+    made: Future[T] = Future()
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._made: tuple[T] | None = None
-        self._error: PateError | None = None
-
-    def __call__(self) -> T:
-        """Return it.
-
-        Raises:
-            PateError: the same each time, if it cannot be made.
-        """
-        with self._lock:
-            if self._error is not None:
-                raise self._error
-            if self._made is None:
-                try:
-                    self._made = (self._make(),)
-                except PateError as error:
-                    self._error = error
-                    raise
-            return self._made[0]
-
-
-class _Started:
-    """A check that runs in a thread of its own, which a process that ends does not wait for."""
-
-    def __init__(self, check: Check) -> None:
-        self._check = check
-        self._found: Finding | None = None
-        self._thread = threading.Thread(target=self._run, name=f"check {check.name}", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._found = self._check.look()
-        except PateError as error:
-            self._found = Finding.of(error)
-        except Exception as error:  # noqa: BLE001 - one check that breaks must not hide the others
-            self._found = Finding.failed(
-                PateError,
-                f"the check itself broke off: {type(error).__name__}: {error}",
-                "report it; the other checks do not depend on it",
-            )
+            made.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+            made.set_exception(error)
 
-    def result(self, began: float) -> Finding:
-        check = self._check
-        self._thread.join(max(0.0, began + check.seconds - time.monotonic()))
-        if self._found is not None:
-            return self._found
-        text, mend = (
-            f"nothing found out within {check.seconds:g} s",
-            "give it longer with --timeout",
-        )
-        if check.late is None:
-            return Finding.warning(text, mend)
-        return Finding.failed(check.late, text, mend)
+    threading.Thread(target=run, daemon=True).start()
+    return made
 
 
-def run_checks(checks: Sequence[Check], tell: Callable[[Result], None] = lambda _: None) -> Report:
-    """Run checks side by side, and return what they found.
+def run_checks(
+    groups: Mapping[str, Sequence[Check]], show: Callable[[Result], None] = lambda _: None
+) -> Report:
+    """Run checks at the same time, and return what they found.
 
     Args:
-        checks: in the order in which they are told; a later one may wait for what an earlier one
-            looks at, see :class:`Once`.
-        tell: called with each result, in order, as soon as it and all before it are there.
+        groups: checks by the heading under which they stand, in the order in which they are shown.
+        show: called with each result, in order, as soon as it and all before it are there.
     """
     began = time.monotonic()
-    started = [_Started(check) for check in checks]
+    started = [
+        (group, check, begin(partial(_find, check)))
+        for group, checks in groups.items()
+        for check in checks
+    ]
     results = []
-    for check, one in zip(checks, started, strict=True):
-        results.append(Result(check.group, check.name, one.result(began)))
-        tell(results[-1])
+    for group, check, found in started:
+        try:
+            finding = found.result(max(0.0, began + check.seconds - time.monotonic()))
+        except TimeoutError:
+            finding = _late(check)
+        results.append(Result(group, check.name, finding))
+        show(results[-1])
     return Report(tuple(results))
+
+
+def _find(check: Check) -> Finding:
+    try:
+        if check.needs is None:
+            return check.look()
+        try:
+            needed = check.needs.result()
+        except PateError:
+            return Finding.skipped(check.without)
+        return check.look(needed)
+    except Skipped as why:
+        return Finding.skipped(str(why))
+    except PateError as error:
+        return Finding.failed(type(error), str(error))
+    except Exception as error:  # noqa: BLE001 - one check that breaks must not hide the others
+        return Finding.failed(
+            PateError,
+            f"the check itself broke off: {type(error).__name__}: {error}",
+            "report it; the other checks do not depend on it",
+        )
+
+
+def _late(check: Check) -> Finding:
+    text, to_do = f"nothing found out within {check.seconds:g} s", "give it longer with --timeout"
+    if check.late is None:
+        return Finding.warning(text, to_do)
+    return Finding.failed(check.late, text, to_do)

@@ -8,11 +8,14 @@ import sqlite3
 import stat
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, StateError
 from pate.runtime.preflight.finding import Finding
 from pate.runtime.sqlite import make_durable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MIB: Final = 2**20
 #: With less a start would soon end; with less than the second it may.
@@ -84,12 +87,20 @@ def _openness(place: Path) -> Finding | None:
     return None
 
 
+def open_to_others(paths: Iterable[Path]) -> list[Path]:
+    """Return those that others than their owner may read, write or enter; one that is not there is not."""
+    return [each for each in paths if each.exists() and each.stat().st_mode & 0o077]
+
+
 def check_sqlite(place: Path, mounts: Path = _MOUNTS) -> Finding:
     """Write a small SQLite file as ledgers are written, beside them, and remove it.
 
     Args:
         place: a home, which need not be there yet.
         mounts: where this process finds what is mounted where.
+
+    Raises:
+        StateError: if SQLite cannot write as ledgers are written here.
     """
     held = nearest(place)
     kind = file_system(held, mounts)
@@ -97,8 +108,6 @@ def check_sqlite(place: Path, mounts: Path = _MOUNTS) -> Finding:
     try:
         with tempfile.TemporaryDirectory(dir=held, prefix=_PREFIX) as folder:
             synchronous = _write(Path(folder) / "probe.db")
-    except StateError as error:
-        return Finding.of(error)
     except (OSError, sqlite3.Error) as error:
         return Finding.failed(
             DiskError, f"SQLite cannot write {on}: {error}", "name a --home on a local disk"

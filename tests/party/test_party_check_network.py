@@ -9,31 +9,34 @@ import http.server
 import socket
 import ssl
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from cryptography import x509
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
 from flwr.superlink.main import create_app
 
 from aggregator_server.gateway import Gateway
 from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import Authority, issue
-from pate.errors import StateError, UnreachableError, UsageError
-from pate.runtime.lifeline import free_port
-from pate.runtime.preflight import network
-from pate.runtime.preflight.finding import Status
-from pate.runtime.preflight.meeting import Fault, Meeting, Target, meet, utc_now
-from pate.runtime.preflight.network import (
+from party.check import network
+from party.check.handshake import Meeting, Target, meet
+from party.check.network import (
     check_certificate,
     check_clock,
     check_exposed,
-    check_fleet,
     check_name,
     check_proxy,
+    check_server,
     proxy_for,
 )
+from party.options import utc_now
+from party.supernode import Server, UntrustedServerError
+from pate.errors import StateError, UnreachableError, UsageError
+from pate.runtime.lifeline import free_port
+from pate.runtime.preflight import machine
+from pate.runtime.preflight.finding import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +72,15 @@ class Operators(Plain):
 
 
 @contextlib.contextmanager
-def serving(handler: type[Plain], host: str = HOST) -> Iterator[int]:
+def serving(
+    handler: type[Plain], host: str = HOST, identities: Identities | None = None
+) -> Iterator[int]:
+    """Serve, over TLS if there are identities."""
     with http.server.ThreadingHTTPServer((host, 0), handler) as server:
+        if identities is not None:
+            way = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            way.load_cert_chain(identities.certificate, identities.certificate_key)
+            server.socket = way.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
@@ -81,9 +91,11 @@ def serving(handler: type[Plain], host: str = HOST) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def gateway_of(identities: Identities, upstream: int | None = None) -> Iterator[Gateway]:
+def gateway_of(
+    identities: Identities, upstream: int | None = None, host: str = HOST
+) -> Iterator[Gateway]:
     gateway = Gateway(
-        HOST, 0, tls_certificate=identities.certificate, tls_key=identities.certificate_key
+        host, 0, tls_certificate=identities.certificate, tls_key=identities.certificate_key
     )
     gateway.point_at(None if upstream is None else f"{HOST}:{upstream}")
     gateway.start()
@@ -94,8 +106,12 @@ def gateway_of(identities: Identities, upstream: int | None = None) -> Iterator[
 
 
 def pinning(identities: Identities, port: int, host: str = HOST) -> Target:
-    ca = identities.ca.read_bytes()
-    return Target(host, port, trust=ssl.create_default_context(cadata=ca.decode()), authority=ca)
+    pinned = x509.load_pem_x509_certificate(identities.ca.read_bytes())
+    return Target(Server(f"{host}:{port}", identities.ca), pinned)
+
+
+def in_clear(port: int) -> Target:
+    return Target(Server(f"127.0.0.1:{port}"))
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +140,12 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_that_is_as_it_should_be(target: Target) -> None:
     meeting, now = meet(target), utc_now()
-    assert (meeting.fault, meeting.status, meeting.protocol) == (None, 200, "TLSv1.3")
+    assert (meeting.error, meeting.status, meeting.protocol) == (None, 200, "TLSv1.3")
     found = check_certificate(target, meeting, now)
     assert found.status is Status.OK
     assert "364 days left" in found.text
     for each in (
-        check_fleet(target, meeting),
+        check_server(target, meeting),
         check_clock(target, meeting, now),
         check_name(target),
     ):
@@ -139,53 +155,61 @@ def test_a_server_that_is_as_it_should_be(target: Target) -> None:
 def test_a_certificate_that_ends_soon_is_a_warning(target: Target) -> None:
     found = check_certificate(target, meet(target), utc_now() + 350 * DAY)
     assert found.status is Status.WARNING
-    assert "rotate" in found.mend
+    assert "rotate" in found.to_do
 
 
-def refusal(identities: Identities, target_host: str = HOST, **of: Identities) -> tuple[str, Fault]:
+def refusal(identities: Identities, target_host: str = HOST, **of: Identities) -> str:
     """What is said of a server with ``identities`` by a party that pins those of ``pins``."""
     with gateway_of(identities) as gateway:
         target = pinning(of.get("pins", identities), gateway.port, target_host)
         meeting = meet(target)
     found = check_certificate(target, meeting, utc_now())
     assert found.kind is UnreachableError
-    assert found.mend
-    assert check_fleet(target, meeting).status is Status.SKIPPED
+    assert isinstance(meeting.error, UntrustedServerError)
+    assert found.text.startswith(str(meeting.error)), "as a start says it"
+    assert check_server(target, meeting).status is Status.SKIPPED
     assert check_exposed(target, meeting).status is Status.SKIPPED
-    assert meeting.fault is not None
-    return found.text, meeting.fault
+    return f"{found.text}; {found.to_do}"
 
 
 def test_another_authority(identities: Identities, tmp_path: Path) -> None:
     other = Identities.create(tmp_path, (HOST,), 9092, utc_now())
-    text, fault = refusal(other, pins=identities)
-    assert (fault, "not of the pinned authority" in text) == (Fault.AUTHORITY, True)
+    text = refusal(other, pins=identities)
+    assert "not one that this party trusts" in text
+    assert "not of the pinned authority" in text
+    assert "opens TLS" in text
 
 
 def test_an_expired_certificate_and_an_expired_authority(tmp_path: Path) -> None:
     long_ago = utc_now() - 500 * DAY
     stale = Identities.create(tmp_path / "a", (HOST,), 9092, long_ago)
-    text, fault = refusal(stale)
+    text = refusal(stale)
     ended = (long_ago + 365 * DAY).strftime("%Y-%m-%d")
-    assert (fault, f"its certificate expired on {ended}" in text) == (Fault.EXPIRED, True)
+    assert "has expired" in text
+    assert "`pate-server rotate`" in text
+    assert f" to {ended}" in text
+    assert "pinned authority" not in text
     dead = Identities.create(tmp_path / "b", (HOST,), 9092, utc_now() - 4000 * DAY)
-    text, fault = refusal(dead)
-    assert (fault, "the pinned authority expired" in text) == (Fault.EXPIRED, True)
+    text = refusal(dead)
+    assert "has expired" in text
+    assert "the pinned authority expired" in text
+    assert "a new bundle" in text
 
 
 def test_a_certificate_of_tomorrow_asks_for_the_clock(tmp_path: Path) -> None:
-    ahead = Identities.create(tmp_path, (HOST,), 9092, utc_now() + 3 * DAY)
-    text, fault = refusal(ahead)
-    assert fault is Fault.EARLY
-    assert "not valid" not in text
-    assert "its certificate begins on" in text
+    begins = utc_now() + 3 * DAY
+    ahead = Identities.create(tmp_path, (HOST,), 9092, begins)
+    text = refusal(ahead)
+    assert "is not valid yet: is the clock of this machine right?" in text
+    assert f"from {begins - DAY:%Y-%m-%d}" in text
     assert "this clock says" in text
 
 
 def test_a_certificate_for_another_host(tmp_path: Path) -> None:
     named = Identities.create(tmp_path, ("pate.example.org",), 9092, utc_now())
-    text, fault = refusal(named)
-    assert (fault, "is for pate.example.org" in text) == (Fault.NAME, True)
+    text = refusal(named)
+    assert "is for another host" in text
+    assert "is for pate.example.org" in text
 
 
 def test_a_certificate_whose_key_was_signed_by_a_stranger_of_the_same_name(
@@ -196,43 +220,49 @@ def test_a_certificate_whose_key_was_signed_by_a_stranger_of_the_same_name(
     key = (other.directory / "ca.key").read_bytes()
     forged = Authority(other.ca.read_bytes(), key)
     other.certificate.write_bytes(issue(forged, (HOST,), utc_now()))
-    assert refusal(other, pins=identities)[1] is Fault.AUTHORITY
+    text = refusal(other, pins=identities)
+    assert "not one that this party trusts" in text
+    assert "not of the pinned authority" in text
 
 
-def test_a_server_without_tls_and_one_with_nothing_else(plain: int, target: Target) -> None:
-    meeting = meet(replace(target, port=plain))
-    assert meeting.fault is Fault.NO_TLS
-    assert check_certificate(target, meeting, utc_now()).kind is UnreachableError
-    clear = Target(target.host, target.port, tls=False)
-    meeting = meet(clear)
-    assert meeting.fault is Fault.ONLY_TLS
-    found = check_fleet(clear, meeting)
-    assert found.kind is UnreachableError
-    assert "enroll" in found.mend
-    assert meet(replace(clear, port=plain)).fault is None
+def test_a_server_without_tls_and_one_with_nothing_else(identities: Identities, plain: int) -> None:
+    target = pinning(identities, plain)
+    meeting = meet(target)
+    found = check_certificate(target, meeting, utc_now())
+    assert (found.kind, "does not speak TLS" in found.text) == (UnreachableError, True)
+    assert check_server(target, meeting).status is Status.SKIPPED
+    with gateway_of(identities, host="127.0.0.1") as gateway:
+        clear = in_clear(gateway.port)
+        meeting = meet(clear)
+    assert isinstance(meeting.error, UntrustedServerError)
+    found = check_server(clear, meeting)
+    assert (found.kind, "speaks TLS" in found.text) == (UnreachableError, True)
+    assert "enroll" in found.text
+    with serving(Plain, "127.0.0.1") as port:
+        assert meet(in_clear(port)).error is None
 
 
-def test_nobody_answers(target: Target) -> None:
-    nobody = replace(target, port=free_port(HOST))
+def test_nobody_answers(identities: Identities) -> None:
+    nobody = pinning(identities, free_port(HOST))
     meeting = meet(nobody)
-    assert meeting.fault is Fault.SILENT
-    found = check_fleet(nobody, meeting)
+    assert type(meeting.error) is UnreachableError
+    found = check_server(nobody, meeting)
     assert found.kind is UnreachableError
     assert "Connection refused" in found.text
     assert check_certificate(nobody, meeting, utc_now()).status is Status.SKIPPED
-    assert meet(replace(nobody, tls=False)).fault is Fault.SILENT
+    assert type(meet(in_clear(free_port())).error) is UnreachableError
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up() -> None:
     with socket.create_server((HOST, 0)) as dumb:
-        silent = Target(HOST, dumb.getsockname()[1])
-        assert meet(silent, timeout=0.2).fault is Fault.SILENT
+        silent = Target(Server(f"{HOST}:{dumb.getsockname()[1]}"))
+        assert type(meet(silent, timeout=0.2).error) is UnreachableError
 
 
 def test_a_gateway_without_a_campaign_is_not_ready(identities: Identities) -> None:
     with gateway_of(identities) as gateway:
         target = pinning(identities, gateway.port)
-        found = check_fleet(target, meet(target))
+        found = check_server(target, meet(target))
     assert found.status is Status.WARNING
     assert "503" in found.text
 
@@ -258,31 +288,34 @@ def test_flower_allows_what_the_clock_is_held_against() -> None:
 
 def test_a_clock_without_a_server_is_held_against_the_pinned_authority(target: Target) -> None:
     assert check_clock(target, None, utc_now()).status is Status.OK
-    found = check_clock(target, Meeting(Fault.SILENT), utc_now() - 30 * DAY)
+    found = check_clock(
+        target, Meeting(UnreachableError("it does not answer")), utc_now() - 30 * DAY
+    )
     assert found.kind is StateError
     assert check_clock(None, None, utc_now()).status is Status.SKIPPED
 
 
 def test_a_name_that_nobody_knows() -> None:
-    assert check_name(Target("localhost", 1)).status is Status.OK
-    for name in ("no-such-host.invalid", "x" * 64 + ".invalid"):
-        assert check_name(Target(name, 1)).kind is UnreachableError
+    assert check_name(in_clear(1)).status is Status.OK
+    assert check_name(Target(Server("no-such-host.invalid:1"))).kind is UnreachableError
+    for name in ("localhost", "no-such-host.invalid", "x" * 64 + ".invalid"):
+        found = machine.check_name(name, 1)
+        assert found.kind is (None if name == "localhost" else UnreachableError)
 
 
 def test_what_is_not_for_parties_is_a_warning(identities: Identities, target: Target) -> None:
     closed = (free_port(HOST),)
     assert check_exposed(target, meet(target), ports=closed).status is Status.OK
-    with serving(Operators) as port:
-        bare = Target(HOST, port, tls=False)
+    with serving(Operators, identities=identities) as port:
+        bare = pinning(identities, port)
         found = check_exposed(bare, meet(bare), ports=closed)
         assert found.status is Status.WARNING
         assert "/v1/control/list-runs" in found.text
-        found = check_exposed(target, meet(target), ports=(port, target.port))
+        found = check_exposed(target, meet(target), ports=(port, target.server.port))
         assert found.status is Status.WARNING
         assert f"port {port} is open" in found.text
-        assert str(target.port) not in found.text
-    here = replace(target, direct=True)
-    assert check_exposed(here, meet(target)).status is Status.SKIPPED
+        assert str(target.server.port) not in found.text
+    assert check_exposed(in_clear(1), meet(target)).status is Status.SKIPPED
 
 
 def test_a_superlink_shows_that_its_other_interfaces_are_there() -> None:
@@ -317,22 +350,22 @@ def test_a_proxy_that_is_named_is_used_and_told_without_its_password(
         found = check_proxy(target)
         meeting = meet(target)
         through = proxy_for(target)
-    assert meeting.fault is Fault.PROXY
-    assert Proxy.asked == [target.address]
+    assert type(meeting.error) is UnreachableError
+    assert Proxy.asked == [target.server.address]
     assert through == f"{HOST}:{port}"
     assert found.status is Status.OK
     assert "secret" not in found.text
-    refused = check_fleet(target, meeting)
+    refused = check_server(target, meeting)
     assert refused.kind is UnreachableError
-    assert "CONNECT" in refused.mend
+    assert "CONNECT" in refused.to_do
     # A range is not understood where Flower's requests are made, the host itself is.
     monkeypatch.setenv("no_proxy", "127.0.0.0/8")
     assert check_proxy(target).status is Status.WARNING
-    assert meet(target).fault is not None
+    assert meet(target).error is not None
     monkeypatch.setenv("no_proxy", HOST)
     assert check_proxy(target).status is Status.OK
     assert "straight" in check_proxy(target).text
-    assert meet(target).fault is None
+    assert meet(target).error is None
 
 
 def test_proxies_that_do_not_matter_and_one_of_another_kind(
@@ -340,8 +373,10 @@ def test_proxies_that_do_not_matter_and_one_of_another_kind(
 ) -> None:
     assert "none is set" in check_proxy(target).text
     monkeypatch.setenv("HTTPS_PROXY", f"http://{HOST}:1")
-    assert "on this machine" in check_proxy(replace(target, direct=True)).text
+    assert "on this machine" in check_proxy(in_clear(1)).text
     monkeypatch.delenv("HTTPS_PROXY")
     monkeypatch.setenv("all_proxy", f"strange://{HOST}:1")
     assert check_proxy(target).kind is UsageError
-    assert meet(target).fault is Fault.PROXY
+    refused = check_server(target, meet(target))
+    assert refused.kind is UnreachableError
+    assert "the proxy variables cannot be used" in refused.text

@@ -1,4 +1,4 @@
-"""Checks of the way to a server: its name, proxies, certificate, clock, and what else it leaves open."""
+"""Checks of the way to the server: its name, proxies, certificate, clock, and what else it leaves open."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from urllib.parse import urlsplit
 
 import httpx
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
+from party.check.handshake import HEALTH
 from pate.errors import StateError, UnreachableError, UsageError
-from pate.runtime.preflight.finding import Finding
-from pate.runtime.preflight.meeting import HEALTH, Fault, Meeting, Target
+from pate.runtime.preflight import Finding, machine
+from pate.runtime.preflight.finding import days_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from party.check.handshake import Meeting, Target
 
 #: A certificate that ends sooner is worth a warning.
 SOON: Final = dt.timedelta(days=30)
@@ -39,28 +43,16 @@ _NOT_FOR_PARTIES: Final = ("/v1/control/list-runs", "/v1/runtime/acquire-task", 
 #: Statuses of a route that is there, whatever it says to a stranger.
 _THERE: Final = frozenset({200, 400, 401, 405, 411, 412, 415, 422})
 _PORT_S: Final = 1.5
-_PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
+_PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
+_NTP: Final = "set this machine's clock, or the server's, and keep both by NTP"
 
 
 def check_name(target: Target) -> Finding:
     """Look the server's name up."""
-    try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the second for what no name can be
-        if proxy_for(target) is not None:
-            return Finding.warning(
-                f"{target.host} has no address here ({error}); the proxy looks it up",
-                "nothing, if the proxy knows it",
-            )
-        return Finding.failed(
-            UnreachableError,
-            f"{target.host} has no address: {error}",
-            "check the name, and this machine's DNS (/etc/resolv.conf, /etc/hosts)",
-        )
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-    if addresses == [target.host]:
-        return Finding.ok(f"{target.host} is an address")
-    return Finding.ok(f"{target.host} is {', '.join(addresses[:4])}")
+    found = machine.check_name(target.server.host, target.server.port)
+    if found.kind is None or proxy_for(target) is None:
+        return found
+    return Finding.warning(f"{found.text}; the proxy looks it up", "nothing, if the proxy knows it")
 
 
 def proxy_for(target: Target) -> str | None:
@@ -69,50 +61,49 @@ def proxy_for(target: Target) -> str | None:
     Raises:
         UsageError: if the environment names one of a kind that is not supported.
     """
-    if target.direct:
+    if target.is_here:
         return None
     with target.client(1.0) as client:
         # httpx has its own reading of NO_PROXY, and Flower has httpx's: so it is asked.
-        way = client._transport_for_url(httpx.URL(target.url))  # noqa: SLF001
-        plain = client._transport  # noqa: SLF001
-    if way is plain:
-        return None
-    for name in ("https_proxy" if target.tls else "http_proxy", "all_proxy"):
-        if value := os.environ.get(name) or os.environ.get(name.upper()):
+        way = client._transport_for_url(httpx.URL(target.server.url))  # noqa: SLF001
+        if way is client._transport:  # noqa: SLF001
+            return None
+    for name in ("https_proxy", "all_proxy"):
+        if value := _variable(name):
             parts = urlsplit(value if "://" in value else f"http://{value}")
             with contextlib.suppress(ValueError):  # name and password are nobody's business
                 return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     return "a proxy of this system"
 
 
+def _variable(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
+
+
 def check_proxy(target: Target) -> Finding:
     """Say what the proxy variables mean for the way to the server."""
-    set_here = [n for n in _PROXIES if os.environ.get(n) or os.environ.get(n.upper())]
-    proxies = [name for name in set_here if name != "no_proxy"]
-    if target.direct:
+    host, proxies = target.server.host, [name for name in _PROXIES if _variable(name)]
+    if target.is_here:
         return Finding.ok("not used: the server is on this machine")
     try:
         through = proxy_for(target)
     except UsageError as error:
-        return Finding.of(error, f"use an HTTP proxy, or NO_PROXY={target.host}")
+        return Finding.failed(UsageError, str(error), f"use an HTTP proxy, or NO_PROXY={host}")
+    if through is None and proxies:
+        return Finding.ok(f"{', '.join(proxies)} set, and NO_PROXY takes {host} out: straight")
     if through is None:
-        if not proxies:
-            return Finding.ok("none is set: connections go straight to the server")
-        return Finding.ok(
-            f"{', '.join(proxies)} set, and NO_PROXY takes {target.host} out: straight"
-        )
-    ranges = [
-        part for part in (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
-        if "/" in part and "://" not in part
-    ]  # fmt: skip
+        return Finding.ok("none is set: connections go straight to the server")
     text = (
         f"connections go through {through}, as {proxies[0] if proxies else 'this system'} says; it must "
-        f"let CONNECT {target.address} pass and leave TLS as it is"
+        f"let CONNECT {target.server.address} pass and leave TLS as it is"
     )
+    ranges = [
+        part for part in _variable("no_proxy").split(",") if "/" in part and "://" not in part
+    ]
     if ranges:
         return Finding.warning(
             f"{text}; ranges in NO_PROXY ({ranges[0].strip()}) are not looked at",
-            f"name the host itself to go straight: NO_PROXY={target.host}",
+            f"name the host itself to go straight: NO_PROXY={host}",
         )
     return Finding.ok(text)
 
@@ -120,17 +111,20 @@ def check_proxy(target: Target) -> Finding:
 def check_certificate(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
     """Say whether the server proves who it is, and for how long yet."""
     shown = meeting.certificate
-    if not target.tls:
+    if target.server.in_clear:
         return Finding.ok("none: in clear, as a trial on this machine")
-    if meeting.fault in (Fault.SILENT, Fault.PROXY):
-        return Finding.skipped("no server answered")
-    if meeting.fault is not None:
+    if not meeting.is_trusted:
         return _refused(target, meeting, now)
+    if meeting.error is not None:
+        return Finding.skipped("no server answered")
     if shown is None:
         return Finding.skipped("no certificate was shown")
     ends = shown.not_valid_after_utc
-    whose = "this system's authorities" if target.authority is None else "the pinned authority"
-    text = f"of {whose}, for {target.host}, {meeting.protocol}; ends {_day(ends, now)}"
+    whose = "this system's authorities" if target.pinned is None else "the pinned authority"
+    text = (
+        f"of {whose}, for {target.server.host}, {meeting.protocol}; ends {ends:%Y-%m-%d} "
+        f"({days_left(ends, now)})"
+    )
     if ends - now < SOON:
         return Finding.warning(
             text, "the coordinator renews it: `pate-server rotate`, then a start"
@@ -138,46 +132,27 @@ def check_certificate(target: Target, meeting: Meeting, now: dt.datetime) -> Fin
     return Finding.ok(text)
 
 
-#: What to do about a server that cannot prove that it is the one.
-_STRANGER: Final = (
-    "check the address; if the server was set up anew, ask its coordinator for a bundle and "
-    "`pate-party enroll` it; or something on the way opens TLS (a proxy)"
-)
-
-
 def _refused(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
-    shown, fault = meeting.certificate, meeting.fault
-    here = f"{target.address}: "
-    clock = f"this clock says {now:%Y-%m-%d %H:%M} UTC"
-    expired = f"its certificate has expired; {clock}"
-    early = f"its certificate is not valid yet; {clock}"
-    other = "its certificate is for another host"
-    renew = "the coordinator renews it with `pate-server rotate`; or is this clock wrong?"
+    """Say what a start would, and what the certificate says of itself, to look for the reason in."""
+    shown, pinned, text, to_do = meeting.certificate, target.pinned, str(meeting.error), ""
     if shown is not None:
-        expired = f"its certificate expired on {shown.not_valid_after_utc:%Y-%m-%d %H:%M}; {clock}"
-        early = f"its certificate begins on {shown.not_valid_before_utc:%Y-%m-%d %H:%M}; {clock}"
-        other = f"its certificate is for {names_of(shown)}"
-    pinned = _pinned(target)
-    if fault is Fault.EXPIRED and pinned is not None and now >= pinned.not_valid_after_utc:
-        expired = f"the pinned authority expired on {pinned.not_valid_after_utc:%Y-%m-%d}; {clock}"
-        renew = "ask the coordinator for a new bundle; or is this clock wrong?"
-    text, mend = {
-        Fault.AUTHORITY: (
-            "its certificate is not of "
-            + (
-                "any authority of this system"
-                if target.authority is None
-                else "the pinned authority"
-            ),
-            _STRANGER,
-        ),
-        Fault.EXPIRED: (expired, renew),
-        Fault.EARLY: (early, "set this machine's clock, and keep it by NTP"),
-        Fault.NAME: (other, "connect to the address that the coordinator's bundle names"),
-        Fault.NO_TLS: ("it does not speak TLS", "check the address and the port"),
-        Fault.ONLY_TLS: ("it speaks TLS", "enrol with a bundle of its coordinator"),
-    }.get(fault or Fault.CERTIFICATE, (f"TLS fails: {meeting.detail}", "check the address"))
-    return Finding.failed(UnreachableError, here + text, mend)
+        text += (
+            f" (it is for {names_of(shown)}, from {shown.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+            f"{shown.not_valid_after_utc:%Y-%m-%d %H:%M}; this clock says {now:%Y-%m-%d %H:%M} UTC)"
+        )
+    if pinned is not None and now >= pinned.not_valid_after_utc:
+        text += f"; the pinned authority expired on {pinned.not_valid_after_utc:%Y-%m-%d}"
+        to_do = "ask the coordinator for a new bundle"
+    elif pinned is not None and shown is not None:
+        try:
+            shown.verify_directly_issued_by(pinned)
+        except (InvalidSignature, TypeError, ValueError):
+            text += "; it is not of the pinned authority"
+            to_do = (
+                "ask the coordinator whether the server was set up anew; or something on the way "
+                "opens TLS (a proxy)"
+            )
+    return Finding.failed(UnreachableError, text, to_do)
 
 
 def names_of(certificate: x509.Certificate, most: int = 4) -> str:
@@ -194,10 +169,9 @@ def check_clock(target: Target | None, meeting: Meeting | None, now: dt.datetime
     """Compare this clock with the server's Date header, or else with the pinned authority's life."""
     if meeting is not None and meeting.said is not None and meeting.heard is not None:
         return _against_date(meeting, meeting.said, meeting.heard)
-    pinned = None if target is None else _pinned(target)
-    if pinned is None:
+    if target is None or target.pinned is None:
         return Finding.skipped("nothing to compare it with: no server answered, none is pinned")
-    begins, ends = pinned.not_valid_before_utc, pinned.not_valid_after_utc
+    begins, ends = target.pinned.not_valid_before_utc, target.pinned.not_valid_after_utc
     if not begins <= now <= ends:
         return Finding.failed(
             StateError,
@@ -214,46 +188,49 @@ def check_clock(target: Target | None, meeting: Meeting | None, now: dt.datetime
 def _against_date(meeting: Meeting, said: dt.datetime, heard: dt.datetime) -> Finding:
     # Cut off to whole seconds, so half a second more is the best guess.
     ahead = (heard - said).total_seconds() - 0.5
-    proved = "" if meeting.fault is None else ", which did not prove who it is"
+    proved = "" if meeting.error is None else ", which did not prove who it is"
     way = "ahead of" if ahead > 0 else "behind"
     size = "about the same as" if abs(ahead) <= _UNSURE_S else f"{_span(abs(ahead))} {way}"
     text = f"{size} the server's Date header{proved}"
-    mend = "set this machine's clock, or the server's, and keep both by NTP"
     if ahead >= NEWEST_S + _UNSURE_S or -ahead >= OLDEST_S + _UNSURE_S:
         return Finding.failed(
-            StateError, f"{text}: the server refuses requests signed with such a time", mend
+            StateError, f"{text}: the server refuses requests signed with such a time", _NTP
         )
     if ahead > NEWEST_S / 2 or -ahead > OLDEST_S / 5:
         return Finding.warning(
-            f"{text}; the server allows {NEWEST_S:.0f} s ahead and {OLDEST_S:.0f} s behind", mend
+            f"{text}; the server allows {NEWEST_S:.0f} s ahead and {OLDEST_S:.0f} s behind", _NTP
         )
     return Finding.ok(text)
 
 
-def check_fleet(target: Target, meeting: Meeting) -> Finding:
+def _span(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def check_server(target: Target, meeting: Meeting) -> Finding:
     """Say whether the server's port for parties answers that it is ready."""
-    if meeting.fault in (Fault.SILENT, Fault.PROXY):
+    address = target.server.address
+    if not meeting.is_trusted and not target.server.in_clear:
+        return Finding.skipped("its certificate is not accepted: nothing was asked")
+    if not meeting.is_trusted:
+        return Finding.failed(UnreachableError, str(meeting.error))
+    if meeting.error is not None:
         through = None
         with contextlib.suppress(UsageError):
             through = proxy_for(target)
         way = "" if through is None else f", and whether {through} lets CONNECT to it pass"
         return Finding.failed(
             UnreachableError,
-            f"{target.address} does not answer: {meeting.detail}",
+            str(meeting.error),
             f"is the server running? is the address right? check firewalls on the way{way}",
         )
-    if meeting.fault is Fault.ONLY_TLS:
-        return Finding.failed(
-            UnreachableError,
-            f"{target.address} speaks TLS, and this party is not enrolled there",
-            "ask its coordinator for a bundle, and `pate-party enroll` it",
-        )
-    if meeting.fault is not None:
-        return Finding.skipped("its certificate is not accepted: nothing was asked")
     if meeting.status == httpx.codes.OK:
-        return Finding.ok(f"{target.address} answers on {HEALTH}, and is ready")
+        return Finding.ok(f"{address} answers on {HEALTH}, and is ready")
     return Finding.warning(
-        f"{target.address} answers, and is not ready (HTTP {meeting.status})",
+        f"{address} answers, and is not ready (HTTP {meeting.status})",
         "wait: `pate-server` is starting, or no campaign runs",
     )
 
@@ -273,14 +250,15 @@ def check_exposed(
         ports: of Flower, that should be closed from here; the server's own is left out.
         timeout: of a connection to each, in seconds.
     """
-    if target.direct:
+    server = target.server
+    if target.is_here:
         return Finding.skipped("the server is on this machine, where every user reaches its ports")
-    if meeting.fault is not None:
+    if meeting.error is not None:
         return Finding.skipped("the server could not be met")
-    found = [f"{target.address} answers on {route}" for route in _routes(target, timeout)]
-    others = [port for port in ports if port != target.port]
+    found = [f"{server.address} answers on {route}" for route in _routes(target, timeout)]
+    others = [port for port in ports if port != server.port]
     with ThreadPoolExecutor(max(1, len(others))) as pool:
-        answers = pool.map(lambda port: _is_open(target.host, port, timeout), others)
+        answers = pool.map(lambda port: _is_open(server.host, port, timeout), others)
         found += [
             f"port {port} is open"
             + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
@@ -288,7 +266,7 @@ def check_exposed(
             if open_
         ]
     if not found:
-        return Finding.ok(f"none seen: of {target.host} only the interface for parties is open")
+        return Finding.ok(f"none seen: of {server.host} only the interface for parties is open")
     return Finding.warning(
         f"{'; '.join(found)}: whoever reaches Flower's other interfaces can read every answer",
         "tell the coordinator: only `pate-server`'s own port may be reached from outside",
@@ -300,7 +278,7 @@ def _routes(target: Target, timeout: float) -> list[str]:
     found = []
     with contextlib.suppress(httpx.HTTPError), target.client(timeout) as client:
         for route in _NOT_FOR_PARTIES:
-            with client.stream("GET", target.url + route) as reply:
+            with client.stream("GET", target.server.url + route) as reply:
                 if reply.status_code in _THERE:
                     found.append(route)
     return found
@@ -310,24 +288,3 @@ def _is_open(host: str, port: int, timeout: float) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout):
         return True
     return False
-
-
-def _pinned(target: Target) -> x509.Certificate | None:
-    return None if target.authority is None else x509.load_pem_x509_certificate(target.authority)
-
-
-def _day(when: dt.datetime, now: dt.datetime) -> str:
-    return f"{when:%Y-%m-%d} ({days_left(when, now)})"
-
-
-def days_left(when: dt.datetime, now: dt.datetime) -> str:
-    """Return how long it is until then, in words."""
-    days = (when - now).days
-    return "1 day left" if days == 1 else f"{days} days left"
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -1,0 +1,234 @@
+"""The options of ``pate-party start`` and ``pate-party check``, which has those of a start and more."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from party.cli_enrol import HomeOption
+from pate.enrolment import Bundle
+from pate.errors import PateError, UsageError
+from pate.runtime.command import ConfigOption, JsonOption
+from pate.runtime.home import default_home
+
+#: What a party votes with.
+VOTES: Final = ("any", "teachers", "neighbour")
+_DATA: Final = typer.Option(
+    help="Your records: a folder of class folders of images, an .npz, IDX (MNIST) files, or "
+    "CSV/Parquet with --label.",
+    metavar="PATH",
+)
+
+
+def utc_now() -> dt.datetime:
+    """Return the time by this machine's clock."""
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What both commands are asked; each field is the option of that name.
+
+    Raises:
+        UsageError: for votes of no kind.
+    """
+
+    data: Annotated[Path | None, _DATA] = None
+    server: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the campaign's server is. Default: the one that you are enrolled with, "
+            "else 127.0.0.1:9092.",
+            metavar="HOST:PORT",
+        ),
+    ] = None
+    name: Annotated[
+        str | None, typer.Option(help="Your name on the roster. Default: the data's file name.")
+    ] = None
+    teachers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Into how many disjoint shards, one teacher each, to cut the data."
+        ),
+    ] = 10
+    votes: Annotated[
+        str,
+        typer.Option(
+            help="What votes: teachers, as trained here; neighbour, your records themselves, once "
+            "each, for which no teacher is trained; any, whichever the campaign asks for."
+        ),
+    ] = "any"
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Kind of teacher. Images: linear (on fixed features), nearest (few drawn records of "
+            "many classes), cnn or resnet. Tables: "
+            "logistic, forest or boosting. auto: linear for images; of tables each teacher chooses "
+            "among the three by cross-validation within its own shard."
+        ),
+    ] = "auto"
+    device: Annotated[str, typer.Option(help="Where to train networks: auto, cpu or cuda.")] = (
+        "auto"
+    )
+    label: Annotated[
+        str | None, typer.Option(help="Table: the column with the class.", metavar="COLUMN")
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Table: the column that names the patient. All rows of one patient then go to one "
+            "teacher, and the campaign can protect patients and not only records.",
+            metavar="COLUMN",
+        ),
+    ] = None
+    classes: Annotated[
+        str | None,
+        typer.Option(help="The class list, comma separated. Default: the classes in the data."),
+    ] = None
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own copy of the public set; without it the server sends one.", metavar="PATH"
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Table: a column of --data or --public to leave out; repeat for more.",
+            metavar="COLUMN",
+        ),
+    ] = None
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse to start over a cell or a record that cannot be read. Without it such a cell "
+            "counts as missing and such a record takes no part; both are counted on this screen only.",
+        ),
+    ] = False
+    home: HomeOption = None
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="What this site agrees to. Default: policy.toml in your state directory.",
+            metavar="FILE",
+        ),
+    ] = None
+    max_wait: Annotated[
+        float | None,
+        typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
+    ] = None
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Answer /metrics (for Prometheus), /healthz and /readyz on this port; 0: any free "
+            "one. Default: nowhere.",
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            help="Address for --metrics-port. Whoever reaches it may read all of it; nothing there "
+            "is about your records."
+        ),
+    ] = "127.0.0.1"
+    as_json: JsonOption = False
+    config: ConfigOption = None
+
+    def __post_init__(self) -> None:
+        if self.votes not in VOTES:
+            raise UsageError(f"--votes is {self.votes!r}, possible are {', '.join(VOTES)}")
+
+    @property
+    def class_list(self) -> tuple[str, ...] | None:
+        """``--classes``, None if there are none."""
+        return tuple(c.strip() for c in self.classes.split(",")) if self.classes else None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Each ``--drop``."""
+        return tuple(self.drop or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(Options):
+    """What ``pate-party start`` is asked: it needs data."""
+
+    data: Annotated[Path, _DATA] = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(Options):
+    """What ``pate-party check`` is asked; none of it is needed.
+
+    Attributes:
+        clock: this machine's.
+    """
+
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="The coordinator's bundle, before it is enrolled: check its server.",
+            metavar="FILE",
+        ),
+    ] = None
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            help="What the campaign's inputs are, as its coordinator tells: `images 28x28x1`, or "
+            "`table age:number, sex:category`.",
+            metavar="LINE",
+        ),
+    ] = None
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What the campaign protects: record, patient or party; patient needs --group."
+        ),
+    ] = None
+    counts: Annotated[
+        bool,
+        typer.Option(
+            "--counts", help="Tell numbers of records too. They are private: do not pass them on."
+        ),
+    ] = False
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no server and look up no name.")
+    ] = False
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            help="Seconds for a question to the server; reading data may take 12 times that.",
+        ),
+    ] = 5.0
+    clock: Callable[[], dt.datetime] = utc_now
+
+    @property
+    def place(self) -> Path:
+        """The home that ``enroll`` or ``start`` would take; else that of the only party here."""
+        if self.home is not None:
+            return self.home
+        above = default_home("party")
+        if self.name is not None:
+            return above / self.name
+        if self.bundle is not None:
+            with contextlib.suppress(OSError, PateError):  # told by the checks
+                return above / Bundle.from_json(self.bundle.read_bytes()).name
+        if self.data is not None:
+            return above / name_of(self.data)
+        found = [path for path in above.glob("*") if path.is_dir()]
+        return found[0] if len(found) == 1 else above / "party"
+
+
+def name_of(data: Path) -> str:
+    """Return a name made of what the data is called: its file or folder, less the endings."""
+    return data.resolve().name.split(".")[0] or "party"
