@@ -17,25 +17,13 @@ from aggregator_server.options import (
     CampaignOption,
     CampaignOptions,
     CheckOptions,
-    CloseOption,
-    DropOption,
     HomeOption,
-    HostOption,
-    KnownHeadOption,
-    LedgerOption,
-    LingerOption,
-    PageHostOption,
-    PageOption,
-    PagePortOption,
-    PatienceOption,
-    PortOption,
-    PublicOption,
-    StudentPortOption,
-    WindowOption,
+    ResumeOptions,
+    ServingOptions,
     folder_of,
 )
 from pate.errors import UsageError
-from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.command import JsonOption, print_json, run
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
 from pate.runtime.lifeline import fork_ahead
@@ -44,7 +32,7 @@ from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from aggregator_server.identities import Identities
-    from aggregator_server.watch.serving import PageDoor
+    from aggregator_server.session import Doors
 
 app = typer.Typer(
     add_completion=False,
@@ -74,7 +62,7 @@ def serve(options: CampaignOptions) -> None:
         raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
     with importing():
         from aggregator_server.flower_internals import SUPERLINK_MAIN
-        from aggregator_server.session import Doors, start_campaign
+        from aggregator_server.session import start_campaign
         from aggregator_server.settings import delta_of, of_gated_delta, spec_of
         from pate.data.read import read_inputs
 
@@ -82,17 +70,12 @@ def serve(options: CampaignOptions) -> None:
     identities = _identities(options.home, options.host)
     inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
     screen = Screen("pate-server")
-    port = _port(options.port, identities, screen)
+    doors = _doors(options, identities, screen)
     delta = delta_of(options.publish, options.delta)
     if line := of_gated_delta(options.publish, delta):
         screen.say(line, "warning")
     spec = spec_of(options, inputs, say=screen.say)
-    door = _page_door(options.page_host, options.page_port, identities) if options.page else None
-    doors = Doors(
-        options.host, port, options.student_port, options.patience, options.linger, identities, door
-    )
-    folder = folder_of(options.home, options.campaign)
-    summary = start_campaign(folder, spec, inputs, doors, screen, options.ledger)
+    summary = start_campaign(options.folder, spec, inputs, doors, screen, options.ledger)
     if options.as_json:
         print_json(summary)
 
@@ -125,48 +108,35 @@ def _given(context: click.Context) -> frozenset[str]:
 
 
 @app.command()
-def resume(
-    public: PublicOption = None,
-    drop: DropOption = None,
-    window: WindowOption = None,
-    host: HostOption = "127.0.0.1",
-    port: PortOption = None,
-    student_port: StudentPortOption = 9093,
-    page: PageOption = True,
-    page_host: PageHostOption = "127.0.0.1",
-    page_port: PagePortOption = None,
-    home: HomeOption = None,
-    campaign: CampaignOption = "campaign",
-    ledger: LedgerOption = None,
-    head: KnownHeadOption = None,
-    close: CloseOption = False,
-    patience: PatienceOption = 120.0,
-    linger: LingerOption = -1.0,
-    as_json: JsonOption = False,
-    config: ConfigOption = None,
-) -> None:
+@takes(ResumeOptions)
+def resume(options: ResumeOptions) -> None:
     """Go on with a campaign where it stopped, whatever stopped it.
 
     Its parameters are those it was started with. Nothing is charged or released twice. With a ledger
     in a database and a folder that does not know it, --head or --close is needed.
     """
-    del config
     with importing():
         from aggregator_server.flower_internals import SUPERLINK_MAIN
-        from aggregator_server.session import Doors, resume_campaign
+        from aggregator_server.session import resume_campaign
         from pate.data.read import read_inputs
 
     fork_ahead(SUPERLINK_MAIN)
-    inputs = None if public is None else read_inputs(public, drop=tuple(drop or ()), window=window)
-    identities = _identities(home, host)
+    inputs = None
+    if options.public is not None:
+        inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
+    identities = _identities(options.home, options.host)
     screen = Screen("pate-server")
-    door = _page_door(page_host, page_port, identities) if page else None
-    port = _port(port, identities, screen)
-    doors = Doors(host, port, student_port, patience, linger, identities, door)
+    doors = _doors(options, identities, screen)
     summary = resume_campaign(
-        folder_of(home, campaign), inputs, doors, screen, ledger, head=head, close=close
+        options.folder,
+        inputs,
+        doors,
+        screen,
+        options.ledger,
+        head=options.head,
+        close=options.close,
     )
-    if as_json:
+    if options.as_json:
         print_json(summary)
 
 
@@ -202,31 +172,36 @@ def _identities(home: Path | None, host: str) -> Identities | None:
     return found
 
 
-def _port(asked: int | None, identities: Identities | None, screen: Screen) -> int:
-    """Return the port to listen on for parties, and say if it is not the one that they are told."""
-    from aggregator_server.identities import told_port
+def _doors(options: ServingOptions, identities: Identities | None, screen: Screen) -> Doors:
+    """Return where to listen, and say if parties are told of another port.
 
-    told = told_port(identities)
-    if identities is not None and asked not in (None, 0, told):
+    Raises:
+        UsageError: if the page would be reached from outside without a certificate.
+    """
+    from aggregator_server.identities import require_identities, told_port
+    from aggregator_server.session import Doors
+    from aggregator_server.watch.serving import PageDoor
+
+    port, told = options.port, told_port(identities)
+    if identities is not None and port not in (None, 0, told):
         screen.say(
-            f"listening on port {asked}, while parties are told {identities.address}: they come only "
+            f"listening on port {port}, while parties are told {identities.address}: they come only "
             f"if something forwards port {told} to this one",
             "warning",
         )
-    return told if asked is None else asked
-
-
-def _page_door(host: str, port: int | None, identities: Identities | None) -> PageDoor:
-    """Return where the page is to be.
-
-    Raises:
-        UsageError: if it would be reached from outside without a certificate.
-    """
-    from aggregator_server.identities import require_identities
-    from aggregator_server.watch.serving import PageDoor
-
-    require_identities(host, identities)
-    return PageDoor(host, port)
+    page = None
+    if options.page:
+        require_identities(options.page_host, identities)
+        page = PageDoor(options.page_host, options.page_port)
+    return Doors(
+        options.host,
+        told if port is None else port,
+        options.student_port,
+        options.patience,
+        options.linger,
+        identities,
+        page,
+    )
 
 
 cli_ledger.register(app, ledger_app, folder_of)

@@ -32,93 +32,6 @@ LedgerOption = Annotated[
         show_default=False,
     ),
 ]
-KnownHeadOption = Annotated[
-    str | None,
-    typer.Option(
-        "--head",
-        help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
-        "A ledger that lacks it is refused.",
-    ),
-]
-CloseOption = Annotated[
-    bool,
-    typer.Option(
-        "--close",
-        help="In a database, where the campaign's folder is lost: end the campaign where its ledger "
-        "ends. Its labels are kept, and nothing more is answered; safe if the database is an old one.",
-    ),
-]
-HostOption = Annotated[
-    str,
-    typer.Option(
-        help="Address to listen on for parties. Others than loopback need `pate-server init`."
-    ),
-]
-PortOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="Port to listen on for parties. Default: the one that `pate-server init` was told, else "
-        "9092.",
-        show_default=False,
-    ),
-]
-StudentPortOption = Annotated[
-    int, typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels.")
-]
-PageOption = Annotated[
-    bool, typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands.")
-]
-PageHostOption = Annotated[
-    str,
-    typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
-]
-PagePortOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
-        show_default=False,
-    ),
-]
-PublicOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
-        metavar="PATH",
-    ),
-]
-DropOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
-    ),
-]
-WindowOption = Annotated[
-    tuple[int, int] | None,
-    typer.Option(
-        help="Images of more than 8 bits a pixel: the values that become black and white, for the public "
-        "set and for every party, such as 0 4095. It is part of the campaign's terms.",
-        metavar="LOW HIGH",
-        show_default=False,
-    ),
-]
-PatienceOption = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        help="Seconds to wait for the remaining parties once --min-parties have voted.",
-    ),
-]
-LingerOption = Annotated[
-    float,
-    typer.Option(
-        min=-1,
-        help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
-    ),
-]
 
 
 def folder_of(home: Path | None, campaign: str) -> Path:
@@ -134,14 +47,132 @@ def folder_of(home: Path | None, campaign: str) -> Path:
     return (home or default_home("server")) / campaign
 
 
-def utc_now() -> dt.datetime:
-    """Return the time by this machine's clock."""
-    return dt.datetime.now(dt.UTC)
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """What a campaign is served with, at its start and when it is resumed.
+
+    Each field, here and below, is the option of that name.
+    """
+
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
+            metavar="PATH",
+        ),
+    ] = None
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
+        ),
+    ] = None
+    window: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            help="Images of more than 8 bits a pixel: the values that become black and white, for the public "
+            "set and for every party, such as 0 4095. It is part of the campaign's terms.",
+            metavar="LOW HIGH",
+            show_default=False,
+        ),
+    ] = None
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen on for parties. Others than loopback need `pate-server init`."
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port to listen on for parties. Default: the one that `pate-server init` was told, else "
+            "9092.",
+            show_default=False,
+        ),
+    ] = None
+    student_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels."),
+    ] = 9093
+    page: Annotated[
+        bool,
+        typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands."),
+    ] = True
+    page_host: Annotated[
+        str,
+        typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
+    ] = "127.0.0.1"
+    page_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
+            show_default=False,
+        ),
+    ] = None
+    home: HomeOption = None
+    campaign: CampaignOption = "campaign"
+    ledger: LedgerOption = None
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds to wait for the remaining parties once --min-parties have voted.",
+        ),
+    ] = 120.0
+    linger: Annotated[
+        float,
+        typer.Option(
+            min=-1,
+            help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
+        ),
+    ] = -1.0
+    as_json: JsonOption = False
+    config: ConfigOption = None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Each ``--drop``."""
+        return tuple(self.drop or ())
+
+    @property
+    def folder(self) -> Path:
+        """Of the campaign.
+
+        Raises:
+            UsageError: if nothing can be called so.
+        """
+        return folder_of(self.home, self.campaign)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CampaignOptions:
-    """What a campaign is started with; each field is the option of that name."""
+class ResumeOptions(ServingOptions):
+    """What a campaign is resumed with."""
+
+    head: Annotated[
+        str | None,
+        typer.Option(
+            "--head",
+            help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
+            "A ledger that lacks it is refused.",
+        ),
+    ] = None
+    close: Annotated[
+        bool,
+        typer.Option(
+            "--close",
+            help="In a database, where the campaign's folder is lost: end the campaign where its ledger "
+            "ends. Its labels are kept, and nothing more is answered; safe if the database is an old one.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismOptions:
+    """What a campaign is: mechanism, budget, parties."""
 
     aggregator: Annotated[
         str,
@@ -152,7 +183,6 @@ class CampaignOptions:
             "all labels together cost one release)."
         ),
     ] = "confident-gnmax"
-    public: PublicOption = None
     parties: Annotated[
         str, typer.Option(help="How many parties to wait for, or their names, comma separated.")
     ] = "3"
@@ -296,26 +326,11 @@ class CampaignOptions:
             min=1, help="Neighbour, --unit patient: most votes of one patient. Default: 1."
         ),
     ] = None
-    host: HostOption = "127.0.0.1"
-    port: PortOption = None
-    student_port: StudentPortOption = 9093
-    page: PageOption = True
-    page_host: PageHostOption = "127.0.0.1"
-    page_port: PagePortOption = None
-    home: HomeOption = None
-    campaign: CampaignOption = "campaign"
-    ledger: LedgerOption = None
-    drop: DropOption = None
-    window: WindowOption = None
-    patience: PatienceOption = 120.0
-    linger: LingerOption = -1.0
-    as_json: JsonOption = False
-    config: ConfigOption = None
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """Each ``--drop``."""
-        return tuple(self.drop or ())
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignOptions(ServingOptions, MechanismOptions):
+    """What a campaign is started with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,19 +354,10 @@ class CheckOptions(CampaignOptions):
         float,
         typer.Option(min=0.1, help="Seconds for a check; reading data may take 12 times that."),
     ] = 5.0
-    clock: Callable[[], dt.datetime] = utc_now
+    clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     given: frozenset[str] = frozenset()
 
     @property
     def place(self) -> Path:
         """The server's home."""
         return self.home or default_home("server")
-
-    @property
-    def folder(self) -> Path:
-        """Of the campaign.
-
-        Raises:
-            UsageError: if nothing can be called so.
-        """
-        return folder_of(self.home, self.campaign)

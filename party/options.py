@@ -26,11 +26,6 @@ _DATA: Final = typer.Option(
 )
 
 
-def utc_now() -> dt.datetime:
-    """Return the time by this machine's clock."""
-    return dt.datetime.now(dt.UTC)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What both commands are asked; each field is the option of that name.
@@ -210,7 +205,7 @@ class CheckOptions(Options):
             help="Seconds for a question to the server; reading data may take 12 times that.",
         ),
     ] = 5.0
-    clock: Callable[[], dt.datetime] = utc_now
+    clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 
     @property
     def place(self) -> Path:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,8 +21,9 @@ from aggregator_server import audit
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
 from aggregator_server.local_grid import LocalGrid
+from aggregator_server.options import CampaignOptions
 from aggregator_server.report import LEDGER_FILE, label_set
-from aggregator_server.settings import make_matrix, make_spec
+from aggregator_server.settings import spec_of
 from aggregator_server.statement import privacy_statement, server_epsilon
 from aggregator_server.wire import GridWire
 from party.client_app import make_client_app
@@ -196,19 +197,9 @@ def _spec(
     options: Options,
     screen: Screen,
 ) -> CampaignSpec:
-    matrix = make_matrix(
-        public,
-        options.aggregator,
-        epsilon=options.epsilon,
-        delta=options.delta,
-        number=options.representatives,
-        records=options.expected_records,
-        votes_per_patient=options.votes_per_patient,
-        say=screen.say,
-    )
-    return make_spec(
-        public,
-        name="row",
+    numbers: dict[str, Any] = dict(options.numbers)
+    asked = CampaignOptions(
+        campaign="row",
         aggregator=options.aggregator,
         parties=str(len(sources)),
         min_parties=options.min_parties,
@@ -218,12 +209,15 @@ def _spec(
         unit=options.unit,
         rounds=options.rounds,
         max_queries=options.max_queries,
-        fractions=options.numbers,
         aggregation="masked",
         noise=options.noise,
         colluders=options.colluders,
-        matrix=matrix,
+        representatives=options.representatives,
+        expected_records=options.expected_records,
+        votes_per_patient=options.votes_per_patient,
+        **numbers,
     )
+    return spec_of(asked, public, say=screen.say)
 
 
 def _ensemble(records: Dataset, teachers: int, model: str, home: Path, screen: Screen) -> Ensemble:

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aggregator_server.batches import BATCH_COUNTS
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
+from aggregator_server.options import CampaignOptions
 from aggregator_server.report import LEDGER_FILE
-from aggregator_server.settings import make_spec
+from aggregator_server.settings import spec_of
 from aggregator_server.statement import privacy_statement
 from benchmarks.scale.inputs import class_names, open_public, write_public
 from pate.commands.party_processes import PartyProcesses, default_processes
@@ -110,12 +111,12 @@ def run(size: Size, place: Path, processes: int) -> dict[str, object]:
     write_public(place / "public.npy", size.queries, size.classes)
     inputs = open_public(place / "public.npy")
     least, colluders = quorum(size.parties) if size.aggregation == "masked" else (None, None)
-    spec = make_spec(
-        inputs, name="scale", aggregator="gnmax", parties=str(size.parties), min_parties=least,
-        classes=",".join(class_names(size.classes)), epsilon=9e5, delta=1e-5, unit="record",
-        rounds=None, max_queries=None, fractions={"sigma2": "40"}, aggregation=size.aggregation,
-        colluders=colluders,
+    asked = CampaignOptions(
+        campaign="scale", aggregator="gnmax", parties=str(size.parties), min_parties=least,
+        classes=",".join(class_names(size.classes)), epsilon=9e5, sigma2="40",
+        aggregation=size.aggregation, colluders=colluders,
     )  # fmt: skip
+    spec = spec_of(asked, inputs)
     arguments = [str(place), "1", str(size.classes)]
     before = memory()
     wall, processor = time.monotonic(), time.process_time()

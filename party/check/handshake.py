@@ -22,7 +22,6 @@ from cryptography import x509
 
 from party.check.identity import enrolment_of
 from party.enrolment import read_bundle
-from party.options import utc_now
 from party.supernode import Server, UntrustedServerError
 from pate.errors import UnreachableError, UsageError
 from pate.runtime.lifeline import LOOPBACK
@@ -122,7 +121,10 @@ class Meeting:
 
 
 def meet(
-    target: Target, *, timeout: float = 4.0, clock: Callable[[], dt.datetime] = utc_now
+    target: Target,
+    *,
+    timeout: float = 4.0,
+    clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
 ) -> Meeting:
     """Ask a server's health, once.
 

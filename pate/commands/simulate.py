@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
+from aggregator_server.options import CampaignOptions
 from aggregator_server.report import LEDGER_FILE, label_set
 from aggregator_server.service import StudentService
-from aggregator_server.settings import make_matrix, make_spec
+from aggregator_server.settings import spec_of
 from aggregator_server.statement import privacy_statement
 from pate.commands.cast import Cast
 from pate.commands.deal import deal, digits, digits_like, write_inputs
@@ -153,32 +154,25 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
     private_directory(setting.out)
     with tempfile.TemporaryDirectory(prefix="pate-simulation-") as scratch:
         place = Path(scratch)
-        matrix = make_matrix(
-            dealt.public.inputs,
-            setting.aggregator,
-            epsilon=setting.epsilon,
-            delta=setting.delta,
-            records=sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None,
-            say=screen.say,
-        )
         min_parties, colluders = _said_quorum(setting, screen)
-        spec = make_spec(
+        spec = spec_of(
+            CampaignOptions(
+                campaign="simulation",
+                aggregator=setting.aggregator,
+                parties=str(setting.parties),
+                min_parties=min_parties,
+                colluders=colluders,
+                classes=",".join(dealt.public.classes),
+                epsilon=setting.epsilon,
+                delta=setting.delta,
+                aggregation="plain" if setting.engine == "ray" else setting.aggregation,
+                noise=setting.noise,
+                expected_records=(
+                    sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None
+                ),
+            ),
             dealt.public.inputs,
-            name="simulation",
-            aggregator=setting.aggregator,
-            parties=str(setting.parties),
-            min_parties=min_parties,
-            colluders=colluders,
-            classes=",".join(dealt.public.classes),
-            epsilon=setting.epsilon,
-            delta=setting.delta,
-            unit="record",
-            rounds=None,
-            max_queries=None,
-            fractions={},
-            aggregation="plain" if setting.engine == "ray" else setting.aggregation,
-            noise=setting.noise,
-            matrix=matrix,
+            say=screen.say,
         )
         folder = place / "campaign"
         with (

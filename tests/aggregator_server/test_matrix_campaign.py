@@ -26,12 +26,12 @@ from aggregator_server.certificate import certificate_of
 from aggregator_server.chain import Entry
 from aggregator_server.ledger import Ledger
 from aggregator_server.matrix_release import release_matrix
+from aggregator_server.options import CampaignOptions
 from aggregator_server.parties import Party
 from aggregator_server.replay import replay
 from aggregator_server.representatives import choose, default_number
 from aggregator_server.service import StudentService
-from aggregator_server.settings import make_matrix
-from aggregator_server.settings import make_spec as spec_from_options
+from aggregator_server.settings import spec_of
 from aggregator_server.spec import CampaignSpec
 from aggregator_server.statement import privacy_statement, server_epsilon
 from aggregator_server.terms import resolve
@@ -824,13 +824,8 @@ PICTURES = Images(np.random.default_rng(0).integers(0, 256, (30, 4, 4, 1), dtype
 
 
 def options(**changes: Any) -> CampaignSpec:
-    fields: dict[str, Any] = {
-        "name": "n", "aggregator": "neighbour", "parties": "3", "min_parties": None, "classes": None,
-        "epsilon": 1.0, "delta": 1e-5, "unit": "record", "rounds": None, "max_queries": None,
-        "fractions": {},
-        "matrix": make_matrix(PICTURES, "neighbour", epsilon=1.0, delta=1e-5, number=4),
-    }  # fmt: skip
-    return spec_from_options(PICTURES, **(fields | changes))
+    fields: dict[str, Any] = {"aggregator": "neighbour", "epsilon": 1.0, "representatives": 4}
+    return spec_of(CampaignOptions(**fields | changes), PICTURES)
 
 
 def test_the_noise_is_the_parties_where_their_votes_are_masked() -> None:
@@ -838,18 +833,14 @@ def test_the_noise_is_the_parties_where_their_votes_are_masked() -> None:
     assert options(aggregation="plain").noise == "central"
     assert options(noise="central").noise == "central"
     assert options(parties="2").noise == "central"
-    teachers = spec_from_options(
-        PICTURES, name="n", aggregator="gnmax", parties="3", min_parties=None, classes=None,
-        epsilon=1.0, delta=1e-5, unit="record", rounds=None, max_queries=None, fractions={},
-    )  # fmt: skip
+    teachers = options(aggregator="gnmax", representatives=None)
     assert (teachers.noise, teachers.representatives) == ("central", None)
 
 
 def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
-    for name in ("number", "records", "most_votes", "votes_per_patient"):
+    for name in ("representatives", "expected_records", "most_votes", "votes_per_patient"):
         with pytest.raises(UsageError, match="--aggregator neighbour"):
-            make_matrix(PICTURES, "gnmax", epsilon=1.0, delta=1e-5, **{name: 5})  # type: ignore[arg-type]
-    assert make_matrix(PICTURES, "gnmax", epsilon=1.0, delta=1e-5) is None
+            options(aggregator="gnmax", **{"representatives": None, name: 5})
 
 
 def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:

@@ -12,7 +12,8 @@ from aggregator_server.audit import verify
 from aggregator_server.batches import BATCH_COUNTS
 from aggregator_server.campaign import Campaign
 from aggregator_server.ledger import Ledger
-from aggregator_server.settings import make_spec
+from aggregator_server.options import CampaignOptions
+from aggregator_server.settings import spec_of
 from benchmarks.scale.inputs import PixelTeachers, class_names, open_public, write_public
 from benchmarks.scale.report import measure, slopes
 from benchmarks.scale.server import Quiet, Size
@@ -32,11 +33,12 @@ def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) ->
     """Parties are in another process, so what is traced here is the server's alone."""
     write_public(tmp_path / "public.npy", QUERIES, CLASSES)
     inputs = open_public(tmp_path / "public.npy")
-    spec = make_spec(
-        inputs, name="memory", aggregator="gnmax", parties=str(PARTIES), min_parties=PARTIES,
-        classes=",".join(class_names(CLASSES)), epsilon=1e5, delta=1e-5, unit="record",
-        rounds=None, max_queries=ASKED, fractions={"sigma2": "40"}, aggregation="plain",
+    asked = CampaignOptions(
+        aggregator="gnmax", parties=str(PARTIES), min_parties=PARTIES,
+        classes=",".join(class_names(CLASSES)), epsilon=1e5, max_queries=ASKED, sigma2="40",
+        aggregation="plain",
     )  # fmt: skip
+    spec = spec_of(asked, inputs)
     with (
         PartyProcesses(
             "benchmarks.scale.parties", [str(tmp_path), "3", str(CLASSES)], parties=PARTIES,

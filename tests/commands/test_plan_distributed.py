@@ -12,7 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from aggregator_server.settings import make_spec
+from aggregator_server.options import CampaignOptions
+from aggregator_server.settings import spec_of
 from aggregator_server.terms import budget, composition_of, resolve, voted_rows
 from pate.commands.plan.options import plan
 from pate.data.values import Table
@@ -55,13 +56,9 @@ def figures(*options: str) -> dict[str, Any]:
 
 def campaign(*, queries: int = 1000, **changes: Any) -> CampaignSpec:
     """The server's own reading of the same options."""
-    asked: dict[str, Any] = {
-        "name": "a", "aggregator": "confident-gnmax", "parties": "25", "min_parties": None,
-        "classes": None, "epsilon": 2.0, "delta": 1e-5, "unit": "record", "rounds": None,
-        "max_queries": None, "fractions": {}, "noise": "distributed",
-    }  # fmt: skip
+    asked: dict[str, Any] = {"parties": "25", "delta": 1e-5, "noise": "distributed"}
     public = Table(("a",), (np.arange(float(queries)),))
-    return make_spec(public, **asked | changes)
+    return spec_of(CampaignOptions(**asked | changes), public)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +78,8 @@ def test_settings_and_budget_are_those_of_the_server(
     given = {**options, **{key: str(value) for key, value in crowd.items()}}
     texts = [t for k, v in given.items() for t in (f"--{k.replace('_', '-')}", v)]
     made = figures(*CROWD, "--epsilon", "2", "--mechanism", aggregator, *texts)
-    spec = campaign(aggregator=aggregator, fractions=options, **crowd)
+    both: dict[str, Any] = {**options, **crowd}
+    spec = campaign(aggregator=aggregator, **both)
     assert (made["min_parties"], made["colluders"]) == (spec.min_parties, spec.colluders)
     mechanisms = resolve(spec, 250, 1)
     plan_ = made["plans"]["given"]
@@ -155,7 +153,7 @@ def test_the_best_plan_is_one_that_the_server_takes(aggregator: str) -> None:
         min_parties=int(found["min-parties"]),
         colluders=int(found["colluders"]),
         epsilon=float(found["epsilon"]),
-        fractions={key: found[key] for key in ("sigma2", "threshold") if key in found},
+        **{key: found[key] for key in ("sigma2", "threshold") if key in found},
     )
     mechanisms = resolve(spec, 250, 1)
     best = made["plans"]["best"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from aggregator_server.options import CampaignOptions
 from aggregator_server.representatives import choose, default_number, first_of_each
-from aggregator_server.settings import make_matrix, make_spec
+from aggregator_server.settings import spec_of
 from aggregator_server.terms import matrix_mechanism
 from pate.commands.cli import app
 from pate.data.values import Images, Table
@@ -32,13 +32,10 @@ def test_it_shows_what_the_server_would_choose() -> None:
     assert code == 0
     found = json.loads(text)
     public = Images(np.random.default_rng(3).integers(0, 255, (300, 8, 8, 1), dtype=np.uint8))
-    spec = make_spec(
-        public, name="n", aggregator="neighbour", parties="5", min_parties=None, classes=None,
-        epsilon=0.1, delta=1e-5, unit="record", rounds=None, max_queries=None, fractions={},
-        matrix=make_matrix(
-            public, "neighbour", epsilon=0.1, delta=1e-5, number=20
-        ),
-    )  # fmt: skip
+    asked = CampaignOptions(
+        aggregator="neighbour", parties="5", epsilon=0.1, delta=1e-5, representatives=20
+    )
+    spec = spec_of(asked, public)
     mechanism = matrix_mechanism(spec, 1)
     assert isinstance(mechanism, DistributedNeighbour)
     assert found["noise"]["share"] == str(mechanism.share)
@@ -79,12 +76,3 @@ def test_no_representative_is_there_twice() -> None:
     said: list[str] = []
     assert choose(public, 6, said.append) == (0, 1, 3, 5)
     assert said == ["choosing 4 representatives of 6 public inputs"]
-
-
-@pytest.mark.parametrize("option", ["number", "records", "most_votes", "votes_per_patient"])
-def test_options_of_neighbour_votes_are_for_them_alone(option: str) -> None:
-    public = Table(("x",), (np.arange(4.0),))
-    assert make_matrix(public, "gnmax", epsilon=1.0, delta=1e-5) is None
-    options: dict[str, Any] = {option: 3}
-    with pytest.raises(UsageError, match="--aggregator neighbour"):
-        make_matrix(public, "gnmax", epsilon=1.0, delta=1e-5, **options)

@@ -31,7 +31,6 @@ from party.check.network import (
     check_server,
     proxy_for,
 )
-from party.options import utc_now
 from party.supernode import Server, UntrustedServerError
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.runtime.lifeline import free_port
@@ -45,6 +44,10 @@ if TYPE_CHECKING:
 #: An address of this machine that is not called loopback, so that it stands for another one.
 HOST = "127.0.0.2"
 DAY = dt.timedelta(days=1)
+
+
+def utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 class Plain(http.server.BaseHTTPRequestHandler):
