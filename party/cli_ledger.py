@@ -144,11 +144,9 @@ def _books(home: Path) -> PartyLedger:
 
 
 def _delta(home: Path, policy: Path | None) -> Delta:
-    from party.policy_file import policy_of, read_policy
+    from party.policy_file import policy_of
 
-    if policy is not None:
-        return read_policy(policy, loopback=False).divided_delta
-    return policy_of(home, loopback=False).divided_delta
+    return policy_of(home, loopback=False, file=policy).divided_delta
 
 
 def _print(lines: list[str]) -> None:

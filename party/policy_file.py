@@ -28,17 +28,21 @@ _LONGEST_KEY: Final = 60
 _TOO_LARGE: Final = "a number in it is too large"
 
 
-def policy_of(home: Path, *, loopback: bool) -> Policy:
+def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy:
     """Return the policy of a party: that of its file, or the default one without a file.
+
+    Args:
+        home: of the party.
+        loopback: whether this is a trial on one machine.
+        file: the policy that was named, which must be there; None: that of the home, if there is one.
 
     Raises:
         DataError: if the file cannot be read.
         UsageError: if it says something that cannot be understood.
     """
-    path = home / POLICY_FILE
-    if not path.exists():
+    if file is None and not (home / POLICY_FILE).exists():
         return Policy.default(loopback=loopback)
-    return read_policy(path, loopback=loopback)
+    return read_policy(file or home / POLICY_FILE, loopback=loopback)
 
 
 def read_policy(path: Path, *, loopback: bool) -> Policy:

@@ -13,7 +13,7 @@ from party.enrolment import Enrolment
 from party.keys import identity_key, shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.own_data import OwnFile, OwnVoters
-from party.policy_file import policy_of, read_policy
+from party.policy_file import policy_of
 from party.resident import Connection
 from party.site import Site
 from party.supernode import Server
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from party.ledger_records import CampaignRecord
     from party.options import StartOptions
-    from party.policy import Policy
     from pate.runtime.screen import Screen
 
 #: Where a trial's server is, on the same machine.
@@ -58,7 +57,9 @@ def take_part(
     board = board or Board()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
-    policy = _policy(options.policy, home, server, enrolment)
+    # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
+    trial = enrolment is None and Server(server).host in LOOPBACK
+    policy = policy_of(home, loopback=trial, file=options.policy)
     public = None if options.public is None else read_inputs(options.public, drop=options.dropped)
     for line in policy.in_words():
         screen.say(line)
@@ -204,20 +205,6 @@ def of_absence(ledger: PartyLedger) -> str:
 
 def _guarantee(ending: Ending) -> str:
     return in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)
-
-
-def _policy(file: Path | None, home: Path, server: str, enrolment: Enrolment | None) -> Policy:
-    """Return what this site agrees to.
-
-    Raises:
-        DataError: if the policy cannot be read.
-        UsageError: if it cannot be understood.
-    """
-    # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
-    loopback = enrolment is None and Server(server).host in LOOPBACK
-    if file is None:
-        return policy_of(home, loopback=loopback)
-    return read_policy(file, loopback=loopback)
 
 
 def _warnings(enrolment: Enrolment | None) -> list[str]:

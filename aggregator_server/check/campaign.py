@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from aggregator_server import audit
 from aggregator_server.batches import BATCH_COUNTS
 from aggregator_server.report import describe, verify
 from aggregator_server.settings import of_gated_delta, spec_of
@@ -153,30 +154,18 @@ def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
     )
     if "budget_spent" in stands:
         text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
-    if spec is not None:
-        _require_same(options, spec)
+    campaign = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
+    # Which queries the representatives of neighbour votes are is chosen at a start.
+    if spec is not None and not (campaign.matrix and spec.matrix):
+        try:
+            campaign.require_same(spec)
+        except StateError as error:
+            raise StateError(f"{error}; or `pate-server resume` without them") from error
     if found["phase"] == "finished":
         return Finding.warning(
             text, "`pate-server export` its labels; name a new campaign with --campaign"
         )
     return Finding.ok(f"{text}; `pate-server resume` goes on with it")
-
-
-def _require_same(options: CheckOptions, spec: CampaignSpec) -> None:
-    """Check that the options asked about are those of the campaign that is here.
-
-    Raises:
-        StateError: naming what differs.
-    """
-    from aggregator_server import audit
-
-    held = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
-    if held.matrix and spec.matrix:  # which queries they are is chosen at a start
-        return
-    try:
-        held.require_same(spec)
-    except StateError as error:
-        raise StateError(f"{error}; or `pate-server resume` without them") from error
 
 
 def _many(number: int, one: str, more: str = "") -> str:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pate.runtime.preflight import Finding
 
@@ -42,30 +42,30 @@ def check_gpu(device: str, *, smi: str | None = None) -> Finding:
                 "--device cuda, and there is no NVIDIA driver here", "install one, or --device cpu"
             )
         return Finding.ok("none here: networks are trained on the processor")
-    card = _from_driver(smi)
-    torch, why = _from_torch()
-    if torch is None:
+    card = "a driver, and no nvidia-smi to ask" if smi is None else _from_driver(smi)
+    try:
+        torch = ask_torch()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        why = error if isinstance(error, ValueError) else type(error).__name__
         return Finding.warning(
             f"{card}; PyTorch was not to be asked: {why}", "install PyTorch again"
         )
-    seen = torch["seen"]
-    if not seen:
-        reason = (
-            f"PyTorch {torch['torch']} is built without CUDA"
-            if torch["cuda"] is None
-            else f"PyTorch {torch['torch']} (CUDA {torch['cuda']}) sees none: is the driver too old?"
-        )
-        return Finding.warning(
-            f"{card}; {reason}", "install a PyTorch and a driver that fit, or --device cpu"
-        )
-    cards = ", ".join(f"{name} ({memory / 2**30:.0f} GiB)" for name, memory in seen)
-    return Finding.ok(f"PyTorch {torch['torch']} sees {cards}; {card}")
+    version, cuda, seen = torch["torch"], torch["cuda"], torch["seen"]
+    if seen:
+        cards = ", ".join(f"{name} ({memory / 2**30:.0f} GiB)" for name, memory in seen)
+        return Finding.ok(f"PyTorch {version} sees {cards}; {card}")
+    reason = (
+        f"PyTorch {version} is built without CUDA"
+        if cuda is None
+        else f"PyTorch {version} (CUDA {cuda}) sees none: is the driver too old?"
+    )
+    return Finding.warning(
+        f"{card}; {reason}", "install a PyTorch and a driver that fit, or --device cpu"
+    )
 
 
-def _from_driver(smi: str | None) -> str:
+def _from_driver(smi: str) -> str:
     """Return what the driver says of its cards."""
-    if smi is None:
-        return "a driver, and no nvidia-smi to ask"
     try:
         said = subprocess.run(
             [smi, *_QUERY], capture_output=True, text=True, timeout=_SMI_S, check=True
@@ -77,19 +77,22 @@ def _from_driver(smi: str | None) -> str:
         return f"nvidia-smi fails ({type(error).__name__})"
 
 
-def _from_torch() -> tuple[dict[str, list[tuple[str, int]]] | None, str]:
-    """Return what PyTorch sees, or why it cannot be options."""
+def ask_torch() -> dict[str, Any]:
+    """Return PyTorch's version, CUDA's (None without), and the cards that it sees.
+
+    Raises:
+        OSError, SubprocessError, ValueError: if it does not answer; the text is the last that it said.
+    """
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", _ASK],
+        capture_output=True,
+        text=True,
+        timeout=TORCH_S,
+        check=False,
+    )
+    lines, errors = said.stdout.splitlines(), said.stderr.strip().splitlines()
     try:
-        said = subprocess.run(
-            [sys.executable, "-P", "-c", _ASK],
-            capture_output=True,
-            text=True,
-            timeout=TORCH_S,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return None, type(error).__name__
-    try:
-        return json.loads(said.stdout.splitlines()[-1]), ""
+        found: dict[str, Any] = json.loads(lines[-1])
     except (ValueError, IndexError):
-        return None, said.stderr.strip().splitlines()[-1] if said.stderr.strip() else "no answer"
+        raise ValueError(errors[-1] if errors else "no answer") from None
+    return found

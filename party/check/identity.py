@@ -133,13 +133,8 @@ def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> 
 
 def _code(reply: httpx.Response) -> object:
     """Return the code in a refusal, of which no more is read than one can have."""
-    body = b""
-    for piece in reply.iter_raw(_LARGEST_REFUSAL):
-        body += piece
-        if len(body) > _LARGEST_REFUSAL:
-            return None
     try:
-        found = json.loads(body)
+        found = json.loads(next(reply.iter_raw(_LARGEST_REFUSAL), b""))
     except (ValueError, RecursionError):
         return None
     return found.get("code") if isinstance(found, dict) else None

@@ -6,7 +6,6 @@ import contextlib
 import datetime as dt
 import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -256,15 +255,11 @@ def check_exposed(
     if meeting.error is not None:
         return Finding.skipped("the server could not be met")
     found = [f"{server.address} answers on {route}" for route in _routes(target, timeout)]
-    others = [port for port in ports if port != server.port]
-    with ThreadPoolExecutor(max(1, len(others))) as pool:
-        answers = pool.map(lambda port: _is_open(server.host, port, timeout), others)
-        found += [
-            f"port {port} is open"
-            + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
-            for port, open_ in zip(others, answers, strict=True)
-            if open_
-        ]
+    found += [
+        f"port {port} is open" + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
+        for port in ports
+        if port != server.port and _is_open(server.host, port, timeout)
+    ]
     if not found:
         return Finding.ok(f"none seen: of {server.host} only the interface for parties is open")
     return Finding.warning(

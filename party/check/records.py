@@ -6,8 +6,7 @@ they divide into classes: numbers are told only where they are asked for (``--co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -128,13 +127,12 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     from party.teachers.registry import kind_for
 
     kind_for(options.model, data.inputs, "cpu")
-    units = len(data) if data.groups is None else len(np.unique(data.groups))
-    what = "records" if data.groups is None else "patients"
-    rarest = int(np.bincount(data.labels)[np.unique(data.labels)].min())
-    each, of_a_class = (
-        units / options.teachers,
-        units / options.teachers / len(np.unique(data.labels)),
-    )
+    what, units = "records", len(data)
+    if data.groups is not None:
+        what, units = "patients", len(np.unique(data.groups))
+    of_class = np.unique_counts(data.labels).counts
+    each = units / options.teachers
+    of_a_class, rarest = each / len(of_class), int(of_class.min())
     text = f"{options.teachers} of the kind {options.model}"
     if options.counts:
         text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of a class"
@@ -146,8 +144,7 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     return Finding.ok(f"{text}, with {what} enough for each")
 
 
-@dataclass(frozen=True)
-class _Ours:
+class _Ours(NamedTuple):
     """What of our data a campaign has to fit."""
 
     classes: tuple[str, ...]
@@ -164,27 +161,21 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     joined = last_campaign(options)
     offer = None if joined is None else joined.offer
     unit = options.unit or (None if offer is None else offer.unit)
-    sources = [
-        (
-            None
-            if options.public is None
-            else Schema.of(read_inputs(options.public, drop=options.dropped)),
-            f"the public set {options.public}",
-        ),
-        (None if options.schema is None else Schema.parse(options.schema), "the schema given"),
-        (
-            Schema.parse(offer.schema) if offer is not None and offer.schema else None,
-            "the campaign that we joined",
-        ),
-    ]
-    known, odd_of = [], {}
-    classes = None if offer is None else offer.classes
-    for schema, source in sources:
-        if schema is None or schema in odd_of:
-            continue
-        read_so, odd = OwnFile.of(options).read(schema, classes)
-        odd_of[schema] = _against(options, read_so, odd, schema)
-        data = read_so
+    sources: dict[Schema, str] = {}
+    if options.public is not None:
+        public = Schema.of(read_inputs(options.public, drop=options.dropped))
+        sources[public] = f"the public set {options.public}"
+    if options.schema is not None:
+        sources.setdefault(Schema.parse(options.schema), "the schema given")
+    if offer is not None and offer.schema:
+        sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
+    classes, file = None if offer is None else offer.classes, OwnFile.of(options)
+    known, told = [], []
+    for schema, source in sources.items():
+        data, odd = file.read(schema, classes)
+        told += unread_of(options, odd)
+        told += [left_out(odd.left_out)] if odd.left_out else []
+        told += warnings(data.inputs, schema, file.no_features)
         known.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
         ours = _Ours(
@@ -197,20 +188,9 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
         known.append(f"a campaign that protects a {unit or 'record'} can be served")
     if not known:
         return Finding.skipped("nothing to compare the data with: --public, --schema or --unit")
-    told = list(dict.fromkeys(line for lines in odd_of.values() for line in lines))
     if told:
         return Finding.warning(
-            "; ".join([*known, *told]),
+            "; ".join([*known, *dict.fromkeys(told)]),
             "mend the file or the names of its columns, or agree with the coordinator",
         )
     return Finding.ok("; ".join(known))
-
-
-def _against(options: CheckOptions, data: Dataset, odd: Odd, schema: Schema) -> list[str]:
-    """Return what of our file is not as a campaign has it."""
-    extra = [left_out(odd.left_out)] if odd.left_out else []
-    return [
-        *unread_of(options, odd),
-        *extra,
-        *warnings(data.inputs, schema, OwnFile.of(options).no_features),
-    ]

@@ -9,39 +9,31 @@ from party.keys import identity_key
 from party.ledger import LEDGER_FILE
 from party.ledger_look import newest_books
 from party.policy import POLICY_FILE
-from party.policy_file import policy_of, read_policy
+from party.policy_file import policy_of
 from pate.errors import RefusedError
 from pate.runtime.preflight import Finding
 from pate.statement import rounded_up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from party.check.handshake import Target
     from party.enrolment import Enrolment
-    from party.ledger import CampaignRecord, PartyLedger
+    from party.ledger import CampaignRecord
     from party.options import CheckOptions
     from party.policy import Policy
 
 
-def books_of(options: CheckOptions) -> PartyLedger | None:
-    """Return this party's ledger, to look at, None if it has none yet.
-
-    Raises:
-        LedgerError: if it does not hold, or a start would refuse it as gone or older than it was.
-        StateError, DiskError: if it cannot be read.
-    """
-    return newest_books(options.place / LEDGER_FILE)
-
-
 def last_campaign(options: CheckOptions) -> CampaignRecord | None:
     """Return the campaign that was joined last and has not ended, None if there is none."""
-    books = books_of(options)
+    books = newest_books(options.place / LEDGER_FILE)
     open_ = [each for each in (books.campaigns() if books else ()) if each.ending is None]
     return open_[-1] if open_ else None
 
 
 def check_books(options: CheckOptions) -> Finding:
     """Read this party's ledger from its first entry to its last."""
-    books = books_of(options)
+    books = newest_books(options.place / LEDGER_FILE)
     if books is None:
         return Finding.ok("none yet: nothing has left this machine")
     campaigns = books.campaigns()
@@ -52,23 +44,12 @@ def check_books(options: CheckOptions) -> Finding:
     )
 
 
-def policy_for(options: CheckOptions, target: Target | None) -> Policy:
-    """Return the policy that a start would have.
-
-    Raises:
-        DataError: if it cannot be read.
-        UsageError: if it cannot be understood.
-    """
-    # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
-    trial = (target is None or target.server.in_clear) and enrolment_of(options) is None
-    if options.policy is not None:
-        return read_policy(options.policy, loopback=trial)
-    return policy_of(options.place, loopback=trial)
-
-
 def check_policy(options: CheckOptions, target: Target | None) -> Finding:
     """Say what the policy allows, and whether there is any campaign that it would not refuse."""
-    policy, enrolment = policy_for(options, target), enrolment_of(options)
+    enrolment = enrolment_of(options)
+    # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
+    trial = (target is None or target.server.in_clear) and enrolment is None
+    policy = policy_of(options.place, loopback=trial, file=options.policy)
     for why, to_do in _refuses_all(options, policy, enrolment):
         return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
     path = options.policy or options.place / POLICY_FILE
@@ -86,54 +67,32 @@ def check_policy(options: CheckOptions, target: Target | None) -> Finding:
 
 def _refuses_all(
     options: CheckOptions, policy: Policy, enrolment: Enrolment | None
-) -> list[tuple[str, str]]:
-    """Return why no campaign at all could be answered, and what to do about each reason."""
-    return [
-        *_roster(options, policy, enrolment),
-        *_units(options, policy),
-        *_spent(options, policy),
-    ]
-
-
-def _roster(
-    options: CheckOptions, policy: Policy, enrolment: Enrolment | None
-) -> list[tuple[str, str]]:
+) -> Iterator[tuple[str, str]]:
+    """Yield why no campaign at all could be answered, and what to do about each reason."""
     listed = policy.parties
-    if listed is None:
-        return []
-    found = []
     name = enrolment.name if enrolment is not None else options.name
-    edit = "mend [parties], or leave it out: a campaign's roster has every party on it, us too"
-    if name is not None and name not in listed:
-        found.append((f"{name}, this party itself, is not in [parties]", edit))
-    elif name is not None and (options.place / "identity.key").exists():
-        own = identity_key(options.place).public_key().public_bytes_raw().hex()
-        if listed[name] != own:
-            found.append((f"[parties] has another key for {name} than this party's own", edit))
+    if listed is not None and name is not None:
+        edit = "mend [parties], or leave it out: a campaign's roster has every party on it, us too"
+        if name not in listed:
+            yield f"{name}, this party itself, is not in [parties]", edit
+        elif (options.place / "identity.key").exists():
+            own = identity_key(options.place).public_key().public_bytes_raw().hex()
+            if listed[name] != own:
+                yield f"[parties] has another key for {name} than this party's own", edit
     for rule in ("least_roster", "least_survivors"):
         least = getattr(policy, rule)
-        if least is not None and least > len(listed):
-            found.append((f"{rule} is {least}, and [parties] has {len(listed)}", f"lower {rule}"))
-    return found
-
-
-def _units(options: CheckOptions, policy: Policy) -> list[tuple[str, str]]:
+        if listed is not None and least is not None and least > len(listed):
+            yield f"{rule} is {least}, and [parties] has {len(listed)}", f"lower {rule}"
     if options.data is not None and options.group is None and set(policy.units) == {"patient"}:
-        return [
-            (
-                "it wants patients protected, and nothing says which rows are one patient's",
-                "name the column with --group, or allow other units",
-            )
-        ]
-    return []
-
-
-def _spent(options: CheckOptions, policy: Policy) -> list[tuple[str, str]]:
-    books = books_of(options)
+        yield (
+            "it wants patients protected, and nothing says which rows are one patient's",
+            "name the column with --group, or allow other units",
+        )
+    books = newest_books(options.place / LEDGER_FILE)
     if books is None:
-        return []
-    found, totals = [], books.totals()
-    figure, most = books.own_figure(policy.divided_delta), policy.largest_epsilon
+        return
+    totals, most, bound = books.totals(), policy.largest_epsilon, policy.max_queries_in_all
+    figure = books.own_figure(policy.divided_delta)
     if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
         stands = (
             f"our own accountant has no figure ({figure.why_none})"
@@ -141,9 +100,8 @@ def _spent(options: CheckOptions, policy: Policy) -> list[tuple[str, str]]:
             else f"our own accountant stands at {rounded_up(figure.epsilon)}"
         )
         to_do = "raise largest_epsilon if you mean to give more from these data"
-        found.append((f"{stands}, largest_epsilon is {most:g}", to_do))
-    answered, bound = sum(each.queries for each in totals), policy.max_queries_in_all
+        yield f"{stands}, largest_epsilon is {most:g}", to_do
+    answered = sum(each.queries for each in totals)
     if bound is not None and answered >= bound:
         to_do = "raise max_queries_in_all if you mean to answer more"
-        found.append((f"{answered} queries were answered, max_queries_in_all is {bound}", to_do))
-    return found
+        yield f"{answered} queries were answered, max_queries_in_all is {bound}", to_do

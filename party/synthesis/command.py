@@ -10,7 +10,7 @@ from party.enrolment import Enrolment
 from party.keys import shard_key
 from party.ledger import LEDGER_FILE, PartyLedger
 from party.ledger_look import newest_books
-from party.policy_file import policy_of, read_policy
+from party.policy_file import policy_of
 from party.synthesis import report
 from party.synthesis.entries import entry_of, is_deniable, source_of
 from party.synthesis.permission import NothingYet, budgets_of, check_allowed
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.own_figure import Figure
-    from party.policy import Policy
     from party.synthesis.domain import Domain
     from party.synthesis.plan import Asked
     from party.synthesis.private_rows import PrivateRows
@@ -105,7 +104,7 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
     books = newest_books(file) or NothingYet()
     plan = plan_of(settings.asked, domain)
     entry = entry_of(plan, domain, settings.unit, _NO_DATA)
-    policy = _policy(settings)
+    policy = policy_of(settings.home, loopback=False, file=settings.policy)
     budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
     check_allowed(plan, entry, domain, books, policy, budgets)
     screen.say(plan.in_words)
@@ -126,7 +125,7 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
     for path in filter(None, (settings.out, settings.model_out)):
         sweep_drafts(path.parent, path.name)
     domain = _domain(settings, screen)
-    policy = _policy(settings)
+    policy = policy_of(settings.home, loopback=False, file=settings.policy)
     if settings.model is not None:
         books = PartyLedger(settings.home / LEDGER_FILE)
         made = release_again(
@@ -177,12 +176,6 @@ def _domain(settings: Settings, screen: Screen) -> Domain:
     for line in warnings(domain):
         screen.say(line, "warning")
     return domain
-
-
-def _policy(settings: Settings) -> Policy:
-    if settings.policy is not None:
-        return read_policy(settings.policy, loopback=False)
-    return policy_of(settings.home, loopback=False)
 
 
 def _rows(settings: Settings, domain: Domain, screen: Screen) -> PrivateRows:

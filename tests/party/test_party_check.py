@@ -521,6 +521,4 @@ def test_a_gpu_is_named_and_pytorch_is_asked_whether_it_sees_it(
 
 
 def test_pytorch_itself_can_be_asked() -> None:
-    found, why = gpu._from_torch()
-    assert found is not None, why
-    assert {"torch", "cuda", "seen"} == set(found)
+    assert {"torch", "cuda", "seen"} == set(gpu.ask_torch())
