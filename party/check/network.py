@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
 from party.check.handshake import HEALTH
 from pate.errors import StateError, UnreachableError, UsageError
@@ -145,7 +145,7 @@ def _refused(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
     elif pinned is not None and shown is not None:
         try:
             shown.verify_directly_issued_by(pinned)
-        except (InvalidSignature, TypeError, ValueError):
+        except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):
             text += "; it is not of the pinned authority"
             to_do = (
                 "ask the coordinator whether the server was set up anew; or something on the way "
