@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,12 +24,15 @@ from pate.accounting.conversion import check_rho
 from pate.errors import AccountingError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
+    #: The law of a check's own noise, None where it reads the noisy counts; and its threshold, None
+    #: where there is no check.
+    Check = tuple["NoiseLaw | None", int | None]
 
 #: Larger noise than that is no plan, and its table would be large.
 MOST_SCALE: Final = 2**17
@@ -60,6 +64,7 @@ class NoiseLaw:
         return found
 
 
+@lru_cache(maxsize=16)
 def gaussian_law(sigma: Fraction) -> NoiseLaw:
     """Return the discrete Gaussian N_Z(0, sigma^2).
 
@@ -71,6 +76,7 @@ def gaussian_law(sigma: Fraction) -> NoiseLaw:
     return _law(sigma, "sigma", tails=9, fineness=8, power=2)
 
 
+@lru_cache(maxsize=16)
 def laplace_law(scale: Fraction) -> NoiseLaw:
     """Return the discrete Laplace law P[z] ~ exp(-|z| / scale)."""
     return _law(scale, "scale", tails=40, fineness=12, power=1)
@@ -94,89 +100,60 @@ def _law(scale: Fraction, name: str, *, tails: int, fineness: int, power: int) -
     return NoiseLaw(reach, cdf, points, weights)
 
 
-def chance_passed(votes: Integers, threshold: int, noise: NoiseLaw) -> Floats:
-    """Return P[max_j n_j + Z >= threshold] per query.
-
-    Args:
-        votes: (queries, classes) int64.
-        threshold: T, in votes.
-        noise: law of Z.
-
-    Returns:
-        (queries,) float64.
-    """
-    return noise.at_most(votes.max(axis=1) - threshold)
-
-
-def chance_of_label(votes: Integers, labels: Integers, noise: NoiseLaw) -> Floats:
-    """Return P[argmax_j (n_j + Z_j) = label] per query, ties to the lowest class index.
-
-    The sum over z of P[Z_i = z] times the product over j of P[Z_j <= n_i - n_j + z], one vote less
-    where j has the lower index.
-
-    >>> from fractions import Fraction
-    >>> law = gaussian_law(Fraction(40))
-    >>> chance_of_label(np.array([[200, 30, 20]]), np.array([0]), law).round(4)
-    array([0.9981])
-
-    Args:
-        votes: (queries, classes) int64.
-        labels: (queries,) int64, the class that is asked about in each query.
-        noise: law of each Z_j.
-
-    Returns:
-        (queries,) float64.
-
-    Raises:
-        AccountingError: for votes or labels that cannot be.
-    """
-    chance = np.empty(len(votes))
-    for part, product in _products(votes, labels, noise):
-        chance[part] = product @ noise.weights
-    return chance
-
-
-def chances_of_one_view(
-    votes: Integers, labels: Integers, thresholds: Integers, noise: NoiseLaw
+def chances(
+    votes: Integers, labels: Integers, noise: NoiseLaw, checks: Sequence[Check]
 ) -> tuple[Floats, Floats]:
-    """Return P[max_j x_j >= T], and P[that, and argmax_j x_j = label], of x_j = n_j + Z_j.
+    """Return P[a check passes], and P[that, and argmax_j (n_j + Z_j) = label], for several checks.
 
-    Check and label look at the same noisy votes. The second is the sum of :func:`chance_of_label`
-    over x_i >= T alone. On a sparse lattice T falls between two points: the tails are cubic between
-    them, which leaves an error below 1e-5; where every integer is a point they are exact.
+    Ties go to the lowest class index. Without a check the latter is the sum over z of P[Z_i = z] times
+    the product over j of P[Z_j <= n_i - n_j + z], one vote less where j has the lower index. A check
+    with noise of its own is P[max_j n_j + Z >= T], independent of the label.
+
+    A check without looks at the noisy counts of the label: max_j (n_j + Z_j) >= T, and the sum is over
+    n_i + z >= T. On a sparse lattice T falls between two points: the tails are cubic between them,
+    which leaves an error below 1e-5; where every integer is a point they are exact.
 
     >>> from fractions import Fraction
     >>> law = gaussian_law(Fraction(40))
-    >>> seen = chances_of_one_view(np.array([[200, 30]]), np.array([0]), np.array([200]), law)
-    >>> [float(each[0, 0].round(4)) for each in seen]
-    [0.505, 0.505]
+    >>> asked = np.array([[200, 30, 20]]), np.array([0]), law
+    >>> [each.ravel().round(4).tolist() for each in chances(*asked, [(law, 200), (None, None)])]
+    [[0.505, 1.0], [0.504, 0.9981]]
+    >>> [each.ravel().round(4).tolist() for each in chances(*asked, [(None, 200)])]
+    [[0.505], [0.505]]
 
     Args:
         votes: (queries, classes) int64.
         labels: (queries,) int64, the class that is asked about in each query.
-        thresholds: (thresholds,) int64, T, in votes.
         noise: law of each Z_j.
+        checks: all with noise of their own or none, or all on the noisy counts.
 
     Returns:
-        Two of (thresholds, queries) float64.
+        Two of (checks, queries) float64.
 
     Raises:
         AccountingError: for votes or labels that cannot be.
     """
-    answered = np.empty((len(thresholds), len(votes)))
-    for row, threshold in zip(answered, thresholds.tolist(), strict=True):
-        row[:] = 1.0 - noise.at_most(threshold - 1 - votes).prod(axis=1)
-    right = np.empty_like(answered)
+    passed = np.ones((len(checks), len(votes)))
+    right = np.empty_like(passed)
+    one_view = all(law is None and threshold is not None for law, threshold in checks)
+    for row, (law, threshold) in zip(passed, checks, strict=True):
+        if threshold is not None and one_view:
+            row[:] = 1.0 - noise.at_most(threshold - 1 - votes).prod(axis=1)
+        elif threshold is not None and law is not None:
+            row[:] = law.at_most(votes.max(axis=1) - threshold)
     step = int(noise.points[1] - noise.points[0])
     for part, product in _products(votes, labels, noise):
+        if not one_view:
+            right[:, part] = passed[:, part] * (product @ noise.weights)
+            continue
         terms = product * noise.weights
         tails = np.zeros((len(terms), terms.shape[1] + 1))  # from each cell's lower edge on
         tails[:, :-1] = terms[:, ::-1].cumsum(axis=1)[:, ::-1]
         tails[:, 1:-1] -= (1.0 - 1.0 / step**2) / 24.0 * np.diff(terms, axis=1)
         own = votes[np.arange(part.start, part.stop), labels[part]]
-        place = (thresholds[:, None] - own - 0.5 - noise.points[0]) / step + 0.5
-        right[:, part] = _between(tails, place)
-    return answered, np.minimum(right, answered)
+        thresholds = np.array([[threshold] for _, threshold in checks], np.int64)
+        right[:, part] = _between(tails, (thresholds - own - 0.5 - noise.points[0]) / step + 0.5)
+    return passed, np.minimum(right, passed)
 
 
 def _between(tails: Floats, place: Floats) -> Floats:

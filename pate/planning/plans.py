@@ -1,4 +1,4 @@
-"""What a campaign may be expected to give, before anyone trains a teacher.
+"""From the settings of a mechanism to its figures: what to expect, and what is guaranteed.
 
 A plan is what a mechanism gives on queries that are drawn independently from a population of vote
 histograms: expected answers, expected accuracy, and the privacy that is guaranteed whatever happens.
@@ -23,29 +23,125 @@ from pate.mechanisms import (
     ConfidentGNMax,
     DistributedConfidentGNMax,
     DistributedGNMax,
+    DistributedMechanism,
     GNMax,
     LNMax,
     Mechanism,
 )
 from pate.noise_shares import total_sigma
-from pate.planning.chances import (
-    chance_of_label,
-    chance_passed,
-    chances_of_one_view,
-    expected_asked,
-    gaussian_law,
-    laplace_law,
-)
+from pate.planning.chances import chances, expected_asked, gaussian_law, laplace_law
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.accounting.arrays import Floats
-    from pate.accounting.events import Event
+    from pate.accounting.composition import Composition
+    from pate.planning.chances import Check, NoiseLaw
     from pate.planning.population import Population
 
+#: The mechanisms whose answers depend on nothing but the votes.
+Planned = LNMax | GNMax | ConfidentGNMax | DistributedGNMax | DistributedConfidentGNMax
 #: More queries than that are no plan.
 _MOST_QUERIES: Final = 10**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What is known of a campaign besides its mechanism.
+
+    Attributes:
+        queries: unlabelled queries that there are.
+        delta: at which to state each epsilon.
+        rounds: in each of which all queries may be asked; a plan is of the first.
+        share: of the budget that the first of several rounds may spend.
+        most: with noise shares, how many are in a sum if no party drops out; else None.
+        fewest: with noise shares t, of which no sum has fewer; else None.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+
+    queries: int
+    delta: float
+    rounds: int = 1
+    share: Fraction = Fraction(1)
+    most: int | None = None
+    fewest: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.queries <= _MOST_QUERIES:
+            raise UsageError(f"a plan needs from 1 to {_MOST_QUERIES} queries, got {self.queries}")
+        if self.rounds < 1 or not 0 < self.share <= 1:
+            raise UsageError("a plan needs a round, and a share of the budget up to 1")
+        if not (self.most is self.fewest is None or 1 <= (self.fewest or 0) <= (self.most or 0)):
+            raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
+
+    @property
+    def part(self) -> Fraction:
+        """Share of the budget that the round planned may spend."""
+        return self.share if self.rounds > 1 else Fraction(1)
+
+    def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
+        """Return what the campaign, and what the round that is planned, may spend.
+
+        Args:
+            worst: what one query may cost.
+            cap: of the campaign; None for what all its queries may cost.
+        """
+        most = self.rounds * self.queries * worst
+        cap = most if cap is None else min(cap, most)
+        return cap, cap * self.part
+
+
+def settings_of(mechanism: Mechanism) -> dict[str, Fraction | int]:
+    """Return a mechanism's parameters by the names that the server's options have.
+
+    With noise shares ``sigma2`` is that of the honest ones together, which is guaranteed.
+    """
+    names = ("threshold", "sigma1", "sigma2", "scale")
+    made = {name: getattr(mechanism, name) for name in names if hasattr(mechanism, name)}
+    if isinstance(mechanism, GNMax):
+        made["sigma2"] = mechanism.sigma
+    if isinstance(mechanism, DistributedMechanism):
+        made["sigma2"] = total_sigma(mechanism.share, mechanism.honest)
+    return made
+
+
+def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, Check]:
+    """Return the law of the noise on each count, and the check before a label.
+
+    Args:
+        mechanism: with all its parameters.
+        shares: how many parties' noise is in a sum; None for the honest ones that the mechanism
+            counts on.
+
+    Raises:
+        UsageError: for a mechanism whose answers depend on more than the votes.
+    """
+    if not isinstance(mechanism, Planned):
+        raise UsageError(
+            f"what {mechanism.name} answers depends on the student: plan the first round, "
+            f"which is confident-gnmax with a share of the budget"
+        )
+    given = settings_of(mechanism)
+    if "scale" in given:
+        return laplace_law(Fraction(given["scale"])), (None, None)
+    sigma2 = Fraction(given["sigma2"])
+    if isinstance(mechanism, DistributedMechanism) and shares is not None:
+        sigma2 = total_sigma(mechanism.share, shares)
+    own = gaussian_law(Fraction(given["sigma1"])) if "sigma1" in given else None
+    return gaussian_law(sigma2), (own, int(given["threshold"]) if "threshold" in given else None)
+
+
+def costs_of(mechanism: Mechanism) -> tuple[Composition, Fraction, Fraction]:
+    """Return the tightest composition, and in it what every query costs and an answer on top.
+
+    A noisy sum costs what it costs with an answer or without: that is the latter, and every query
+    counts as answered.
+    """
+    *checks, label = mechanism.worst
+    composition = tightest(mechanism.worst)
+    return composition, total_cost(composition, checks), composition.cost(label)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +155,15 @@ class Prospect:
 
     answered: Floats
     right: Floats
+
+    @classmethod
+    def of(
+        cls, mechanism: Mechanism, population: Population, *, shares: int | None = None
+    ) -> Prospect:
+        """Return what a mechanism does; see :func:`laws_of`."""
+        law, check = laws_of(mechanism, shares)
+        answered, right = chances(population.votes, population.labels, law, [check])
+        return cls(answered[0], right[0])
 
     @property
     def answer(self) -> float:
@@ -85,82 +190,13 @@ class Prospect:
         return float(self.answered.std() / math.sqrt(len(self.answered)))
 
 
-@dataclass(frozen=True)
-class Survivors:
-    """How many parties' noise shares are in a sum.
-
-    Attributes:
-        most: all of the roster, if none drops out.
-        fewest: t, of which no sum has fewer.
-
-    Raises:
-        UsageError: for numbers that make no sense.
-    """
-
-    most: int
-    fewest: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.fewest <= self.most:
-            raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
-
-
-def prospect(
-    mechanism: Mechanism, population: Population, *, shares: int | None = None
-) -> Prospect:
-    """Return what a mechanism does with each query of a population.
-
-    Args:
-        mechanism: with all its parameters.
-        population: of votes.
-        shares: how many parties' noise is in a sum; None for the honest ones that the mechanism
-            counts on. For a mechanism over noisy sums.
-
-    Raises:
-        UsageError: for a mechanism whose answers depend on more than the votes.
-    """
-    votes, labels = population.votes, population.labels
-    if isinstance(mechanism, DistributedGNMax | DistributedConfidentGNMax):
-        number = mechanism.honest if shares is None else shares
-        law = gaussian_law(total_sigma(mechanism.share, number))
-        if isinstance(mechanism, DistributedGNMax):
-            return Prospect(np.ones(len(votes)), chance_of_label(votes, labels, law))
-        threshold = np.array([mechanism.threshold])
-        answered, right = chances_of_one_view(votes, labels, threshold, law)
-        return Prospect(answered[0], right[0])
-    if isinstance(mechanism, LNMax):
-        right = chance_of_label(votes, labels, laplace_law(mechanism.scale))
-        return Prospect(np.ones(len(votes)), right)
-    if isinstance(mechanism, GNMax):
-        right = chance_of_label(votes, labels, gaussian_law(mechanism.sigma))
-        return Prospect(np.ones(len(votes)), right)
-    if isinstance(mechanism, ConfidentGNMax):
-        passed = chance_passed(votes, mechanism.threshold, gaussian_law(mechanism.sigma1))
-        right = chance_of_label(votes, labels, gaussian_law(mechanism.sigma2))
-        return Prospect(passed, passed * right)
-    raise UsageError(
-        f"what {mechanism.name} answers depends on the student: plan the first round, "
-        f"which is confident-gnmax with a share of the budget"
-    )
-
-
-def check_and_label(mechanism: Mechanism) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Return the events that every query costs, and those that an answer costs on top.
-
-    A noisy sum costs what it costs with an answer or without: it is among the latter, and every
-    query counts as answered.
-    """
-    return mechanism.worst[:-1], mechanism.worst[-1:]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What may be expected of a mechanism and a budget, and what is guaranteed.
 
     Attributes:
         mechanism: with all its parameters.
-        queries: unlabelled queries that there are.
-        delta: at which each epsilon holds.
+        campaign: whose first round is planned.
         composition: in which the filter counts.
         limit: what these queries may cost in all, in that composition.
         cap: what the whole campaign may cost; more than ``limit`` if other rounds follow.
@@ -181,14 +217,12 @@ class Plan:
             the ``voted`` queries, with the noise of the honest parties.
         voted: with noise shares, how many queries the parties vote on: what the budget pays for,
             and no more, since each shows the server a noisy histogram. Else all.
-        survivors: with noise shares, whose noise is in the sums. The expectations are those with
-            most of it, when nobody drops out.
-        with_fewest: expected accuracy with the least noise, when as many drop out as may.
+        with_fewest: with noise shares, expected accuracy with the least noise, when as many drop
+            out as may. The other expectations are those with most of it, when nobody does.
     """
 
     mechanism: Mechanism
-    queries: int
-    delta: float
+    campaign: Campaign
     composition: str
     limit: Fraction
     cap: Fraction
@@ -204,79 +238,61 @@ class Plan:
     worst_epsilons: Mapping[str, float]
     histogram_epsilon: float | None
     voted: int
-    survivors: Survivors | None = None
-    with_fewest: float | None = None
+    with_fewest: float | None
 
 
 def make_plan(
-    mechanism: Mechanism,
-    population: Population,
-    *,
-    queries: int,
-    delta: float,
-    cap: Fraction | None = None,
-    rounds: int = 1,
-    share: Fraction = Fraction(1),
-    survivors: Survivors | None = None,
+    mechanism: Mechanism, population: Population, campaign: Campaign, cap: Fraction | None = None
 ) -> Plan:
     """Return what may be expected of a mechanism.
 
     >>> from pate.planning.population import proxy_population
     >>> public = proxy_population(np.array([[200, 50]] * 3))
-    >>> plan = make_plan(GNMax(Fraction(40), 1), public, queries=100, delta=1e-5)
+    >>> plan = make_plan(GNMax(Fraction(40), 1), public, Campaign(queries=100, delta=1e-5))
     >>> round(plan.epsilon, 3), plan.composition, plan.answered
     (1.357, 'gdp', 100.0)
 
     Args:
         mechanism: of the round; for the first of several rounds, that one's.
         population: which the queries are drawn from.
-        queries: how many there are.
-        delta: at which to state each epsilon.
+        campaign: the rest of it.
         cap: budget in the tightest composition of the mechanism; None for all that can be spent.
-        rounds: of the campaign, in each of which all queries may be asked; the plan is of the
-            first.
-        share: of the cap that the first of several rounds may spend.
-        survivors: whose noise is in the sums, for a mechanism over noisy sums, and only for one.
 
     Raises:
-        UsageError: for a mechanism that cannot be planned, or a number of queries of no sense.
+        UsageError: for a mechanism that cannot be planned.
         BudgetError: if not a single query fits.
     """
-    if not 1 <= queries <= _MOST_QUERIES:
-        raise UsageError(f"a plan needs from 1 to {_MOST_QUERIES} queries, got {queries}")
-    if (survivors is not None) != mechanism.noise_inside:
+    queries, delta = campaign.queries, campaign.delta
+    if (campaign.most is not None) != mechanism.noise_inside:
         raise UsageError(
             "a plan says whose noise is in the sums if, and only if, it is noise shares"
         )
-    composition = tightest(mechanism.worst)
-    worst = total_cost(composition, mechanism.worst)
-    most = rounds * queries * worst
-    cap = most if cap is None else min(cap, most)
-    limit = cap * share if rounds > 1 else cap
+    composition, check, label = costs_of(mechanism)
+    worst = check + label
+    cap, limit = campaign.limits(worst, cap)
     if worst > limit:
         raise BudgetError(
             f"one answer may cost epsilon {composition.epsilon(worst, delta):.3g} at delta "
-            f"{delta:g}, more than there is: use more teachers, more noise, or a larger budget"
+            f"{delta:g}, the budget is {composition.epsilon(limit, delta):.3g}: use more teachers, "
+            "more noise, or a larger budget"
         )
-    seen = prospect(mechanism, population, shares=None if survivors is None else survivors.most)
-    checks, labels = check_and_label(mechanism)
-    check, label = total_cost(composition, checks), total_cost(composition, labels)
+    seen = Prospect.of(mechanism, population, shares=campaign.most)
     pays = 1.0 if mechanism.noise_inside else seen.answer
     asked = expected_asked(queries, pays, check, label, limit)
     fits = min(queries, limit // worst)
-    voted, histogram = queries, None
+    voted, histogram, with_fewest = queries, None, None
     if mechanism.noise_inside:
         voted = min(queries, cap // worst)
         histogram = composition.epsilon(voted * worst, delta)
-    elif isinstance(labels[0], GaussianMax):
+        with_fewest = Prospect.of(mechanism, population, shares=campaign.fewest).accuracy
+    elif isinstance(event := mechanism.worst[-1], GaussianMax):
         # A vector costs what its arg max costs.
-        seen_by_server = queries if check == 0 else min(queries, (limit - worst) // check + 1)
-        alone = tightest(labels)
-        histogram = alone.epsilon(seen_by_server * total_cost(alone, labels), delta)
+        shown = queries if check == 0 else min(queries, (limit - worst) // check + 1)
+        alone = tightest((event,))
+        histogram = alone.epsilon(shown * alone.cost(event), delta)
     return Plan(
         mechanism=mechanism,
-        queries=queries,
-        delta=delta,
+        campaign=campaign,
         composition=composition.name,
         limit=limit,
         cap=cap,
@@ -292,19 +308,17 @@ def make_plan(
         worst_epsilons=_epsilons(mechanism, fits, fits, delta),
         histogram_epsilon=histogram,
         voted=voted,
-        survivors=survivors,
-        with_fewest=None
-        if survivors is None
-        else prospect(mechanism, population, shares=survivors.fewest).accuracy,
+        with_fewest=with_fewest,
     )
 
 
 def _epsilons(mechanism: Mechanism, asked: float, paid: float, delta: float) -> Mapping[str, float]:
     """Return by composition what checks of ``asked`` queries and labels of ``paid`` are worth."""
-    checks, labels = check_and_label(mechanism)
-    found = {}
-    for each in COMPOSITIONS:
-        if all(each.supports(event) for event in mechanism.worst):
-            cost = Fraction(asked) * total_cost(each, checks)
-            found[each.name] = each.epsilon(cost + Fraction(paid) * total_cost(each, labels), delta)
-    return found
+    *checks, label = mechanism.worst
+    return {
+        each.name: each.epsilon(
+            Fraction(asked) * total_cost(each, checks) + Fraction(paid) * each.cost(label), delta
+        )
+        for each in COMPOSITIONS
+        if all(each.supports(event) for event in mechanism.worst)
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 import numpy as np
@@ -12,16 +12,19 @@ from scipy.special import betaincinv
 from pate.errors import AccountingError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
 
-Source = Literal["assumed", "proxy"]
 Meaning = Literal["right", "plurality"]
 
 #: More than these are no plan.
 MOST_TEACHERS: Final = 2**17
-_MOST_CLASSES: Final = 10**5
+#: Drawn if nothing else is said.
+HISTOGRAMS = 2000
+_MOST_CLASSES: Final = 2**15
 _MOST_CELLS: Final = 2**26
 
 
@@ -32,9 +35,9 @@ class Population:
     Attributes:
         votes: (queries, classes) int64, votes. Every row sums to the same number of teachers.
         labels: (queries,) int64, the label that counts.
-        source: ``assumed`` or ``proxy``.
         meaning: of the labels: ``right``, or ``plurality`` where nobody knows the right ones; an
             "accuracy" is then the agreement with the noiseless vote.
+        assumptions: under which they were drawn; empty for a proxy.
 
     Raises:
         AccountingError: for votes or labels that cannot be.
@@ -42,8 +45,8 @@ class Population:
 
     votes: Integers
     labels: Integers
-    source: Source
     meaning: Meaning
+    assumptions: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         votes, labels = self.votes, self.labels
@@ -61,6 +64,11 @@ class Population:
 
     def __len__(self) -> int:
         return len(self.votes)
+
+    @property
+    def source(self) -> Literal["assumed", "proxy"]:
+        """What the votes are made of."""
+        return "assumed" if self.assumptions else "proxy"
 
     @property
     def teachers(self) -> int:
@@ -87,7 +95,7 @@ class Population:
         if len(self) <= most:
             return self
         rows = np.linspace(0, len(self) - 1, most).astype(np.int64)
-        return type(self)(self.votes[rows], self.labels[rows], self.source, self.meaning)
+        return replace(self, votes=self.votes[rows], labels=self.labels[rows])
 
 
 def proxy_population(votes: Integers, labels: Integers | None = None) -> Population:
@@ -101,19 +109,19 @@ def proxy_population(votes: Integers, labels: Integers | None = None) -> Populat
         AccountingError: for votes or labels that cannot be.
     """
     if labels is not None:
-        return Population(votes, labels, "proxy", "right")
-    return Population(votes, votes.argmax(axis=1).astype(np.int64), "proxy", "plurality")
+        return Population(votes, labels, "right")
+    return Population(votes, votes.argmax(axis=1).astype(np.int64), "plurality")
 
 
 def assumed_population(
-    rng: np.random.Generator,
     *,
     teachers: int,
-    classes: int,
-    agreement: float,
+    classes: int = 10,
+    agreement: float = 0.85,
     spread: float | None = None,
     rival: float = 0.5,
-    size: int = 2000,
+    size: int | None = None,
+    seed: int = 0,
 ) -> Population:
     """Return histograms drawn under assumptions about the teachers.
 
@@ -124,18 +132,19 @@ def assumed_population(
     rival class with probability ``rival``, and otherwise on any wrong class alike.
 
     Args:
-        rng: where the draws come from.
         teachers: M.
         classes: number of classes.
         agreement: accuracy of a teacher on its own, above 0 and up to 1.
         spread: None for half of the largest there is, sqrt(agreement (1 - agreement)); what
             published votes show is between 0.29 and 0.57 of it.
         rival: from 0, errors all over the place, to 1, errors all alike.
-        size: number of histograms.
+        size: number of histograms; None for :data:`HISTOGRAMS`.
+        seed: of the draws.
 
     Raises:
         UsageError: for assumptions that make no sense.
     """
+    size = HISTOGRAMS if size is None else size
     for name, value, least, most in (
         ("teachers", teachers, 1, MOST_TEACHERS),
         ("classes", classes, 2, _MOST_CLASSES),
@@ -154,6 +163,7 @@ def assumed_population(
             f"a spread must lie from 0 to below {largest:.4g} if teachers are right with "
             f"probability {agreement:g}; got {spread:g}"
         )
+    rng = np.random.default_rng(seed)
     right_chance = np.full(size, agreement)
     if spread > 1e-9:
         total = (largest / spread) ** 2 - 1.0
@@ -169,4 +179,5 @@ def assumed_population(
     votes = np.empty((size, classes), np.int64)
     places = (labels[:, None] + np.arange(classes)) % classes
     np.put_along_axis(votes, places, np.column_stack([right, wrong]), axis=1)
-    return Population(votes, labels.astype(np.int64), "assumed", "right")
+    assumptions = {"agreement": agreement, "spread": spread, "rival": rival, "seed": seed}
+    return Population(votes, labels.astype(np.int64), "right", assumptions)

@@ -1,5 +1,10 @@
 """From a wanted epsilon to the settings of a mechanism that make the most of it.
 
+Settings lie on a grid of noise on the counts, noise of the check, and threshold. The best of a coarse
+grid has neighbours on every axis: between them, in that bracket, lies a finer one. What each setting
+gives on a population is computed once; what a budget then buys is arithmetic, so one search serves
+many budgets.
+
 Searching costs no privacy if the population is made of assumptions or of public votes. On private
 votes the choice itself leaks, and no epsilon here covers that.
 """
@@ -7,26 +12,51 @@ votes the choice itself leaks, and no epsilon here covers that.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Self
+from functools import cache, cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from pate.accounting.composition import COMPOSITIONS
 from pate.errors import UsageError
-from pate.planning.chances import expected_asked
-from pate.planning.survey import FINE, coarse_axes, fine_axes, steps_of, survey
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedMechanism,
+    LNMax,
+)
+from pate.noise_shares import share_sigma
+from pate.planning.chances import MOST_SCALE, chances, expected_asked
+from pate.planning.plans import costs_of, laws_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from pate.accounting.arrays import Floats
+    from pate.accounting.composition import Composition
+    from pate.planning.plans import Campaign, Planned
     from pate.planning.population import Population
-    from pate.planning.survey import Planned, Scene, Survey
 
+#: Queries of a population that are looked at: one look at Laplace noise takes longer.
+_LOOK: Final = 2000
+_LOOK_LAPLACE: Final = 500
+#: Points of the first grid, per axis, and of the finer one.
+_COARSE: Final[Mapping[str, int]] = {"noise": 32, "sigma1": 12, "threshold": 16}
+_FINE: Final = 7
+#: Budgets of a frontier: a quarter of the wanted one to four times it.
+_BUDGETS: Final = tuple(2.0 ** (step / 4) for step in range(-8, 9))
+#: Least accuracies of frontiers, as shares of the accuracy without noise.
+_LEVELS: Final = (0.8, 0.9, 0.97)
+_TRADES: Final = 33
 #: Bounds are computed in floats, and must stay bounds.
-_SLACK = 1.0 + 1e-9
+_SLACK: Final = 1.0 + 1e-9
+
+#: A grid's axes by name: ``noise`` on the counts, for a check ``threshold``, and ``sigma1`` if the
+#: check has noise of its own. Noise shares are looked for by the noise of the honest ones.
+Axes = dict[str, tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True)
@@ -38,15 +68,15 @@ class Goal:
     labels of which most are wrong, for a guess costs nothing: so there is a floor.
 
     Attributes:
-        at_least: labels that a plan must be expected to give, or None.
         least_accuracy: that the labels must be expected to have.
+        at_least: labels that a plan must be expected to give, or None.
 
     Raises:
         UsageError: for numbers that make no sense.
     """
 
-    at_least: float | None = None
     least_accuracy: float = 0.0
+    at_least: float | None = None
 
     def __post_init__(self) -> None:
         if self.at_least is not None and not 0.0 < self.at_least < math.inf:
@@ -54,22 +84,59 @@ class Goal:
         if not 0.0 <= self.least_accuracy <= 1.0:
             raise UsageError(f"an accuracy lies from 0 to 1, got {self.least_accuracy}")
 
+    def __str__(self) -> str:
+        floor = f"at an accuracy of {100 * self.least_accuracy:.1f} % or more"
+        if self.at_least is None:
+            return f"the most right labels {floor}"
+        words = f"the most accurate labels, {self.at_least:g} of them or more"
+        return f"{words}, {floor}" if self.least_accuracy else words
+
 
 @dataclass(frozen=True)
-class Choice:
-    """Settings, and what a budget buys with them.
+class Setting:
+    """One point of a grid.
 
     Attributes:
-        mechanism: the settings.
-        asked: expected number of queries asked.
-        answered: expected number of labels.
-        right: expected number of right labels.
+        mechanism: with these settings.
+        point: where it lies, by axis.
+        answer: P[answer] of a query of the population.
+        right: P[answer, and it is right].
+        composition: in which it costs least.
+        check: what every query costs.
+        label: what an answer costs on top.
     """
 
     mechanism: Planned
-    asked: float
-    answered: float
+    point: Mapping[str, Fraction]
+    answer: float
     right: float
+    composition: Composition
+    check: Fraction
+    label: Fraction
+
+    @property
+    def paid(self) -> float:
+        """P[the cost of a label is paid]: of a noisy sum always."""
+        return 1.0 if self.mechanism.noise_inside else self.answer
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a budget buys at a setting: ``asked`` is the expected number of queries asked."""
+
+    epsilon: float
+    at: Setting
+    asked: float
+
+    @property
+    def answered(self) -> float:
+        """Expected number of labels."""
+        return self.asked * self.at.answer
+
+    @property
+    def right(self) -> float:
+        """Expected number of right labels."""
+        return self.asked * self.at.right
 
     @property
     def accuracy(self) -> float:
@@ -77,191 +144,200 @@ class Choice:
         return self.right / self.answered
 
 
-@dataclass(frozen=True, eq=False)
-class Frontier:
-    """The best choice for each of several budgets, or of several goals.
-
-    Attributes:
-        epsilons: (choices,) budget of each.
-        asked: (choices,) expected number of queries asked.
-        answered: (choices,) expected number of labels.
-        right: (choices,) expected number of right labels.
-        mechanisms: (choices,) the settings of each.
-    """
-
-    epsilons: Floats
-    asked: Floats
-    answered: Floats
-    right: Floats
-    mechanisms: tuple[Planned, ...]
-
-    @property
-    def accuracy(self) -> Floats:
-        """(choices,) expected share of right labels."""
-        return self.right / self.answered
-
-    @classmethod
-    def of(cls, choices: Sequence[tuple[float, Choice | None]]) -> Self:
-        """Return a frontier of pairs of epsilon and choice; None is left out."""
-        held = [(epsilon, each) for epsilon, each in choices if each is not None]
-        return cls(
-            np.array([epsilon for epsilon, _ in held], np.float64),
-            np.array([each.asked for _, each in held], np.float64),
-            np.array([each.answered for _, each in held], np.float64),
-            np.array([each.right for _, each in held], np.float64),
-            tuple(each.mechanism for _, each in held),
-        )
-
-
 class Search:
-    """Settings of a campaign, looked at once, to be asked about any budget up to a largest one.
+    """Settings of a campaign, looked at once, to be asked about budgets up to four times the wanted.
 
     Args:
+        like: the mechanism; its noise and its threshold are what is looked for.
         population: made of assumptions, or of votes on public queries.
-        scene: the campaign.
-        epsilon: around whose best settings a finer grid is laid.
+        campaign: the rest of it.
+        epsilon: wanted; the finer grid is laid around its best settings.
         goal: that makes them the best.
-        largest: largest epsilon that will be asked about; None for ``epsilon``.
         progress: called with steps done and steps in all.
 
     Raises:
-        UsageError: for a budget that is not above 0, or settings that make no sense.
+        UsageError: for a budget that is not above 0, or a mechanism that cannot be planned.
     """
 
     def __init__(
         self,
+        like: Planned,
         population: Population,
-        scene: Scene,
+        campaign: Campaign,
         epsilon: float,
         goal: Goal,
-        *,
-        largest: float | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
-        self._scene = scene
-        self._known: dict[float, Mapping[str, Fraction]] = {}
-        most = self._limits(max(epsilon, largest or 0.0))["zcdp"]
-        axes = coarse_axes(population.teachers, scene, float(most))
-        steps, done = steps_of(axes) + FINE, 0
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            if progress is not None:
+        self.epsilon, self.goal = epsilon, goal
+        self._campaign = campaign
+        self._without_noise = population.plurality_accuracy
+        self._worth = cache(self._budgets)
+        seen = population.thinned(_LOOK_LAPLACE if isinstance(like, LNMax) else _LOOK)
+        self.looked_at = len(seen)
+        largest = self._worth(epsilon * _BUDGETS[-1])["zcdp"] * campaign.part
+        axes = coarse_axes(like, population.teachers, float(largest))
+        steps, done = len(axes["noise"]) + _FINE, 0
+        self.settings: list[Setting] = []
+        for grid in ("coarse", "fine"):
+            if grid == "fine":
+                if (found := self.best(epsilon, goal)) is None:
+                    break
+                axes = fine_axes(axes, found.at.point)
+            for some in survey(like, seen, campaign, axes):
+                self.settings += some
+                done += 1
                 progress(min(done, steps), steps)
-
-        self._surveys = [survey(population, scene, axes, step)]
-        if (place := self._find(self._limits(epsilon), goal)[1]) is not None:
-            checks, labels = self._surveys[0].checks, self._surveys[0].labels
-            point = {"label": labels[place[1]]}
-            sigma1, threshold = checks[place[0]]
-            if sigma1 is not None:
-                point["sigma1"] = sigma1
-            if threshold is not None:
-                point["threshold"] = Fraction(threshold)
-            self._surveys.append(survey(population, scene, fine_axes(axes, point), step))
-        if progress is not None and done < steps:
+            figures = [(s.answer, s.right, s.paid, s.check, s.label) for s in self.settings]
+            self._figures = np.array(figures, np.float64).T
+        if done < steps:
             progress(steps, steps)
+
+    @cached_property
+    def frontiers(self) -> Mapping[float, tuple[Choice, ...]]:
+        """By least accuracy, the best for several budgets, left out where none suits."""
+        levels = [round(self._without_noise * level, 2) for level in _LEVELS]
+        found = {
+            level: [self.best(self.epsilon * step, Goal(level)) for step in _BUDGETS]
+            for level in levels
+        }
+        return {level: tuple(filter(None, each)) for level, each in found.items()}
+
+    @cached_property
+    def trade(self) -> tuple[Choice, ...]:
+        """What each of several least accuracies leaves of the labels that the budget buys."""
+        floors = np.linspace(0.5 * self._without_noise, 0.999, _TRADES).tolist()
+        found = [self.best(self.epsilon, Goal(floor)) for floor in floors]
+        return tuple(filter(None, found))
+
+    def _budgets(self, epsilon: float) -> Mapping[str, Fraction]:
+        """Return what an epsilon is worth in each composition."""
+        if not 0.0 < epsilon < math.inf:
+            raise UsageError(f"an epsilon to plan for is above 0 and finite, got {epsilon}")
+        return {each.name: each.budget(epsilon, self._campaign.delta) for each in COMPOSITIONS}
 
     def best(self, epsilon: float, goal: Goal) -> Choice | None:
         """Return the best settings for a budget, or None if none suits.
 
+        Settings are looked at from the highest bound on their worth down, until no bound is above
+        what was found.
+
         Raises:
             UsageError: for a budget that is not above 0.
         """
-        return self._find(self._limits(epsilon), goal)[0]
+        bound = self._bounds(epsilon, goal)
+        best, held = None, -math.inf
+        for place in np.argsort(-bound, kind="stable").tolist():
+            if bound[place] <= held:
+                break
+            found = self._choice(self.settings[place], epsilon)
+            if found.answered > 0.0 and found.answered >= (goal.at_least or 0.0):
+                worth = found.right if goal.at_least is None else found.accuracy
+                if worth > held:
+                    best, held = found, worth
+        return best
 
-    def frontier(self, epsilons: Sequence[float], goal: Goal) -> Frontier:
-        """Return the best settings for each of several budgets, left out where none suits."""
-        return Frontier.of([(each, self.best(each, goal)) for each in sorted(set(epsilons))])
-
-    def trade(self, epsilon: float, accuracies: Sequence[float]) -> Frontier:
-        """Return what each least accuracy leaves of the labels that one budget buys."""
-        goals = [Goal(least_accuracy=each) for each in sorted(set(accuracies))]
-        return Frontier.of([(epsilon, self.best(epsilon, goal)) for goal in goals])
-
-    def _limits(self, epsilon: float) -> Mapping[str, Fraction]:
-        """Return what a budget is worth in each composition, the tightest first."""
-        if not 0.0 < epsilon < math.inf:
-            raise UsageError(f"an epsilon to plan for is above 0 and finite, got {epsilon}")
-        if epsilon not in self._known:
-            self._known[epsilon] = {
-                each.name: each.budget(epsilon, self._scene.delta) for each in COMPOSITIONS
-            }
-        return self._known[epsilon]
-
-    def _find(
-        self, limits: Mapping[str, Fraction], goal: Goal
-    ) -> tuple[Choice | None, tuple[int, int] | None]:
-        """Return the best point of all grids, and its place in its grid.
-
-        Points are looked at from the highest bound on their worth down, until no bound is above
-        what was found.
-        """
-        best: Choice | None = None
-        where: tuple[int, int] | None = None
-        held = -math.inf
-        for seen in self._surveys:
-            rest = np.ones(seen.right.shape, bool)
-            for name, budget in limits.items():
-                bound = np.where(rest, self._bounds(seen, name, budget, goal), -math.inf)
-                # A campaign counts in the tightest composition that has all of its costs.
-                rest &= np.isnan(_worst(seen, name))
-                for place in np.argsort(-bound, axis=None).tolist():
-                    at = divmod(place, len(seen.labels))
-                    if bound[at] <= held:
-                        break
-                    found = self._choice(seen, at, name, budget)
-                    if found is None or found.answered < (goal.at_least or 0.0):
-                        continue
-                    worth = found.right if goal.at_least is None else found.accuracy
-                    if worth > held:
-                        best, where, held = found, at, worth
-        return best, where
-
-    def _bounds(self, seen: Survey, name: str, budget: Fraction, goal: Goal) -> Floats:
-        """Return (checks, labels) upper bounds on the worth, -inf where it does not suit.
+    def _bounds(self, epsilon: float, goal: Goal) -> Floats:
+        """Return (settings,) upper bounds on the worth, -inf where it does not suit.
 
         A filter lets through at most ``limit / mean cost`` queries on average (Wald's identity).
         """
-        scene = self._scene
-        checks, labels = (_as_floats(costs) for costs in seen.costs[name])
-        worst = checks[:, None] + labels
-        limit = np.minimum(float(budget), scene.rounds * scene.queries * worst) * float(scene.part)
-        mean = checks[:, None] + seen.paid * labels
-        room = limit * _SLACK
-        asked = np.minimum(scene.queries, room / np.maximum(mean, 1e-300))
+        answer, right, paid, check, label = self._figures
+        names = {name: float(budget) for name, budget in self._worth(epsilon).items()}
+        caps = np.array([names[each.composition.name] for each in self.settings])
+        campaign = self._campaign
+        most = campaign.rounds * campaign.queries * (check + label)
+        room = np.minimum(caps, most) * float(campaign.part) * _SLACK
+        asked = np.minimum(campaign.queries, room / np.maximum(check + paid * label, 1e-300))
+        accuracy = np.where(answer > 0.0, right / np.maximum(answer, 1e-300), 0.0)
         suits = (
-            (worst <= room)
-            & (seen.answer > 0.0)
-            & (asked * seen.answer >= (goal.at_least or 0.0))
-            & (seen.accuracy >= goal.least_accuracy)
+            (check + label <= room)
+            & (answer > 0.0)
+            & (asked * answer >= (goal.at_least or 0.0))
+            & (accuracy >= goal.least_accuracy)
         )
-        worth = seen.accuracy if goal.at_least is not None else asked * seen.right
+        worth = asked * right if goal.at_least is None else accuracy
         return np.where(suits, worth * _SLACK, -math.inf)
 
-    def _choice(
-        self, seen: Survey, at: tuple[int, int], name: str, budget: Fraction
-    ) -> Choice | None:
-        """Return what a budget buys at one point of a grid, or None if it buys nothing."""
-        scene = self._scene
-        check, label = seen.costs[name][0][at[0]], seen.costs[name][1][at[1]]
-        if check is None or label is None:
-            return None
-        most = scene.rounds * scene.queries * (check + label)
-        answer, paid = float(seen.answer[at]), float(seen.paid[at])
-        asked = expected_asked(scene.queries, paid, check, label, min(budget, most) * scene.part)
-        if asked * answer <= 0.0:
-            return None
-        mechanism = scene.setting(seen.labels[at[1]], *seen.checks[at[0]])
-        return Choice(mechanism, asked, asked * answer, asked * float(seen.right[at]))
+    def _choice(self, at: Setting, epsilon: float) -> Choice:
+        """Return what a budget buys at one setting."""
+        campaign, cap = self._campaign, self._worth(epsilon)[at.composition.name]
+        limit = campaign.limits(at.check + at.label, cap)[1]
+        asked = expected_asked(campaign.queries, at.paid, at.check, at.label, limit)
+        return Choice(epsilon, at, asked)
 
 
-def _worst(seen: Survey, name: str) -> Floats:
-    """Return (checks, labels) worst costs; NaN where the composition has none."""
-    checks, labels = (_as_floats(costs) for costs in seen.costs[name])
-    return checks[:, None] + labels
+def survey(
+    like: Planned, population: Population, campaign: Campaign, axes: Axes
+) -> Iterator[list[Setting]]:
+    """Yield what each setting of a grid gives, one noise of the counts after the other.
+
+    Arguments are those of :class:`Search`, and a grid's axes.
+    """
+    for noise in axes["noise"]:
+        some = axes | {"noise": (noise,)}
+        grid = [dict(zip(some, each, strict=True)) for each in product(*some.values())]
+        made = [_at(like, point) for point in grid]
+        laws = [laws_of(mechanism, campaign.most) for mechanism in made]
+        law, checks = laws[0][0], [check for _, check in laws]
+        answered, right = chances(population.votes, population.labels, law, checks)
+        given = np.minimum(answered.mean(axis=1), 1.0).tolist(), right.mean(axis=1).tolist()
+        yield [
+            Setting(each, point, answer, good, *costs_of(each))
+            for each, point, answer, good in zip(made, grid, *given, strict=True)
+        ]
 
 
-def _as_floats(costs: Sequence[Fraction | None]) -> Floats:
-    return np.array([math.nan if cost is None else float(cost) for cost in costs])
+def _at(like: Planned, point: Mapping[str, Fraction]) -> Planned:
+    """Return the mechanism at one point of a grid."""
+    noise = point["noise"]
+    given: dict[str, Any] = {name: value for name, value in point.items() if name == "sigma1"}
+    if "threshold" in point:
+        given["threshold"] = int(point["threshold"])
+    if isinstance(like, DistributedMechanism):
+        given["share"] = share_sigma(noise, like.honest)
+    else:
+        given[{"lnmax": "scale", "gnmax": "sigma"}.get(like.name, "sigma2")] = noise
+    return replace(like, **given)
+
+
+def coarse_axes(like: Planned, teachers: int, rho: float) -> Axes:
+    """Return axes from the least noise that a budget allows to noise that drowns the votes.
+
+    Args:
+        like: the mechanism.
+        teachers: M.
+        rho: the largest budget that will be asked about, in zCDP.
+    """
+    least = like.worst[-1].votes_per_unit / math.sqrt(max(rho, 1e-9))
+
+    def scales(name: str, low: float, high: float) -> tuple[Fraction, ...]:
+        return _typed(np.geomspace(low, max(high, 4.0 * low), _COARSE[name]))
+
+    axes = {"noise": scales("noise", max(least, teachers / 100), teachers)}
+    if isinstance(like, ConfidentGNMax):
+        axes["sigma1"] = scales("sigma1", max(least, teachers / 50), 2.0 * teachers)
+    if isinstance(like, ConfidentGNMax | DistributedConfidentGNMax):
+        values = np.linspace(0.25, 1.6, _COARSE["threshold"]) * teachers
+        axes["threshold"] = _typed(values, whole=True)
+    return axes
+
+
+def fine_axes(axes: Axes, point: Mapping[str, Fraction]) -> Axes:
+    """Return axes between the neighbours of a point of the grid."""
+    made: Axes = {}
+    for name, axis in axes.items():
+        place, whole = axis.index(point[name]), name == "threshold"
+        low, high = float(axis[max(0, place - 1)]), float(axis[min(len(axis) - 1, place + 1)])
+        values = (np.linspace if whole else np.geomspace)(low, high, _FINE)
+        made[name] = axis if len(axis) == 1 else _typed(values, whole=whole)
+    return made
+
+
+def _typed(values: Floats, *, whole: bool = False) -> tuple[Fraction, ...]:
+    """Return what people type: whole votes, and of noise below 20 quarters of a vote."""
+    made = set()
+    for value in values.tolist():
+        parts = 1 if whole or value >= 20.0 else 4
+        noise = value if whole else min(value, MOST_SCALE)
+        made.add(Fraction(max(1, round(noise * parts)), parts))
+    return tuple(sorted(made))

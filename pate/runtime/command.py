@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import tomllib
+from dataclasses import field, fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import click
 import typer
@@ -18,6 +20,9 @@ from pate.errors import DiskError, PateError, UsageError
 from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What a shell reports for a process that SIGINT ended.
 INTERRUPTED = 130
@@ -225,3 +230,47 @@ UnsignedOption = Annotated[
         "somebody altered it.",
     ),
 ]
+
+
+def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a field of a request: what its option says of itself, and what else typer knows.
+
+    Args:
+        text: the help.
+        names: of the option, if it is not called as the field is.
+        default: of the field.
+        more: such as ``min`` or ``metavar``.
+    """
+    return field(default=default, metadata={"option": typer.Option(*names, help=text, **more)})
+
+
+def command_over(request: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function of one value: its options are the fields of the value's class.
+
+    The function is called with the value, and with ``as_json``; ``--json`` and ``--config`` are added.
+
+    Args:
+        request: a frozen dataclass whose fields are made by :func:`option`.
+    """
+    hints = get_type_hints(request)
+    own = [
+        Parameter(
+            each.name, Parameter.KEYWORD_ONLY, default=each.default,
+            annotation=Annotated[hints[each.name], each.metadata["option"]],
+        )
+        for each in fields(request)
+    ]  # fmt: skip
+
+    def command_of(function: Callable[..., None]) -> Callable[..., None]:
+        def command(
+            *, as_json: JsonOption = False, config: ConfigOption = None, **options: Any
+        ) -> None:
+            del config  # it was read into the options' defaults
+            function(request(**options), as_json=as_json)
+
+        last = list(signature(command, eval_str=True).parameters.values())[:-1]
+        vars(command)["__signature__"] = Signature([*own, *last])
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        return command
+
+    return command_of

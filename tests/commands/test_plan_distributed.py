@@ -20,7 +20,7 @@ from pate.data.values import Table
 from pate.errors import UsageError
 from pate.mechanisms import DistributedMechanism, mechanism_from_dict
 from pate.noise_shares import share_sigma, total_sigma
-from pate.planning import survey
+from pate.planning import population, search
 from pate.statement import rounded_up
 
 if TYPE_CHECKING:
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
 
     from aggregator_server.spec import CampaignSpec
 
-QUICK = ["--histograms", "300", "--noise", "distributed"]
-CROWD = ["--parties", "25", "--teachers-each", "10"]
+SHARES = ["--noise", "distributed"]
+CROWD = ["--parties", "25", "--teachers", "250"]
 
 
 @pytest.fixture(autouse=True)
 def a_small_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "_COARSE", {"label": 16, "sigma1": 5, "threshold": 6})
+    monkeypatch.setattr(search, "_COARSE", {"noise": 16, "sigma1": 5, "threshold": 6})
+    monkeypatch.setattr(population, "HISTOGRAMS", 300)
 
 
 def typed(*options: str) -> Result:
     app = typer.Typer()
     app.command()(plan)
     return CliRunner().invoke(
-        app, [*QUICK, *options], env={"COLUMNS": "160"}, catch_exceptions=False
+        app, [*SHARES, *options], env={"COLUMNS": "160"}, catch_exceptions=False
     )
 
 

@@ -2,80 +2,90 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.settings import exact
-from aggregator_server.spec import PARAMETERS, CampaignSpec
-from aggregator_server.terms import budget, composition_of, resolve
+from aggregator_server.settings import make_spec
+from aggregator_server.spec import PARAMETERS
+from aggregator_server.terms import resolve
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
-from pate.commands.plan.figures import Findings, PlanReport
 from pate.commands.plan.picture import draw
+from pate.data.values import Table
 from pate.data.votes_file import read_label_vector, read_vote_matrix
 from pate.errors import BudgetError, UsageError
-from pate.masking.context import most_colluders, threshold_for
-from pate.planning.plans import Survivors, make_plan
+from pate.planning.plans import Campaign, Planned, make_plan
 from pate.planning.population import MOST_TEACHERS, assumed_population, proxy_population
 from pate.planning.search import Goal, Search
-from pate.planning.survey import LOOK, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from aggregator_server.spec import CampaignSpec
+    from pate.commands.plan.options import PlanRequest
+    from pate.mechanisms import Mechanism
     from pate.planning.plans import Plan
     from pate.planning.population import Population
-    from pate.planning.survey import Kind
     from pate.runtime.screen import Screen
 
 #: Of the accuracy without noise: the floor of the search, if none was asked for.
-FLOOR = 0.9
-#: The same for the curves of a frontier.
-_LEVELS = (0.8, 0.9, 0.97)
-#: Budgets of a frontier: a quarter of the wanted one to four times it.
-_BUDGETS = tuple(2.0 ** (step / 4) for step in range(-8, 9))
-_TRADES = 33
+_FLOOR: Final = 0.9
+#: Options of assumptions.
+_ASSUMED: Final = ("agreement", "spread", "rival")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What was typed; each field is the option of that name.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanReport:
+    """A plan in numbers.
 
     Attributes:
-        settings: text of each parameter of the mechanism, or None.
+        request: what was typed.
+        spec: the campaign that a server would have of it.
+        population: what the expectations are made of.
+        votes_per_unit: k.
+        plans: ``given`` (what was typed, the rest as the server has it) and ``best`` (what was
+            found); None where there is none.
+        search: for the best settings, or None if there was none.
+        notes: what went wrong, for people.
     """
 
-    teachers: int | None
-    parties: int | None
-    teachers_each: int | None
-    classes: int | None
-    agreement: float | None
-    spread: float | None
-    rival: float | None
-    mechanism: str
-    noise: str
-    min_parties: int | None
-    colluders: int | None
-    settings: Mapping[str, str | None]
-    queries: int
-    epsilon: float | None
-    delta: float
-    unit: str
-    votes_per_unit: int | None
-    at_least: int | None
-    least_accuracy: float | None
-    first_round_share: str
-    proxy_votes: Path | None
-    proxy_labels: Path | None
-    histograms: int
-    seed: int
-    png: Path | None
+    request: PlanRequest
+    spec: CampaignSpec
+    population: Population
+    votes_per_unit: int
+    plans: Mapping[str, Plan | None]
+    search: Search | None
+    notes: tuple[str, ...]
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """Plans that there are, and what to call them."""
+        asked = self.request
+        settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
+        given = "as given" if any(settings) else "server's defaults"
+        names = {"given": given, "best": "best found"}
+        return {key: name for key, name in names.items() if self.plans[key] is not None}
+
+    @property
+    def title(self) -> str:
+        """One line on what was planned."""
+        parties = "" if self.request.parties is None else f" at {self.request.parties} parties"
+        shares = ", noise from the parties" if self.spec.distributed else ""
+        return (
+            f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "
+            f"{self.population.classes} classes{shares}"
+        )
+
+    @property
+    def adjective(self) -> str:
+        """What an accurate label is."""
+        return "right" if self.population.meaning == "right" else "agreeing"
 
 
-def run_plan(wish: Wish, screen: Screen) -> PlanReport:
+def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
     """Return what a campaign may be expected to give and cost.
 
     Raises:
@@ -84,254 +94,156 @@ def run_plan(wish: Wish, screen: Screen) -> PlanReport:
         BudgetError: if not a single label fits the budget, whatever the settings.
     """
     # Everything that can be wrong with what was typed is found before the work begins.
-    check_delta(wish.delta)
-    if wish.mechanism == "neighbour":
-        raise UsageError("neighbour votes have no teachers to plan: use `pate plan-neighbour`")
-    spec = _spec(wish)
-    teachers = _teachers(wish)
-    population, assumptions = _population(wish, teachers)
-    votes_per_unit = _votes_per_unit(wish, population.teachers)
-    survivors = Survivors(spec.wanted_parties, spec.min_parties) if spec.distributed else None
-    mechanisms = resolve(spec, population.teachers, votes_per_unit)
+    check_delta(request.delta)
+    spec = _spec(request)
+    population = _population(request)
+    votes_per_unit = _votes_per_unit(request, population.teachers)
+    campaign = Campaign(
+        queries=request.queries,
+        delta=request.delta,
+        rounds=spec.rounds,
+        share=spec.first_round_share,
+        most=spec.wanted_parties if spec.distributed else None,
+        fewest=spec.min_parties if spec.distributed else None,
+    )
+    usual = resolve(spec, population.teachers, votes_per_unit)[0]
+
+    def planned(mechanism: Mechanism, epsilon: float | None) -> Plan:
+        cap = None
+        if epsilon is not None:
+            cap = tightest(mechanism.worst).budget(epsilon, request.delta)
+        return make_plan(mechanism, population, campaign, cap)
+
     plans: dict[str, Plan | None] = {"given": None, "best": None}
     notes: list[str] = []
     try:
-        plans["given"] = make_plan(
-            mechanisms[0],
-            population,
-            queries=wish.queries,
-            delta=wish.delta,
-            cap=budget(spec, mechanisms, composition_of(spec, mechanisms))
-            if wish.epsilon
-            else None,
-            rounds=spec.rounds,
-            share=spec.first_round_share,
-            survivors=survivors,
-        )
+        plans["given"] = given = planned(usual, request.epsilon)
     except BudgetError as error:
+        given = None
         notes.append(f"with these settings nothing can be answered: {error}")
-    findings: Findings | None = None
-    given = plans["given"]
-    target = wish.epsilon or (given.epsilon if given is not None and wish.png else None)
-    if target is not None:
-        scene = Scene(
-            kind=cast("Kind", mechanisms[0].name.removeprefix("distributed-")),
-            queries=wish.queries,
-            delta=wish.delta,
-            votes_per_unit=votes_per_unit,
-            rounds=spec.rounds,
-            share=spec.first_round_share,
-            honest=spec.honest if spec.distributed else None,
-            survivors=survivors,
-        )
-        plans["best"], findings = _searched(wish, population, scene, target, screen)
-        if plans["best"] is None:
-            notes.append(f"no settings were found that give {findings.goal} at this budget")
-    if given is None and plans["best"] is None:
+    search: Search | None = None
+    target = request.epsilon or (given.epsilon if given is not None and request.png else None)
+    if target is not None and isinstance(usual, Planned):
+        with screen.bar("looking at settings") as bar:
+            goal = _goal(request, population)
+            search = Search(usual, population, campaign, target, goal, bar)
+        if (best := search.best(target, goal)) is not None:
+            plans["best"] = planned(best.at.mechanism, target)
+        else:
+            notes.append(f"no settings were found that give {goal} at this budget")
+    if not any(plans.values()):
         raise BudgetError(
             f"{'; '.join(notes)}; use more teachers, a larger budget, or ask for less"
         )
     report = PlanReport(
-        plans=plans,
-        given_is="as given" if any(wish.settings.values()) else "server's defaults",
-        findings=findings,
-        wanted=wish.epsilon,
-        aggregator=wish.mechanism,
-        delta=wish.delta,
-        unit=wish.unit,
-        votes_per_unit=votes_per_unit,
+        request=request,
+        spec=spec,
         population=population,
-        assumptions=assumptions,
-        parties=wish.parties,
-        noise=wish.noise,
-        min_parties=spec.min_parties if spec.distributed else None,
-        colluders=spec.colluders if spec.distributed else None,
+        votes_per_unit=votes_per_unit,
+        plans=plans,
+        search=search,
         notes=tuple(notes),
-        files={} if wish.png is None else {"picture": str(wish.png)},
     )
-    if wish.png is not None and findings is not None:
-        draw(wish.png, report, findings)
+    if request.png is not None and search is not None:
+        draw(request.png, report, search)
     return report
 
 
-def _spec(wish: Wish) -> CampaignSpec:
-    """Return the campaign that a server would be asked for; ids and names do not matter here."""
-    known = PARAMETERS.get(wish.mechanism, ())
-    fractions = {
-        name: None if text is None else exact(name, text) for name, text in wish.settings.items()
-    }
-    if wish.mechanism in PARAMETERS and (
-        odd := [name for name, value in fractions.items() if value and name not in known]
-    ):
-        raise UsageError(f"--{odd[0]} has no meaning for {wish.mechanism}: leave it out")
-    interactive = wish.mechanism == "interactive-gnmax"
-    if not interactive and wish.first_round_share != "1/2":
+def _goal(request: PlanRequest, population: Population) -> Goal:
+    if request.at_least is not None:
+        return Goal(request.least_accuracy or 0.0, request.at_least)
+    if request.least_accuracy is not None:
+        return Goal(request.least_accuracy)
+    return Goal(_FLOOR * population.plurality_accuracy)
+
+
+def _spec(request: PlanRequest) -> CampaignSpec:
+    """Return the campaign that a server would make of the same options."""
+    if request.mechanism == "neighbour":
+        raise UsageError("neighbour votes have no teachers to plan: use `pate plan-neighbour`")
+    for name in ("threshold", "sigma1", "sigma2", "scale"):
+        if name not in PARAMETERS.get(request.mechanism, (name,)):
+            _refuse(request, (name,), f"has no meaning for {request.mechanism}: leave it out")
+    if request.mechanism != "interactive-gnmax" and request.first_round_share != "1/2":
         raise UsageError("--first-round-share is for interactive-gnmax")
-    fewest, colluders = _fewest_and_colluders(wish)
-    return CampaignSpec(
-        name="plan",
-        id="0" * 32,
-        aggregator=wish.mechanism,
-        parties=wish.parties or 1,
-        min_parties=fewest,
-        aggregation="plain" if wish.noise == "central" else "masked",
-        noise=wish.noise,
-        colluders=colluders,
-        public_set="0" * 64,
-        queries=wish.queries,
-        schema="plan",
-        epsilon=1.0 if wish.epsilon is None else wish.epsilon,
-        delta=wish.delta,
-        unit=wish.unit,
-        rounds=2 if interactive else 1,
-        first_round_share=exact("first_round_share", wish.first_round_share),
-        threshold=fractions["threshold"],
-        sigma1=fractions["sigma1"],
-        sigma2=fractions["sigma2"],
-        scale=fractions["scale"],
-    )
-
-
-def _fewest_and_colluders(wish: Wish) -> tuple[int, int]:
-    """Return t and c of a campaign with noise shares, as the server has them; else 1 and 0."""
-    if wish.noise != "distributed":
-        for option in ("min_parties", "colluders"):
-            if getattr(wish, option) is not None:
-                raise UsageError(f"--{option.replace('_', '-')} is for --noise distributed")
-        return 1, 0
-    if wish.parties is None:
+    if request.noise != "distributed":
+        _refuse(request, ("min_parties", "colluders"), "is for --noise distributed")
+    elif request.parties is None:
         raise UsageError("--noise distributed needs --parties: each of them adds a share")
-    n, fewest = wish.parties, wish.min_parties
-    if fewest is None:
-        return threshold_for(n, wish.colluders)
-    if wish.colluders is not None:
-        return fewest, wish.colluders
-    return fewest, most_colluders(n, fewest)
-
-
-def _teachers(wish: Wish) -> int | None:
-    if wish.teachers_each is None:
-        return wish.teachers
-    if wish.parties is None:
-        raise UsageError("--teachers-each needs --parties")
-    made = wish.parties * wish.teachers_each
-    if wish.teachers not in (None, made):
-        raise UsageError(
-            f"{wish.parties} parties of {wish.teachers_each} have {made} teachers, "
-            f"--teachers says {wish.teachers}: leave one out"
-        )
-    return made
-
-
-def _population(wish: Wish, teachers: int | None) -> tuple[Population, dict[str, float]]:
-    """Return the population, and the assumptions that it was drawn under."""
-    if wish.proxy_votes is not None:
-        for option in ("agreement", "spread", "rival"):
-            if getattr(wish, option) is not None:
-                raise UsageError(f"--{option} is an assumption, --proxy-votes takes its place")
-        votes = read_vote_matrix(wish.proxy_votes)
-        if votes[0].sum() > MOST_TEACHERS:
-            raise UsageError(f"{wish.proxy_votes} has more than {MOST_TEACHERS} votes in a query")
-        if teachers not in (None, int(votes[0].sum())):
-            raise UsageError(
-                f"{wish.proxy_votes} has {votes[0].sum()} votes in every query, "
-                f"the plan is for {teachers} teachers: leave --teachers out, or use another proxy"
-            )
-        if wish.classes not in (None, votes.shape[1]):
-            raise UsageError(
-                f"{wish.proxy_votes} has {votes.shape[1]} classes, not {wish.classes}: "
-                "leave --classes out, or use another proxy"
-            )
-        labels = None
-        if wish.proxy_labels is not None:
-            labels = read_label_vector(
-                wish.proxy_labels, queries=len(votes), classes=votes.shape[1]
-            )
-        return proxy_population(votes, labels), {}
-    if wish.proxy_labels is not None:
-        raise UsageError("--proxy-labels needs --proxy-votes")
-    if teachers is None:
-        raise UsageError("say how many: --teachers, or --parties and --teachers-each")
-    population = assumed_population(
-        np.random.default_rng(wish.seed),
-        teachers=teachers,
-        classes=10 if wish.classes is None else wish.classes,
-        agreement=0.85 if wish.agreement is None else wish.agreement,
-        spread=wish.spread,
-        rival=0.5 if wish.rival is None else wish.rival,
-        size=wish.histograms,
+    made = make_spec(
+        Table(("input",), (np.zeros(1),)),  # how many there are is set below
+        name="plan",
+        aggregator=request.mechanism,
+        parties=str(request.parties or 1),
+        min_parties=request.min_parties,
+        classes=None,
+        epsilon=1.0 if request.epsilon is None else request.epsilon,
+        delta=request.delta,
+        unit=request.unit,
+        rounds=None,
+        max_queries=None,
+        fractions=vars(request),
+        aggregation="plain" if request.noise == "central" else "masked",
+        noise=request.noise,
+        colluders=request.colluders,
     )
-    agreement = 0.85 if wish.agreement is None else wish.agreement
-    largest = (agreement * (1.0 - agreement)) ** 0.5
-    return population, {
-        "agreement": agreement,
-        "spread": largest / 2.0 if wish.spread is None else wish.spread,
-        "rival": 0.5 if wish.rival is None else wish.rival,
-        "seed": wish.seed,
-    }
+    return replace(made, queries=request.queries)
 
 
-def _votes_per_unit(wish: Wish, teachers: int) -> int:
-    """Return k, as the server counts it: one, or the most teachers that a party has."""
-    if wish.unit != "party":
-        if wish.votes_per_unit not in (None, 1):
+def _refuse(request: PlanRequest, options: tuple[str, ...], why: str) -> None:
+    for option in options:
+        if getattr(request, option) is not None:
+            raise UsageError(f"--{option.replace('_', '-')} {why}")
+
+
+def _population(request: PlanRequest) -> Population:
+    """Return the votes that are expected, drawn under the assumptions or read from a proxy."""
+    if request.proxy_votes is not None:
+        _refuse(request, _ASSUMED, "is an assumption, --proxy-votes takes its place")
+        return _proxy(request, request.proxy_votes)
+    if request.proxy_labels is not None:
+        raise UsageError("--proxy-labels needs --proxy-votes")
+    if request.teachers is None:
+        raise UsageError("say how many teachers all parties have together: --teachers")
+    given = {name: getattr(request, name) for name in ("classes", *_ASSUMED)}
+    assumed = {name: value for name, value in given.items() if value is not None}
+    return assumed_population(teachers=request.teachers, **assumed)
+
+
+def _proxy(request: PlanRequest, path: Path) -> Population:
+    votes = read_vote_matrix(path)
+    teachers, classes = int(votes[0].sum()), votes.shape[1]
+    if teachers > MOST_TEACHERS:
+        raise UsageError(f"{path} has more than {MOST_TEACHERS} votes in a query")
+    for option, wanted, found, what in (
+        ("--teachers", request.teachers, teachers, "votes in every query"),
+        ("--classes", request.classes, classes, "classes"),
+    ):
+        if wanted not in (None, found):
             raise UsageError(
-                f"a {wish.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
+                f"{path} has {found} {what}, not {wanted}: leave {option} out, or use another proxy"
+            )
+    labels = None
+    if request.proxy_labels is not None:
+        labels = read_label_vector(request.proxy_labels, queries=len(votes), classes=classes)
+    return proxy_population(votes, labels)
+
+
+def _votes_per_unit(request: PlanRequest, teachers: int) -> int:
+    """Return k, as the server counts it: one, or the most teachers that a party has."""
+    made = request.votes_per_unit
+    if request.unit != "party":
+        if made not in (None, 1):
+            raise UsageError(
+                f"a {request.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
             )
         return 1
-    each = wish.teachers_each
-    if each is None and wish.parties is not None:
-        each = -(-teachers // wish.parties)
-    made = wish.votes_per_unit if wish.votes_per_unit is not None else each
     if made is None:
-        raise UsageError("--unit party needs --parties, or --votes-per-unit for the largest party")
+        if request.parties is None:
+            raise UsageError(
+                "--unit party needs --parties, or --votes-per-unit for the largest party"
+            )
+        made = -(-teachers // request.parties)
     if made > teachers:
         raise UsageError(f"a party cannot have {made} of {teachers} teachers")
     return made
-
-
-def _searched(
-    wish: Wish, population: Population, scene: Scene, epsilon: float, screen: Screen
-) -> tuple[Plan | None, Findings]:
-    """Return the best plan for a budget, and what other budgets and accuracies would give."""
-    full = population.plurality_accuracy
-    if wish.at_least is not None:
-        goal = Goal(at_least=wish.at_least, least_accuracy=wish.least_accuracy or 0.0)
-        words = f"the most accurate labels, {wish.at_least} of them or more"
-        if wish.least_accuracy is not None:
-            words += f", at an accuracy of {100 * wish.least_accuracy:.1f} % or more"
-    else:
-        floor = FLOOR * full if wish.least_accuracy is None else wish.least_accuracy
-        goal = Goal(least_accuracy=floor)
-        words = f"the most right labels at an accuracy of {100 * floor:.1f} % or more"
-    with screen.bar("looking at settings") as progress:
-        search = Search(
-            population, scene, epsilon, goal, largest=epsilon * _BUDGETS[-1], progress=progress
-        )
-    best = search.best(epsilon, goal)
-    plan = None
-    if best is not None:
-        composition = tightest(best.mechanism.worst)
-        plan = make_plan(
-            best.mechanism,
-            population,
-            queries=wish.queries,
-            delta=wish.delta,
-            cap=composition.budget(epsilon, wish.delta),
-            rounds=scene.rounds,
-            share=scene.share,
-            survivors=scene.survivors,
-        )
-    levels = [round(full * level, 2) for level in _LEVELS]
-    return plan, Findings(
-        epsilon=epsilon,
-        goal=words,
-        looked_at=min(len(population), LOOK[scene.kind]),
-        frontiers={
-            level: search.frontier(
-                [epsilon * step for step in _BUDGETS], Goal(least_accuracy=level)
-            )
-            for level in levels
-        },
-        trade=search.trade(epsilon, np.linspace(0.5 * full, 0.999, _TRADES).tolist()),
-    )

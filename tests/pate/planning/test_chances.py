@@ -17,23 +17,29 @@ from scipy.special import ndtr
 from pate.accounting.budget import PrivacyFilter
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
-from pate.planning import chances
-from pate.planning.chances import (
-    NoiseLaw,
-    chance_of_label,
-    chance_passed,
-    expected_asked,
-    gaussian_law,
-    laplace_law,
-)
+from pate.planning import chances as chances_module
+from pate.planning.chances import NoiseLaw, chances, expected_asked, gaussian_law, laplace_law
+from pate.planning.plans import Prospect
+from pate.planning.population import proxy_population
 from pate.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
+    from pate.accounting.arrays import Floats
     from pate.planning.chances import Integers
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6
 ROWS = np.array([[5, 3, 2], [4, 4, 2], [0, 10, 0], [3, 3, 4]])
+
+
+def chance_of_label(votes: Integers, labels: Integers, law: NoiseLaw) -> Floats:
+    _, right = chances(votes, labels, law, [(None, None)])
+    return right.reshape(-1)
+
+
+def chance_passed(votes: Integers, threshold: int, law: NoiseLaw) -> Floats:
+    passed, _ = chances(votes, np.zeros(len(votes), np.int64), law, [(law, threshold)])
+    return passed.reshape(-1)
 
 
 def masses(law: NoiseLaw) -> dict[int, float]:
@@ -108,7 +114,7 @@ def test_many_classes_are_taken_together_without_a_difference(
     labels[0] = 150
     law = gaussian_law(Fraction(9))
     together = chance_of_label(votes, labels, law)
-    monkeypatch.setattr(chances, "_MANY_CLASSES", 10**9)
+    monkeypatch.setattr(chances_module, "_MANY_CLASSES", 10**9)
     assert together == pytest.approx(chance_of_label(votes, labels, law), abs=1e-13)
 
 
@@ -134,16 +140,8 @@ def test_chances_are_those_of_the_shipped_mechanisms(mechanism: Mechanism) -> No
     repeats = 1000
     outcomes = mechanism.answer_all(np.repeat(rows, repeats, axis=0), SimulatedNoise(8))
     given = np.array([-1 if each.label is None else each.label for each in outcomes])
-    passed = np.ones(len(rows))
-    if isinstance(mechanism, ConfidentGNMax):
-        passed = chance_passed(rows, mechanism.threshold, gaussian_law(mechanism.sigma1))
-        law = gaussian_law(mechanism.sigma2)
-    elif isinstance(mechanism, GNMax):
-        law = gaussian_law(mechanism.sigma)
-    else:
-        assert isinstance(mechanism, LNMax)
-        law = laplace_law(mechanism.scale)
-    right = passed * chance_of_label(rows, labels, law)
+    expected_of = Prospect.of(mechanism, proxy_population(rows, labels))
+    passed, right = expected_of.answered, expected_of.right
     for seen, expected in (
         (given >= 0, passed),
         (given == np.repeat(labels, repeats), right),

@@ -21,39 +21,42 @@ from pate.mechanisms import (
     DistributedInteractiveGNMax,
     DistributedMechanism,
     GNMax,
+    Mechanism,
     over_noisy_sums,
 )
 from pate.noise_shares import total_sigma
-from pate.planning import survey as survey_module
-from pate.planning.chances import (
-    NoiseLaw,
-    chance_of_label,
-    chances_of_one_view,
-    gaussian_law,
-)
-from pate.planning.plans import Plan, Survivors, make_plan, prospect
+from pate.planning import search as search_module
+from pate.planning.chances import NoiseLaw, chances, gaussian_law
+from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import assumed_population
-from pate.planning.search import Goal, Search
-from pate.planning.survey import Scene, coarse_axes, survey
+from pate.planning.search import Goal, Search, coarse_axes, survey
 from pate.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
-    from pate.planning.survey import Axes, Kind
+    from pate.accounting.arrays import Floats
+    from pate.planning.chances import Integers
+    from pate.planning.search import Axes
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6
-PUBLIC = assumed_population(
-    np.random.default_rng(1), teachers=100, classes=5, agreement=0.8, size=400
-)
-CROWD = Survivors(25, 17)
+PUBLIC = assumed_population(seed=1, teachers=100, classes=5, agreement=0.8, size=400)
+CAMPAIGN = Campaign(queries=500, delta=1e-5, most=25, fewest=17)
 HONEST = 9
 CONFIDENT = DistributedConfidentGNMax(60, Fraction(4), HONEST, 1)
 SURE = Goal(least_accuracy=0.9)
 
 
-def plan(mechanism: DistributedMechanism = CONFIDENT, **changes: Any) -> Plan:
-    asked: dict[str, Any] = {"queries": 500, "delta": 1e-5, "survivors": CROWD}
-    return make_plan(mechanism, PUBLIC, **asked | changes)
+GNMAX = DistributedGNMax(Fraction(3), HONEST, 1)
+
+
+def plan(mechanism: Mechanism = CONFIDENT, cap: Fraction | None = None, **changes: Any) -> Plan:
+    return make_plan(mechanism, PUBLIC, replace(CAMPAIGN, **changes), cap)
+
+
+def chances_of_one_view(
+    votes: Integers, labels: Integers, thresholds: Integers, law: NoiseLaw
+) -> tuple[Floats, Floats]:
+    return chances(votes, labels, law, [(None, int(each)) for each in thresholds])
 
 
 class TestOneView:
@@ -99,7 +102,9 @@ class TestOneView:
             PUBLIC.votes, PUBLIC.labels, np.array([-(10**6), 10**6]), law
         )
         assert (answered[0] == 1.0).all()
-        assert right[0] == pytest.approx(chance_of_label(PUBLIC.votes, PUBLIC.labels, law))
+        assert right[0] == pytest.approx(
+            chances(PUBLIC.votes, PUBLIC.labels, law, [(None, None)])[1][0]
+        )
         assert not answered[1].any()
         assert not right[1].any()
 
@@ -124,7 +129,7 @@ class TestOneView:
 
 
 @pytest.mark.parametrize(
-    "mechanism", [DistributedGNMax(Fraction(3), HONEST, 1), CONFIDENT]
+    "mechanism", [GNMAX, CONFIDENT]
 )  # fmt: skip
 @pytest.mark.parametrize("shares", [HONEST, 25])
 def test_a_plan_expects_what_sums_of_shares_give(
@@ -132,7 +137,7 @@ def test_a_plan_expects_what_sums_of_shares_give(
 ) -> None:
     """The shipped rules on votes and real sums: Bernstein's inequality over 20,000 queries."""
     few, repeats = PUBLIC.thinned(40), 500
-    expected = prospect(mechanism, few, shares=shares)
+    expected = Prospect.of(mechanism, few, shares=shares)
     rows = np.repeat(few.votes, repeats, axis=0)
     noise = SimulatedNoise(5)
     for _ in range(shares):
@@ -140,13 +145,13 @@ def test_a_plan_expects_what_sums_of_shares_give(
     outcomes = mechanism.answer_all(rows, noise)
     given = np.array([-1 if each.label is None else each.label for each in outcomes])
     level = math.log(2 * 8 / FALSE_ALARM)
-    for seen, chances in (
+    for seen, expectations in (
         (given >= 0, expected.answered),
         (given == np.repeat(few.labels, repeats), expected.right),
     ):
-        variance = repeats * float((chances * (1 - chances)).sum())
+        variance = repeats * float((expectations * (1 - expectations)).sum())
         allowed = level / 3 + math.sqrt(level**2 / 9 + 2 * variance * level)
-        assert abs(int(seen.sum()) - repeats * float(chances.sum())) <= allowed + 0.5
+        assert abs(int(seen.sum()) - repeats * float(expectations.sum())) <= allowed + 0.5
         assert allowed < 0.04 * seen.sum(), "it could not fail otherwise"
 
 
@@ -183,10 +188,10 @@ class TestTwoFigures:
     def test_expectations_are_those_of_all_shares_and_fewer_are_better(self) -> None:
         for mechanism in (CONFIDENT, DistributedGNMax(Fraction(8), HONEST, 1)):
             made = plan(mechanism)
-            assert made.survivors == CROWD
-            assert made.accuracy == prospect(mechanism, PUBLIC, shares=25).accuracy
-            assert made.with_fewest == prospect(mechanism, PUBLIC, shares=17).accuracy
-            best = prospect(mechanism, PUBLIC).accuracy
+            assert (made.campaign.most, made.campaign.fewest) == (25, 17)
+            assert made.accuracy == Prospect.of(mechanism, PUBLIC, shares=25).accuracy
+            assert made.with_fewest == Prospect.of(mechanism, PUBLIC, shares=17).accuracy
+            best = Prospect.of(mechanism, PUBLIC).accuracy
             assert made.accuracy is not None
             assert made.with_fewest is not None
             assert best is not None
@@ -206,65 +211,56 @@ class TestTwoFigures:
 
     def test_what_does_not_fit_together_is_refused(self) -> None:
         with pytest.raises(UsageError, match="whose noise"):
-            plan(survivors=None)
+            plan(most=None, fewest=None)
         with pytest.raises(UsageError, match="whose noise"):
-            make_plan(GNMax(Fraction(9), 1), PUBLIC, queries=5, delta=1e-5, survivors=CROWD)
+            plan(GNMax(Fraction(9), 1))
         with pytest.raises(UsageError, match="student"):
             plan(DistributedInteractiveGNMax(5, Fraction(4), HONEST, Fraction(1, 2), 1))
         with pytest.raises(BudgetError, match="more noise"):
             plan(cap=Fraction(1, 10**6))
-        for most, fewest in ((3, 4), (3, 0), (0, 0)):
+        for most, fewest in ((3, 4), (3, 0), (0, 0), (3, None), (None, 3)):
             with pytest.raises(UsageError, match="fewest"):
-                Survivors(most, fewest)
-
-
-def scene(kind: Kind = "confident-gnmax", **changes: Any) -> Scene:
-    asked: dict[str, Any] = {
-        "kind": kind, "queries": 500, "delta": 1e-5, "honest": HONEST, "survivors": CROWD
-    }  # fmt: skip
-    return Scene(**asked | changes)
+                plan(most=most, fewest=fewest)
 
 
 class TestSearch:
     def test_a_survey_says_what_each_mechanism_gives(self) -> None:
         axes: Axes = {
-            "label": (Fraction(8), Fraction(21)),
+            "noise": (Fraction(8), Fraction(21)),
             "threshold": (Fraction(50), Fraction(80)),
         }
-        seen = survey(PUBLIC, scene(), axes)
-        assert seen.checks == ((None, 50), (None, 80))
-        assert (seen.paid == 1.0).all()
-        for (c, (_, threshold)), (s, sigma) in itertools.product(
-            enumerate(seen.checks), enumerate(seen.labels)
-        ):
-            assert threshold is not None
+        seen = [each for some in survey(CONFIDENT, PUBLIC, CAMPAIGN, axes) for each in some]
+        points = list(itertools.product(*axes.values()))
+        assert [tuple(each.point.values()) for each in seen] == points
+        for each in seen:
+            sigma, threshold = each.point["noise"], int(each.point["threshold"])
             mechanism = over_noisy_sums(ConfidentGNMax(threshold, sigma, sigma, 1), HONEST)
-            expected = prospect(mechanism, PUBLIC, shares=25)
-            assert seen.answer[c, s] == pytest.approx(expected.answer, rel=1e-12)
-            assert seen.accuracy[c, s] == pytest.approx(expected.accuracy, rel=1e-12)
-            assert seen.costs["gdp"][1][s] == Gdp().cost(mechanism.worst[0])
+            assert each.mechanism == mechanism
+            expected = Prospect.of(mechanism, PUBLIC, shares=25)
+            assert each.paid == 1.0
+            assert each.answer == pytest.approx(expected.answer, rel=1e-12)
+            assert each.right / each.answer == pytest.approx(expected.accuracy, rel=1e-12)
+            assert each.composition.name == "gdp"
+            assert each.check == 0
+            assert each.label == Gdp().cost(mechanism.worst[0])
 
-    @pytest.mark.parametrize("kind", ["gnmax", "confident-gnmax"])
+    @pytest.mark.parametrize("like", [GNMAX, CONFIDENT])
     @pytest.mark.parametrize("goal", [SURE, Goal(at_least=20.0), Goal()])
     def test_no_setting_of_the_grid_is_better(
-        self, monkeypatch: pytest.MonkeyPatch, kind: Kind, goal: Goal
+        self, monkeypatch: pytest.MonkeyPatch, like: DistributedGNMax, goal: Goal
     ) -> None:
-        monkeypatch.setattr(survey_module, "_COARSE", {"label": 7, "sigma1": 3, "threshold": 5})
-        monkeypatch.setattr(survey_module, "FINE", 3)
+        monkeypatch.setattr(search_module, "_COARSE", {"noise": 7, "sigma1": 3, "threshold": 5})
+        monkeypatch.setattr(search_module, "_FINE", 3)
         epsilon = 4.0
-        search = Search(PUBLIC, scene(kind), epsilon, goal)
+        search = Search(like, PUBLIC, CAMPAIGN, epsilon, goal)
         best = search.best(epsilon, goal)
         worths = []
-        for seen in search._surveys:
-            for label, (_, threshold) in itertools.product(seen.labels, seen.checks):
-                mechanism = scene(kind).setting(label, None, threshold)
-                composition = tightest(mechanism.worst)
-                budget = composition.budget(epsilon, 1e-5)
-                if total_cost(composition, mechanism.worst) > budget:
-                    continue
-                made = make_plan(
-                    mechanism, PUBLIC, queries=500, delta=1e-5, cap=budget, survivors=CROWD
-                )
+        for setting in search.settings:
+            mechanism = setting.mechanism
+            composition = tightest(mechanism.worst)
+            budget = composition.budget(epsilon, 1e-5)
+            if total_cost(composition, mechanism.worst) <= budget:
+                made = plan(mechanism, budget)
                 assert made.epsilon <= epsilon
                 if made.accuracy is not None and made.accuracy >= goal.least_accuracy:
                     if goal.at_least is None:
@@ -276,23 +272,19 @@ class TestSearch:
             return
         worth = best.right if goal.at_least is None else best.accuracy
         assert worth == pytest.approx(max(each for each, _ in worths), rel=1e-9)
-        assert any(best.mechanism == mechanism for _, mechanism in worths)
-        assert isinstance(best.mechanism, DistributedMechanism)
-        assert best.mechanism.honest == HONEST
+        assert any(best.at.mechanism == mechanism for _, mechanism in worths)
+        assert isinstance(best.at.mechanism, DistributedMechanism)
+        assert best.at.mechanism.honest == HONEST
 
     def test_a_check_of_the_same_votes_has_no_noise_of_its_own(self) -> None:
-        assert set(coarse_axes(100, scene(), 0.1)) == {"label", "threshold"}
-        assert set(coarse_axes(100, scene("gnmax"), 0.1)) == {"label"}
+        assert set(coarse_axes(CONFIDENT, 100, 0.1)) == {"noise", "threshold"}
+        assert set(coarse_axes(GNMAX, 100, 0.1)) == {"noise"}
 
     def test_fewer_honest_parties_give_less(self) -> None:
         rights = []
         for honest in (17, 9, 4):
-            found = Search(PUBLIC, scene(honest=honest), 3.0, SURE).best(3.0, SURE)
+            like = replace(CONFIDENT, honest=honest)
+            found = Search(like, PUBLIC, CAMPAIGN, 3.0, SURE).best(3.0, SURE)
             assert found is not None
             rights.append(found.right)
         assert rights == sorted(rights, reverse=True)
-
-    def test_senseless_scenes_are_refused(self) -> None:
-        for changes in ({"kind": "lnmax"}, {"honest": None}, {"survivors": None}):
-            with pytest.raises(UsageError):
-                scene(**changes)

@@ -16,7 +16,7 @@ from pate.data.votes_file import read_vote_matrix
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from pate.planning.chances import expected_asked
-from pate.planning.plans import Prospect, make_plan, prospect
+from pate.planning.plans import Campaign, Prospect, make_plan
 from pate.planning.population import Population, assumed_population, proxy_population
 from pate.simulated_noise import SimulatedNoise
 
@@ -30,16 +30,17 @@ PAPER = ConfidentGNMax(200, Fraction(150), Fraction(40), 1)
 
 
 def assumed(**changes: Any) -> Population:
-    asked: dict[str, Any] = {"teachers": 250, "classes": 10, "agreement": 0.85, "size": 800}
-    return assumed_population(np.random.default_rng(1), **asked | changes)
+    asked: dict[str, Any] = {"teachers": 250, "agreement": 0.85, "size": 800, "seed": 1}
+    return assumed_population(**asked | changes)
 
 
 PUBLIC = assumed()
 
 
 def plan(mechanism: Mechanism = PAPER, population: Population = PUBLIC, **changes: Any) -> Plan:
+    cap = changes.pop("cap", None)
     asked: dict[str, Any] = {"queries": 640, "delta": 1e-5}
-    return make_plan(mechanism, population, **asked | changes)
+    return make_plan(mechanism, population, Campaign(**asked | changes), cap)
 
 
 class TestPopulation:
@@ -64,6 +65,7 @@ class TestPopulation:
 
     def test_the_same_seed_gives_the_same_votes(self) -> None:
         assert np.array_equal(assumed().votes, assumed().votes)
+        assert not np.array_equal(assumed().votes, assumed(seed=2).votes)
 
     def test_sure_teachers_and_two_classes(self) -> None:
         sure = assumed(agreement=1.0, classes=2)
@@ -190,7 +192,7 @@ class TestExpectations:
         assert made.accuracy == pytest.approx(made.right / made.answered)
         others = [
             plan(population=assumed_population(
-                np.random.default_rng(seed), teachers=250, classes=10, agreement=0.85, size=800
+                seed=seed, teachers=250, classes=10, agreement=0.85, size=800
             )).accuracy
             for seed in range(30)
         ]  # fmt: skip
@@ -206,11 +208,11 @@ class TestExpectations:
 
     def test_more_noise_and_stricter_checks_go_the_right_way(self) -> None:
         noises = [Fraction(10), Fraction(40), Fraction(90)]
-        accuracies = [prospect(GNMax(sigma, 1), PUBLIC).accuracy or 0.0 for sigma in noises]
+        accuracies = [Prospect.of(GNMax(sigma, 1), PUBLIC).accuracy or 0.0 for sigma in noises]
         assert accuracies == sorted(accuracies, reverse=True)
         assert accuracies[0] <= PUBLIC.plurality_accuracy + 0.01
         answers = [
-            prospect(ConfidentGNMax(threshold, Fraction(30), Fraction(40), 1), PUBLIC)
+            Prospect.of(ConfidentGNMax(threshold, Fraction(30), Fraction(40), 1), PUBLIC)
             for threshold in (100, 180, 240, 300)
         ]
         assert [each.answer for each in answers] == sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -12,46 +13,50 @@ import pytest
 
 from pate.accounting.composition import Gdp, tightest, total_cost
 from pate.errors import UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
-from pate.planning import survey as survey_module
-from pate.planning.plans import make_plan, prospect
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from pate.planning import search as search_module
+from pate.planning.plans import Campaign, Prospect, make_plan
 from pate.planning.population import Population, assumed_population
-from pate.planning.search import Goal, Search
-from pate.planning.survey import Scene, coarse_axes, fine_axes, survey
+from pate.planning.search import Goal, Search, coarse_axes, fine_axes, survey
 
 if TYPE_CHECKING:
-    from pate.planning.plans import Plan
-    from pate.planning.survey import Axes, Kind
+    from pate.planning.plans import Plan, Planned
+    from pate.planning.search import Axes
 
-KINDS: tuple[Kind, ...] = ("lnmax", "gnmax", "confident-gnmax")
-PUBLIC = assumed_population(
-    np.random.default_rng(1), teachers=100, classes=5, agreement=0.8, size=400
-)
+#: What is searched for replaces the noise and the threshold of these.
+LIKE: dict[str, Planned] = {
+    "lnmax": LNMax(Fraction(9), 1),
+    "gnmax": GNMax(Fraction(9), 1),
+    "confident-gnmax": ConfidentGNMax(9, Fraction(9), Fraction(9), 1),
+}
+PUBLIC = assumed_population(seed=1, teachers=100, classes=5, agreement=0.8, size=400)
+CAMPAIGN = Campaign(queries=500, delta=1e-5)
 SURE = Goal(least_accuracy=0.9)
 
 
-def scene(kind: Kind = "confident-gnmax", **changes: Any) -> Scene:
-    asked: dict[str, Any] = {"kind": kind, "queries": 500, "delta": 1e-5}
-    return Scene(**asked | changes)
+def search_for(
+    kind: str = "confident-gnmax", epsilon: float = 2.0, goal: Goal = SURE, **changes: Any
+) -> Search:
+    return Search(LIKE[kind], PUBLIC, replace(CAMPAIGN, **changes), epsilon, goal)
 
 
 @pytest.fixture(scope="module")
-def searches() -> dict[Kind, Search]:
-    return {kind: Search(PUBLIC, scene(kind), 2.0, SURE, largest=8.0) for kind in KINDS}
+def searches() -> dict[str, Search]:
+    return {kind: search_for(kind) for kind in LIKE}
 
 
 def planned(mechanism: Mechanism, epsilon: float, population: Population = PUBLIC) -> Plan:
     budget = tightest(mechanism.worst).budget(epsilon, 1e-5)
-    return make_plan(mechanism, population, queries=500, delta=1e-5, cap=budget)
+    return make_plan(mechanism, population, CAMPAIGN, budget)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LIKE)
 @pytest.mark.parametrize(
-    "goal", [Goal(), SURE, Goal(least_accuracy=0.97), Goal(at_least=20.0), Goal(60.0, 0.5)]
+    "goal", [Goal(), SURE, Goal(least_accuracy=0.97), Goal(at_least=20.0), Goal(0.5, 60.0)]
 )
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 8.0])
 def test_a_plan_meets_its_epsilon_and_its_goal(
-    searches: dict[Kind, Search], kind: Kind, goal: Goal, epsilon: float
+    searches: dict[str, Search], kind: str, goal: Goal, epsilon: float
 ) -> None:
     best = searches[kind].best(epsilon, goal)
     if best is None:
@@ -59,7 +64,7 @@ def test_a_plan_meets_its_epsilon_and_its_goal(
         assert kind != "confident-gnmax"
         assert kind == "lnmax" or goal.least_accuracy == 0.97
         return
-    made = planned(best.mechanism, epsilon)
+    made = planned(best.at.mechanism, epsilon)
     assert made.epsilon <= epsilon
     assert best.asked == pytest.approx(made.asked, rel=1e-9)
     assert best.answered == pytest.approx(made.answered, rel=1e-9)
@@ -68,23 +73,17 @@ def test_a_plan_meets_its_epsilon_and_its_goal(
     assert best.answered >= (goal.at_least or 0.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LIKE)
 @pytest.mark.parametrize("goal", [SURE, Goal(at_least=30.0)])
 def test_no_setting_of_the_grid_is_better(
-    monkeypatch: pytest.MonkeyPatch, kind: Kind, goal: Goal
+    monkeypatch: pytest.MonkeyPatch, kind: str, goal: Goal
 ) -> None:
-    monkeypatch.setattr(survey_module, "_COARSE", {"label": 6, "sigma1": 3, "threshold": 4})
-    monkeypatch.setattr(survey_module, "FINE", 3)
+    monkeypatch.setattr(search_module, "_COARSE", {"noise": 6, "sigma1": 3, "threshold": 4})
+    monkeypatch.setattr(search_module, "_FINE", 3)
     epsilon, few = 3.0, PUBLIC.thinned(100)
-    search = Search(few, scene(kind), epsilon, goal)
+    search = Search(LIKE[kind], few, CAMPAIGN, epsilon, goal)
     best = search.best(epsilon, goal)
-    every: list[Mechanism] = []
-    for seen in search._surveys:
-        for label, (sigma1, threshold) in itertools.product(seen.labels, seen.checks):
-            if sigma1 is not None and threshold is not None:
-                every.append(ConfidentGNMax(threshold, sigma1, label, 1))
-            else:
-                every.append(LNMax(label, 1) if kind == "lnmax" else GNMax(label, 1))
+    every = [setting.mechanism for setting in search.settings]
     assert len(every) > 6
     worths = []
     for mechanism in every:
@@ -105,22 +104,23 @@ def test_no_setting_of_the_grid_is_better(
     assert worth == pytest.approx(max(worths), rel=1e-9)
 
 
-def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[Kind, Search]) -> None:
-    budgets = [2.0 ** (step / 2) for step in range(-4, 7)]
+def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[str, Search]) -> None:
     for search in searches.values():
-        frontier = search.frontier(budgets, SURE)
-        assert list(frontier.epsilons) == sorted(set(frontier.epsilons) & set(budgets))
-        assert (np.diff(frontier.right) >= -1e-9).all()
-        assert (frontier.accuracy >= 0.9).all()
-        assert len(frontier.mechanisms) == len(frontier.asked) == len(frontier.epsilons) >= 3
-        for epsilon, mechanism in zip(frontier.epsilons, frontier.mechanisms, strict=True):
-            assert planned(mechanism, float(epsilon)).epsilon <= epsilon
-        trade = search.trade(2.0, np.linspace(0.3, 0.99, 12).tolist())
-        assert (np.diff(trade.right) <= 1e-9).all()
-        assert set(trade.epsilons) == {2.0}
+        assert len(search.frontiers) == 3
+        for level, frontier in search.frontiers.items():
+            budgets = [each.epsilon for each in frontier]
+            assert budgets == sorted(set(budgets))
+            assert 0.5 <= min(budgets, default=0.5) <= max(budgets, default=8.0) <= 8.0
+            assert (np.diff([each.right for each in frontier]) >= -1e-9).all()
+            assert all(each.accuracy >= level for each in frontier)
+            for each in frontier:
+                assert planned(each.at.mechanism, each.epsilon).epsilon <= each.epsilon
+        assert len(next(iter(search.frontiers.values()))) >= 3
+        assert (np.diff([each.right for each in search.trade]) <= 1e-9).all()
+        assert {each.epsilon for each in search.trade} == {2.0}
 
 
-def test_the_check_is_worth_its_price_here(searches: dict[Kind, Search]) -> None:
+def test_the_check_is_worth_its_price_here(searches: dict[str, Search]) -> None:
     goal = Goal(least_accuracy=0.97)
     without, with_check = (searches[kind].best(2.0, goal) for kind in ("gnmax", "confident-gnmax"))
     assert with_check is not None
@@ -130,71 +130,76 @@ def test_the_check_is_worth_its_price_here(searches: dict[Kind, Search]) -> None
 def test_a_unit_of_many_votes_gets_less() -> None:
     rights = []
     for votes in (1, 2, 4):
-        found = Search(PUBLIC, scene("gnmax", votes_per_unit=votes), 4.0, SURE).best(4.0, SURE)
+        like = GNMax(Fraction(9), votes)
+        found = Search(like, PUBLIC, CAMPAIGN, 4.0, SURE).best(4.0, SURE)
         assert found is not None
-        assert found.mechanism.votes_per_unit == votes
+        assert found.at.mechanism.votes_per_unit == votes
         rights.append(found.right)
     assert rights == sorted(rights, reverse=True)
 
 
 def test_the_first_round_spends_its_share_only() -> None:
-    found = Search(PUBLIC, scene(rounds=2, share=Fraction(1, 4)), 2.0, SURE).best(2.0, SURE)
+    rounds: dict[str, Any] = {"rounds": 2, "share": Fraction(1, 4)}
+    found = search_for(**rounds).best(2.0, SURE)
     assert found is not None
     budget = Gdp().budget(2.0, 1e-5)
-    first = make_plan(
-        found.mechanism, PUBLIC, queries=500, delta=1e-5, cap=budget, rounds=2, share=Fraction(1, 4)
-    )
+    first = make_plan(found.at.mechanism, PUBLIC, replace(CAMPAIGN, **rounds), budget)
     assert first.limit <= budget / 4
     assert found.asked == pytest.approx(first.asked, rel=1e-9)
 
 
-def test_what_cannot_be_had_is_not_found(searches: dict[Kind, Search]) -> None:
+def test_what_cannot_be_had_is_not_found(searches: dict[str, Search]) -> None:
     search = searches["gnmax"]
     assert search.best(2.0, Goal(at_least=501.0)) is None
     assert search.best(1e-6, SURE) is None
     assert search.best(2.0, Goal(least_accuracy=1.0)) is None
-    assert not len(search.frontier([1e-6], SURE).epsilons)
-    hopeless = Search(PUBLIC, scene("gnmax", votes_per_unit=100), 0.1, SURE)
+    hopeless = Search(GNMax(Fraction(9), 100), PUBLIC, CAMPAIGN, 0.1, SURE)
     assert hopeless.best(0.1, SURE) is None
+    assert hopeless.trade == ()
 
 
 def test_a_survey_says_what_each_mechanism_gives() -> None:
     axes: Axes = {
-        "label": (Fraction(8), Fraction(21)),
+        "noise": (Fraction(8), Fraction(21)),
         "sigma1": (Fraction(3), Fraction(30)),
         "threshold": (Fraction(50), Fraction(80)),
     }
-    seen = survey(PUBLIC, scene(), axes)
-    for (c, (sigma1, threshold)), (s, sigma2) in itertools.product(
-        enumerate(seen.checks), enumerate(seen.labels)
-    ):
-        assert sigma1 is not None
-        assert threshold is not None
-        expected = prospect(ConfidentGNMax(threshold, sigma1, sigma2, 1), PUBLIC)
-        assert seen.paid[c, s] == seen.answer[c, s]
-        assert seen.answer[c, s] == pytest.approx(expected.answer, rel=1e-12)
-        assert seen.accuracy[c, s] == pytest.approx(expected.accuracy, rel=1e-12)
+    seen = [
+        each for some in survey(LIKE["confident-gnmax"], PUBLIC, CAMPAIGN, axes) for each in some
+    ]
+    assert [tuple(each.point.values()) for each in seen] == list(itertools.product(*axes.values()))
+    for each in seen:
+        sigma2, sigma1, threshold = each.point.values()
+        mechanism = ConfidentGNMax(int(threshold), sigma1, sigma2, 1)
+        assert each.mechanism == mechanism
+        expected = Prospect.of(mechanism, PUBLIC)
+        assert each.paid == each.answer
+        assert each.answer == pytest.approx(expected.answer, rel=1e-12)
+        assert each.right / each.answer == pytest.approx(expected.accuracy, rel=1e-12)
+        assert (each.check, each.label) == tuple(Gdp().cost(event) for event in mechanism.worst)
 
 
 def test_noise_too_narrow_for_gdp_is_counted_in_zcdp() -> None:
-    axes: Axes = {"label": (Fraction(3, 2), Fraction(2))}
-    costs = survey(PUBLIC, scene("gnmax"), axes).costs
-    assert costs["gdp"][1][0] is None
-    assert costs["zcdp"][1][0] == Fraction(4, 9)
-    assert costs["gdp"][1][1] == Gdp().cost(GNMax(Fraction(2), 1).worst[0])
+    axes: Axes = {"noise": (Fraction(3, 2), Fraction(2))}
+    narrow, wide = (each for some in survey(LIKE["gnmax"], PUBLIC, CAMPAIGN, axes) for each in some)
+    assert (narrow.composition.name, narrow.label) == ("zcdp", Fraction(4, 9))
+    assert (wide.composition.name, wide.label) == (
+        "gdp",
+        Gdp().cost(GNMax(Fraction(2), 1).worst[0]),
+    )
 
 
 def test_finer_axes_lie_between_the_neighbours_of_a_point() -> None:
     axes = {
-        "label": (Fraction(10), Fraction(20), Fraction(40)),
+        "noise": (Fraction(10), Fraction(20), Fraction(40)),
         "sigma1": (Fraction(50),),
         "threshold": (Fraction(60), Fraction(70), Fraction(80)),
     }
-    point = {"label": Fraction(20), "sigma1": Fraction(50), "threshold": Fraction(80)}
+    point = {"noise": Fraction(20), "sigma1": Fraction(50), "threshold": Fraction(80)}
     fine = fine_axes(axes, point)
-    assert fine["label"][0] == 10
-    assert fine["label"][-1] == 40
-    assert Fraction(20) in fine["label"]
+    assert fine["noise"][0] == 10
+    assert fine["noise"][-1] == 40
+    assert Fraction(20) in fine["noise"]
     assert fine["sigma1"] == (Fraction(50),)
     assert fine["threshold"][0] == 70
     assert fine["threshold"][-1] == 80
@@ -202,14 +207,14 @@ def test_finer_axes_lie_between_the_neighbours_of_a_point() -> None:
 
 
 def test_noise_of_a_search_stays_within_what_a_plan_can_have() -> None:
-    axes = coarse_axes(2**17, scene(votes_per_unit=1000), 1e-9)
-    assert max(axes["label"]) == max(axes["sigma1"]) == 2**17
+    axes = coarse_axes(ConfidentGNMax(9, Fraction(9), Fraction(9), 1000), 2**17, 1e-9)
+    assert max(axes["noise"]) == max(axes["sigma1"]) == 2**17
     assert min(axes["threshold"]) >= 1
 
 
 def test_progress_ends_where_it_said_it_would() -> None:
     steps: list[tuple[int, int]] = []
-    Search(PUBLIC, scene("gnmax"), 2.0, SURE, progress=lambda *step: steps.append(step))
+    Search(LIKE["gnmax"], PUBLIC, CAMPAIGN, 2.0, SURE, lambda *step: steps.append(step))
     assert [done for done, _ in steps] == sorted({done for done, _ in steps})
     assert len({total for _, total in steps}) == 1
     assert steps[-1][0] == steps[-1][1]
@@ -218,19 +223,21 @@ def test_progress_ends_where_it_said_it_would() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf])
 def test_senseless_budgets_are_refused(epsilon: float) -> None:
     with pytest.raises(UsageError, match="epsilon"):
-        Search(PUBLIC, scene(), epsilon, SURE)
+        search_for(epsilon=epsilon)
 
 
-def test_senseless_goals_and_scenes_are_refused() -> None:
+def test_senseless_goals_and_campaigns_are_refused() -> None:
     for at_least, accuracy in ((0.0, 0.5), (-1.0, 0.5), (math.nan, 0.5), (1.0, 1.1), (1.0, -0.1)):
         with pytest.raises(UsageError):
-            Goal(at_least, accuracy)
+            Goal(accuracy, at_least)
+    later = InteractiveGNMax(5, Fraction(100), Fraction(40), Fraction(9, 10), 1)
+    with pytest.raises(UsageError, match="student"):
+        Search(later, PUBLIC, CAMPAIGN, 2.0, SURE)  # type: ignore[arg-type]
     for changes in (
-        {"kind": "interactive-gnmax"},
         {"queries": 0},
         {"rounds": 0},
         {"share": Fraction(0)},
         {"share": Fraction(3, 2)},
     ):
         with pytest.raises(UsageError):
-            scene(**changes)
+            replace(CAMPAIGN, **changes)

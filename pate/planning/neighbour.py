@@ -1,4 +1,4 @@
-"""What neighbour votes may be expected to give, from guesses alone.
+"""What neighbour votes may be expected to give, from guesses only.
 
 The coordinator knows the public set and guesses how many records there are and how pure their
 neighbourhoods are: what share of the records at a representative is of the class that most of them
@@ -13,18 +13,57 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.errors import UsageError
+from pate.masking.context import threshold_for
+from pate.mechanisms.neighbour import clear_margin, least_share
+from pate.noise_shares import total_sigma
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from numpy.typing import NDArray
 
 #: Representatives of each size that are drawn. The plan is good to half a point.
 _DRAWS: Final = 20_000
-#: Of a representative's records that are of another class, so many are of one and the same.
+#: Of a representative's records that are of another class, the share of one and the same class.
 _RIVAL: Final = 0.5
 
 
 @dataclass(frozen=True)
-class MatrixPlan:
+class NeighbourNoise:
+    """The noise of a campaign.
+
+    Attributes:
+        share: of each party, or of the server, in votes.
+        honest: shares that are counted.
+        carried: standard deviation of what counts carry if nobody drops out.
+        threshold: least noisy margin of a label.
+    """
+
+    share: Fraction
+    honest: int
+    carried: float
+    threshold: int
+
+    @classmethod
+    def of(
+        cls, epsilon: float, delta: float, parties: int, votes: int, colluders: int | None
+    ) -> NeighbourNoise:
+        """Return the noise that a server would choose.
+
+        Raises:
+            UsageError: for parties that cannot have a masked sum, or colluders that are too many.
+            BudgetError: if no noise is worth so little.
+        """
+        adding, honest = 1, 1  # below three parties no masks, so the server draws it
+        if parties >= 3:
+            fewest, colluding = threshold_for(parties, colluders)
+            adding, honest = parties, fewest - colluding
+        share = least_share(epsilon, delta, honest, votes)
+        return cls(share, honest, float(total_sigma(share, adding)), clear_margin(share, adding))
+
+
+@dataclass(frozen=True)
+class NeighbourPlan:
     """What to expect of one number of representatives.
 
     Attributes:
@@ -47,7 +86,7 @@ class MatrixPlan:
         return self.representatives * self.labelled
 
 
-def plan_matrix(
+def plan_representatives(
     representatives: int,
     *,
     records: int,
@@ -56,7 +95,7 @@ def plan_matrix(
     sigma: float,
     threshold: int,
     seed: int = 0,
-) -> MatrixPlan:
+) -> NeighbourPlan:
     """Return what to expect of neighbour votes.
 
     Sizes of neighbourhoods are taken to spread like those of cells that points fall into at random:
@@ -90,7 +129,7 @@ def plan_matrix(
     clear = first - second >= threshold
     labelled = float(clear.mean())
     right = float((noisy.argmax(axis=1)[clear] == 0).mean()) if clear.any() else 0.0
-    return MatrixPlan(representatives, mean, threshold, labelled, right)
+    return NeighbourPlan(representatives, mean, threshold, labelled, right)
 
 
 def _shares(classes: int, purity: float) -> NDArray[np.float64]:
