@@ -54,8 +54,8 @@ class Campaign:
         delta: at which to state each epsilon.
         rounds: in each of which all queries may be asked; a plan is of the first.
         share: of the budget that the first of several rounds may spend.
-        most: with noise shares, how many are in a sum if no party drops out; else None.
-        fewest: with noise shares t, of which no sum has fewer; else None.
+        most: noise shares in a sum if no party drops out; None if the server draws the noise.
+        fewest: noise shares in any sum, t; None likewise.
 
     Raises:
         UsageError: for numbers that make no sense.
@@ -112,16 +112,15 @@ def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, 
 
     Args:
         mechanism: with all its parameters.
-        shares: how many parties' noise is in a sum; None for the honest ones that the mechanism
-            counts on.
+        shares: noise shares in a sum; None for the honest ones that the mechanism counts on.
 
     Raises:
         UsageError: for a mechanism whose answers depend on more than the votes.
     """
     if not isinstance(mechanism, Planned):
         raise UsageError(
-            f"what {mechanism.name} answers depends on the student: plan the first round, "
-            f"which is confident-gnmax with a share of the budget"
+            f"what {mechanism.name} answers depends on more than votes, such as the student: plan "
+            "the first round, which is confident-gnmax with a share of the budget"
         )
     given = settings_of(mechanism)
     if "scale" in given:
@@ -197,28 +196,26 @@ class Plan:
     Attributes:
         mechanism: with all its parameters.
         campaign: whose first round is planned.
-        composition: in which the filter counts.
-        limit: what these queries may cost in all, in that composition.
+        composition: in which the filter counts; ``cap`` and ``limit`` are in it.
+        limit: what the queries of this round may cost in all.
         cap: what the whole campaign may cost; more than ``limit`` if other rounds follow.
         epsilon: the guarantee: what ``cap`` is worth, whatever the votes are.
         asked: expected number of queries asked before the budget or the queries end.
         answered: expected number of labels.
         right: expected number of labels that are right.
         accuracy: expected share of right ones among the labels; None if there are none.
-        accuracy_error: one standard error of it, from the size of the population.
+        accuracy_error: one standard error of it, for the population is a sample.
         answered_error: the same of ``answered``, at ``asked`` queries.
-        expected_epsilons: by composition, what the expected cost is worth. A description of a
-            typical run, not a guarantee.
+        expected_epsilons: by composition, what the expected cost is worth; describes a typical run
+            and guarantees nothing.
         worst_answered: labels if every query were answered.
         worst_epsilons: by composition, what those would cost.
         histogram_epsilon: what all queries that may be asked would cost towards a server that saw
-            one noisy histogram of each, with noise sigma2, for check and label together; None
-            for LNMax. With noise shares it is what the server does see, and guaranteed: of each of
-            the ``voted`` queries, with the noise of the honest parties.
-        voted: with noise shares, how many queries the parties vote on: what the budget pays for,
-            and no more, since each shows the server a noisy histogram. Else all.
-        with_fewest: with noise shares, expected accuracy with the least noise, when as many drop
-            out as may. The other expectations are those with most of it, when nobody does.
+            one noisy histogram of each, with noise sigma2; None for LNMax. With noise shares it
+            does see that of each of the ``voted`` queries, and this is guaranteed.
+        voted: queries that the parties vote on; with noise shares only what the budget pays for.
+        with_fewest: with noise shares, expected accuracy with the fewest of them; the other
+            expectations are with the most. Else None.
     """
 
     mechanism: Mechanism
@@ -244,7 +241,7 @@ class Plan:
 def make_plan(
     mechanism: Mechanism, population: Population, campaign: Campaign, cap: Fraction | None = None
 ) -> Plan:
-    """Return what may be expected of a mechanism.
+    """Return what to expect of a mechanism, and what it guarantees.
 
     >>> from pate.planning.population import proxy_population
     >>> public = proxy_population(np.array([[200, 50]] * 3))
@@ -264,17 +261,16 @@ def make_plan(
     """
     queries, delta = campaign.queries, campaign.delta
     if (campaign.most is not None) != mechanism.noise_inside:
-        raise UsageError(
-            "a plan says whose noise is in the sums if, and only if, it is noise shares"
-        )
+        raise UsageError("with noise shares, and only then, a plan says whose noise is in the sums")
     composition, check, label = costs_of(mechanism)
     worst = check + label
     cap, limit = campaign.limits(worst, cap)
     if worst > limit:
+        cost, there = (composition.epsilon(each, delta) for each in (worst, limit))
+        whose = "budget" if campaign.part == 1 else "first round's budget"
         raise BudgetError(
-            f"one answer may cost epsilon {composition.epsilon(worst, delta):.3g} at delta "
-            f"{delta:g}, the budget is {composition.epsilon(limit, delta):.3g}: use more teachers, "
-            "more noise, or a larger budget"
+            f"one answer may cost epsilon {cost:.3g} at delta {delta:g}, the {whose} is {there:.3g}: "
+            "use more teachers, more noise, or a larger budget"
         )
     seen = Prospect.of(mechanism, population, shares=campaign.most)
     pays = 1.0 if mechanism.noise_inside else seen.answer

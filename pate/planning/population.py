@@ -54,9 +54,7 @@ class Population:
             raise AccountingError(f"not a population of votes: {votes.dtype} of {votes.shape}")
         sums = votes.sum(axis=1)
         if votes.min() < 0 or sums.min() != sums.max() or not 0 < sums[0] <= MOST_TEACHERS:
-            raise AccountingError(
-                f"every query needs the same number of votes, from 1 to {MOST_TEACHERS}"
-            )
+            raise AccountingError(f"all queries need as many votes, from 1 to {MOST_TEACHERS}")
         if labels.dtype != np.int64 or labels.shape != (len(votes),):
             raise AccountingError(f"{len(votes)} queries have labels of shape {labels.shape}")
         if labels.min() < 0 or labels.max() >= votes.shape[1]:
@@ -108,9 +106,9 @@ def proxy_population(votes: Integers, labels: Integers | None = None) -> Populat
     Raises:
         AccountingError: for votes or labels that cannot be.
     """
-    if labels is not None:
-        return Population(votes, labels, "right")
-    return Population(votes, votes.argmax(axis=1).astype(np.int64), "plurality")
+    if labels is None:
+        return Population(votes, votes.argmax(axis=1).astype(np.int64), "plurality")
+    return Population(votes, labels, "right")
 
 
 def assumed_population(

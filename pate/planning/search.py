@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,13 +63,13 @@ Axes = dict[str, tuple[Fraction, ...]]
 class Goal:
     """What the best settings are.
 
-    Those that give the most right labels, if ``at_least`` is None; else those whose labels are
-    most accurate while at least that many are given. The most right labels of all would be many
-    labels of which most are wrong, for a guess costs nothing: so there is a floor.
+    The most right labels would be many labels of which most are wrong, for a guess costs nothing: so
+    there is a floor.
 
     Attributes:
-        least_accuracy: that the labels must be expected to have.
-        at_least: labels that a plan must be expected to give, or None.
+        least_accuracy: the floor: expected share of right labels.
+        at_least: None for the most right labels; else for the most accurate ones, of which at least
+            that many must be expected.
 
     Raises:
         UsageError: for numbers that make no sense.
@@ -94,22 +94,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a grid.
-
-    Attributes:
-        mechanism: with these settings.
-        point: where it lies, by axis.
-        answer: P[answer] of a query of the population.
-        right: P[answer, and it is right].
-        composition: in which it costs least.
-        check: what every query costs.
-        label: what an answer costs on top.
-    """
+    """A mechanism at one point of a grid, what it gives, and its costs as of :func:`costs_of`."""
 
     mechanism: Planned
     point: Mapping[str, Fraction]
-    answer: float
-    right: float
+    answer: float  # P[answer] of a query of the population
+    right: float  # P[answer, and it is right]
     composition: Composition
     check: Fraction
     label: Fraction
@@ -176,25 +166,24 @@ class Search:
         self.looked_at = len(seen)
         largest = self._worth(epsilon * _BUDGETS[-1])["zcdp"] * campaign.part
         axes = coarse_axes(like, population.teachers, float(largest))
-        steps, done = len(axes["noise"]) + _FINE, 0
+        steps = len(axes["noise"]) + 1  # the finer grid is one step
         self.settings: list[Setting] = []
-        for grid in ("coarse", "fine"):
-            if grid == "fine":
-                if (found := self.best(epsilon, goal)) is None:
-                    break
-                axes = fine_axes(axes, found.at.point)
-            for some in survey(like, seen, campaign, axes):
+        for step, some in enumerate(survey(like, seen, campaign, axes), 1):
+            self.settings += some
+            progress(step, steps)
+        self._index()
+        if (found := self.best(epsilon, goal)) is not None:
+            for some in survey(like, seen, campaign, fine_axes(axes, found.at.point)):
                 self.settings += some
-                done += 1
-                progress(min(done, steps), steps)
-            figures = [(s.answer, s.right, s.paid, s.check, s.label) for s in self.settings]
-            self._figures = np.array(figures, np.float64).T
-        if done < steps:
-            progress(steps, steps)
+            self._index()
+        progress(steps, steps)
 
-    @cached_property
+    def _index(self) -> None:
+        figures = [(s.answer, s.right, s.paid, s.check, s.label) for s in self.settings]
+        self._figures = np.array(figures, np.float64).T
+
     def frontiers(self) -> Mapping[float, tuple[Choice, ...]]:
-        """By least accuracy, the best for several budgets, left out where none suits."""
+        """Return by least accuracy the best for several budgets, left out where none suits."""
         levels = [round(self._without_noise * level, 2) for level in _LEVELS]
         found = {
             level: [self.best(self.epsilon * step, Goal(level)) for step in _BUDGETS]
@@ -202,15 +191,13 @@ class Search:
         }
         return {level: tuple(filter(None, each)) for level, each in found.items()}
 
-    @cached_property
-    def trade(self) -> tuple[Choice, ...]:
-        """What each of several least accuracies leaves of the labels that the budget buys."""
+    def trade(self, epsilon: float) -> tuple[Choice, ...]:
+        """Return what each of several least accuracies leaves of the labels that a budget buys."""
         floors = np.linspace(0.5 * self._without_noise, 0.999, _TRADES).tolist()
-        found = [self.best(self.epsilon, Goal(floor)) for floor in floors]
+        found = [self.best(epsilon, Goal(floor)) for floor in floors]
         return tuple(filter(None, found))
 
     def _budgets(self, epsilon: float) -> Mapping[str, Fraction]:
-        """Return what an epsilon is worth in each composition."""
         if not 0.0 < epsilon < math.inf:
             raise UsageError(f"an epsilon to plan for is above 0 and finite, got {epsilon}")
         return {each.name: each.budget(epsilon, self._campaign.delta) for each in COMPOSITIONS}
@@ -260,9 +247,9 @@ class Search:
 
     def _choice(self, at: Setting, epsilon: float) -> Choice:
         """Return what a budget buys at one setting."""
-        campaign, cap = self._campaign, self._worth(epsilon)[at.composition.name]
-        limit = campaign.limits(at.check + at.label, cap)[1]
-        asked = expected_asked(campaign.queries, at.paid, at.check, at.label, limit)
+        cap = self._worth(epsilon)[at.composition.name]
+        limit = self._campaign.limits(at.check + at.label, cap)[1]
+        asked = expected_asked(self._campaign.queries, at.paid, at.check, at.label, limit)
         return Choice(epsilon, at, asked)
 
 

@@ -279,6 +279,10 @@ def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
         (["--teachers", "9", "--epsilon", "2", "--least-accuracy", "2"], "accuracy"),
         (["--teachers", "9", "--proxy-labels", "a.npy"], "--proxy-votes"),
         (["--teachers", "9", "--queries", "2000000"], "queries"),
+        (["--teachers", "9", "--queries", "1000000000000000"], "queries"),
+        (["--teachers", "9", "--noise", "shared"], "central, distributed"),
+        (["--teachers", "9", "--mechanism", "neighbour"], "plan-neighbour"),
+        (["--teachers", "9", "--classes", "40000"], "classes"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: list[str], message: str) -> None:

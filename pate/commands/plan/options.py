@@ -26,25 +26,22 @@ class PlanRequest:
         "Default: half of the largest there can be."
     )
     rival: float | None = option(
-        "Share of a query's wrong votes that one class draws: 0 spreads them evenly, 1 "
-        "puts them all on it. Default: 0.5."
+        "Share of a query's wrong votes that one class draws, from 0 (none more than another) "
+        "to 1. Default: 0.5."
     )
     mechanism: str = option(
-        "lnmax, gnmax, confident-gnmax, or interactive-gnmax, of which the first round "
-        "can be planned.",
+        "lnmax, gnmax, confident-gnmax, or the first round of interactive-gnmax.",
         default="confident-gnmax",
     )
     noise: str = option(
-        "central: the server draws it; distributed: each of --parties adds a share, and "
-        "the server sees noisy sums only.",
+        "Drawn by the server: central; or distributed: a share from each of --parties.",
         default="central",
     )
     min_parties: int | None = option(
         "Distributed: t, fewest parties in a sum. Default: above two thirds.", min=1
     )
     colluders: int | None = option(
-        "Distributed: c, parties that may tell the server their noise. Default: the most "
-        "that t allows, up to a third.",
+        "Distributed: c, parties that may tell the server their noise. Default: the most for t.",
         min=0,
     )
     threshold: str | None = option("Votes that the top class needs, about.")
@@ -56,7 +53,7 @@ class PlanRequest:
     scale: str | None = option("LNMax: scale of the noise (1/gamma), in votes.")
     queries: int = option("Unlabelled public queries that there are.", default=1000, min=1)
     epsilon: float | None = option(
-        "Wanted: a hard budget, and a search for the settings that make most of it."
+        "A hard budget, and a search for the settings that make most of it."
     )
     delta: float = option("At which epsilon holds; well below one over all records.", default=1e-5)
     unit: str = option(
@@ -66,16 +63,12 @@ class PlanRequest:
         "Party: most teachers that one of them has. Default: as if --parties had equally many.",
         min=1,
     )
-    at_least: int | None = option(
-        "Search for the most accurate labels of which so many are expected.", min=1
-    )
+    at_least: int | None = option("Search for the most accurate labels, so many of them.", min=1)
     least_accuracy: float | None = option(
         "Search for the most right labels at such an accuracy. Default: nine tenths of "
         "what the votes give without noise."
     )
-    first_round_share: str = option(
-        "Interactive: share of the budget that the first round may use.", default="1/2"
-    )
+    first_round_share: str = option("Interactive: the first round's budget.", default="1/2")
     proxy_votes: Path | None = option(  # noqa: RUF009
         "Votes on a public proxy instead of assumptions: a .npy file of (queries, classes) "
         "counts. They must be public: tuning on private votes is itself a leak.",

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 OBSERVER: Final = "public"
 _COMPOSITIONS: Final = {"gdp": "exact Gaussian", "zcdp": "zCDP, improved"}
+#: Figures of a plan that its JSON calls by the same names.
+_EXPECTED: Final = (
+    "asked", "answered", "answered_error", "right", "accuracy", "accuracy_error",
+)  # fmt: skip
 _CAUTION: Final = (
     "Choose from public data, assumptions or experience: tuning on private votes is itself a leak, "
     "which no epsilon here covers."
 )
-_EXPECTED: Final = (
+_DESCRIBED: Final = (
     "Expectations describe a typical run, and are as good as what they are made of. The guarantee "
     "holds whatever the votes are."
 )
@@ -83,9 +87,9 @@ def as_object(report: PlanReport) -> dict[str, Any]:
             "looked_at": found.looked_at,
             "frontiers": [
                 {"least_accuracy": level, **_columns(each)}
-                for level, each in found.frontiers.items()
+                for level, each in found.frontiers().items()
             ],
-            "trade": _columns(found.trade),
+            "trade": _columns(found.trade(found.epsilon)),
         },
         "notes": [*report.notes, *remarks(report)],
         "files": _files(report),
@@ -103,12 +107,7 @@ def _plan_dict(plan: Plan) -> dict[str, Any]:
             "limit_of_round": str(plan.limit),
         },
         "expected": {
-            "asked": plan.asked,
-            "answered": plan.answered,
-            "answered_error": plan.answered_error,
-            "right": plan.right,
-            "accuracy": plan.accuracy,
-            "accuracy_error": plan.accuracy_error,
+            **{name: getattr(plan, name) for name in _EXPECTED},
             "epsilon_of_cost": dict(plan.expected_epsilons),
         },
         "all_answered": {
@@ -137,7 +136,7 @@ def _shares_dict(plan: Plan) -> dict[str, Any] | None:
 
 def _columns(choices: Sequence[Choice]) -> dict[str, list[Any]]:
     figures = ("epsilon", "asked", "answered", "right", "accuracy")
-    made: dict[str, list[Any]] = {name: [getattr(c, name) for c in choices] for name in figures}
+    made = {name: [getattr(each, name) for each in choices] for name in figures}
     return made | {"settings": [each.at.mechanism.to_dict() for each in choices]}
 
 
@@ -230,7 +229,7 @@ def remarks(report: PlanReport) -> list[str]:
         part = found.looked_at
         looked = "" if part == len(seen) else f" The search looked at {part} of the queries."
         lines.append(f"Best found: {found.goal}.{looked}")
-    lines += [_EXPECTED, _CAUTION]
+    lines += [_DESCRIBED, _CAUTION]
     if spec.interactive:
         lines.append(_INTERACTIVE)
     if spec.distributed:

@@ -183,7 +183,7 @@ def _spec(request: PlanRequest) -> CampaignSpec:
         rounds=None,
         max_queries=None,
         fractions=vars(request),
-        aggregation="plain" if request.noise == "central" else "masked",
+        aggregation="masked" if request.noise == "distributed" else "plain",
         noise=request.noise,
         colluders=request.colluders,
     )

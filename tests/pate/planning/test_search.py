@@ -106,8 +106,9 @@ def test_no_setting_of_the_grid_is_better(
 
 def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[str, Search]) -> None:
     for search in searches.values():
-        assert len(search.frontiers) == 3
-        for level, frontier in search.frontiers.items():
+        frontiers = search.frontiers()
+        assert len(frontiers) == 3
+        for level, frontier in frontiers.items():
             budgets = [each.epsilon for each in frontier]
             assert budgets == sorted(set(budgets))
             assert 0.5 <= min(budgets, default=0.5) <= max(budgets, default=8.0) <= 8.0
@@ -115,9 +116,9 @@ def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[str, Sear
             assert all(each.accuracy >= level for each in frontier)
             for each in frontier:
                 assert planned(each.at.mechanism, each.epsilon).epsilon <= each.epsilon
-        assert len(next(iter(search.frontiers.values()))) >= 3
-        assert (np.diff([each.right for each in search.trade]) <= 1e-9).all()
-        assert {each.epsilon for each in search.trade} == {2.0}
+        assert len(next(iter(frontiers.values()))) >= 3
+        assert (np.diff([each.right for each in search.trade(2.0)]) <= 1e-9).all()
+        assert {each.epsilon for each in search.trade(2.0)} == {2.0}
 
 
 def test_the_check_is_worth_its_price_here(searches: dict[str, Search]) -> None:
@@ -155,7 +156,7 @@ def test_what_cannot_be_had_is_not_found(searches: dict[str, Search]) -> None:
     assert search.best(2.0, Goal(least_accuracy=1.0)) is None
     hopeless = Search(GNMax(Fraction(9), 100), PUBLIC, CAMPAIGN, 0.1, SURE)
     assert hopeless.best(0.1, SURE) is None
-    assert hopeless.trade == ()
+    assert hopeless.trade(0.1) == ()
 
 
 def test_a_survey_says_what_each_mechanism_gives() -> None:
