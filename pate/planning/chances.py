@@ -131,16 +131,19 @@ def chances(
         Two of (checks, queries) float64.
 
     Raises:
-        AccountingError: for votes or labels that cannot be.
+        AccountingError: for votes or labels that cannot be, or checks of both kinds.
     """
-    passed = np.ones((len(checks), len(votes)))
+    passed, top = np.ones((len(checks), len(votes))), votes.max(axis=1)
     right = np.empty_like(passed)
-    one_view = all(law is None and threshold is not None for law, threshold in checks)
+    kinds = {law is None and threshold is not None for law, threshold in checks}
+    if len(kinds) != 1:
+        raise AccountingError("checks are all on the noisy counts, or none is")
+    one_view = kinds == {True}
     for row, (law, threshold) in zip(passed, checks, strict=True):
         if threshold is not None and one_view:
             row[:] = 1.0 - noise.at_most(threshold - 1 - votes).prod(axis=1)
         elif threshold is not None and law is not None:
-            row[:] = law.at_most(votes.max(axis=1) - threshold)
+            row[:] = law.at_most(top - threshold)
     step = int(noise.points[1] - noise.points[0])
     for part, product in _products(votes, labels, noise):
         if not one_view:

@@ -53,7 +53,7 @@ class Campaign:
         queries: unlabelled queries that there are.
         delta: at which to state each epsilon.
         rounds: in each of which all queries may be asked; a plan is of the first.
-        share: of the budget that the first of several rounds may spend.
+        part: of the budget that the first round may spend; below 1 if there are others.
         most: noise shares in a sum if no party drops out; None if the server draws the noise.
         fewest: noise shares in any sum, t; None likewise.
 
@@ -64,22 +64,17 @@ class Campaign:
     queries: int
     delta: float
     rounds: int = 1
-    share: Fraction = Fraction(1)
+    part: Fraction = Fraction(1)
     most: int | None = None
     fewest: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.queries <= _MOST_QUERIES:
             raise UsageError(f"a plan needs from 1 to {_MOST_QUERIES} queries, got {self.queries}")
-        if self.rounds < 1 or not 0 < self.share <= 1:
+        if self.rounds < 1 or not 0 < self.part <= 1:
             raise UsageError("a plan needs a round, and a share of the budget up to 1")
         if not (self.most is self.fewest is None or 1 <= (self.fewest or 0) <= (self.most or 0)):
             raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
-
-    @property
-    def part(self) -> Fraction:
-        """Share of the budget that the round planned may spend."""
-        return self.share if self.rounds > 1 else Fraction(1)
 
     def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
         """Return what the campaign, and what the round that is planned, may spend.

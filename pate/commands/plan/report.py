@@ -176,7 +176,7 @@ def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
     if isinstance(made, DistributedMechanism):
         del settings["sigma2"]  # it is that of the honest shares, below
     for name, value in settings.items():
-        yield f"{name}, votes", f"{float(value):g}"
+        yield f"{name}, votes", str(value) if isinstance(value, int) else f"{float(value):g}"
     if isinstance(made, DistributedMechanism) and campaign.most:
         yield "noise share of a party, votes", f"{float(made.share):g}"
         for number, who in ((made.honest, "{} honest ones"), (campaign.most, "all {}")):
@@ -218,13 +218,11 @@ def remarks(report: PlanReport) -> list[str]:
         basis = f"From {len(seen)} queries of a proxy, which must be public"
         basis += ". " if seen.meaning == "right" else ", without right labels: "
     if seen.meaning == "right":
-        basis += (
-            f"Without noise {100 * seen.plurality_accuracy:.1f} % of the labels would be right."
-        )
+        without = f"{100 * seen.plurality_accuracy:.1f} %"
+        lines = [f"{basis}Without noise {without} of the labels would be right."]
     else:
         share = f"{100 * seen.agreement:.1f} %"
-        basis += f"agreement is with the noiseless vote, which gets {share} of the votes."
-    lines = [basis]
+        lines = [f"{basis}agreement is with the noiseless vote, which gets {share} of the votes."]
     if (found := report.search) is not None:
         part = found.looked_at
         looked = "" if part == len(seen) else f" The search looked at {part} of the queries."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -102,7 +103,7 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
         queries=request.queries,
         delta=request.delta,
         rounds=spec.rounds,
-        share=spec.first_round_share,
+        part=spec.first_round_share if spec.interactive else Fraction(1),
         most=spec.wanted_parties if spec.distributed else None,
         fewest=spec.min_parties if spec.distributed else None,
     )
@@ -152,9 +153,8 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
 def _goal(request: PlanRequest, population: Population) -> Goal:
     if request.at_least is not None:
         return Goal(request.least_accuracy or 0.0, request.at_least)
-    if request.least_accuracy is not None:
-        return Goal(request.least_accuracy)
-    return Goal(_FLOOR * population.plurality_accuracy)
+    usual = _FLOOR * population.plurality_accuracy
+    return Goal(usual if request.least_accuracy is None else request.least_accuracy)
 
 
 def _spec(request: PlanRequest) -> CampaignSpec:

@@ -218,6 +218,9 @@ def test_what_cannot_be_is_refused() -> None:
             chance_of_label(np.array([[1, 2]]), labels, law)
     with pytest.raises(AccountingError, match="negative"):
         chance_of_label(np.array([[1, -2]]), np.array([0]), law)
+    for checks in ([], [(None, 3), (law, 3)], [(None, 3), (None, None)]):
+        with pytest.raises(AccountingError, match="noisy counts"):
+            chances(np.array([[1, 2]]), np.array([0]), law, checks)
     for scale in (Fraction(0), Fraction(-1), Fraction(2**17 + 1)):
         with pytest.raises(UsageError, match="sigma"):
             gaussian_law(scale)

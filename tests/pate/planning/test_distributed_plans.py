@@ -181,7 +181,7 @@ class TestTwoFigures:
     def test_the_first_of_two_rounds_asks_its_share_of_what_is_voted_on(self) -> None:
         budget = Gdp().budget(2.0, 1e-5)
         cost = Gdp().cost(CONFIDENT.worst[0])
-        first = plan(cap=budget, rounds=2, share=Fraction(1, 4))
+        first = plan(cap=budget, rounds=2, part=Fraction(1, 4))
         assert first.asked == budget / 4 // cost
         assert first.voted == budget // cost
 

@@ -306,12 +306,12 @@ class TestGuarantees:
 
     def test_the_first_of_two_rounds_has_its_share(self) -> None:
         alone = plan(cap=Fraction(1, 20))
-        first = plan(cap=Fraction(1, 10), rounds=2, share=Fraction(1, 2))
+        first = plan(cap=Fraction(1, 10), rounds=2, part=Fraction(1, 2))
         assert first.limit == alone.limit == Fraction(1, 20)
         assert (first.asked, first.answered) == (alone.asked, alone.answered)
         assert first.epsilon == Gdp().epsilon(Fraction(1, 10), 1e-5) > alone.epsilon
         # Without a budget: what all rounds may cost, and all queries in the first.
-        free = plan(rounds=2, share=Fraction(1, 2))
+        free = plan(rounds=2, part=Fraction(1, 2))
         assert free.limit == plan().cap == free.cap / 2
 
     def test_a_server_that_sees_noisy_histograms(self) -> None:

@@ -140,7 +140,7 @@ def test_a_unit_of_many_votes_gets_less() -> None:
 
 
 def test_the_first_round_spends_its_share_only() -> None:
-    rounds: dict[str, Any] = {"rounds": 2, "share": Fraction(1, 4)}
+    rounds: dict[str, Any] = {"rounds": 2, "part": Fraction(1, 4)}
     found = search_for(**rounds).best(2.0, SURE)
     assert found is not None
     budget = Gdp().budget(2.0, 1e-5)
@@ -237,8 +237,8 @@ def test_senseless_goals_and_campaigns_are_refused() -> None:
     for changes in (
         {"queries": 0},
         {"rounds": 0},
-        {"share": Fraction(0)},
-        {"share": Fraction(3, 2)},
+        {"part": Fraction(0)},
+        {"part": Fraction(3, 2)},
     ):
         with pytest.raises(UsageError):
             replace(CAMPAIGN, **changes)
