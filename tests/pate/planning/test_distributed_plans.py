@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from pate.accounting.budget import PrivacyFilter
-from pate.accounting.composition import Gdp, tightest, total_cost
+from pate.accounting.composition import Gdp
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import (
-    ConfidentGNMax,
     DistributedConfidentGNMax,
     DistributedGNMax,
     DistributedInteractiveGNMax,
@@ -25,17 +24,15 @@ from pate.mechanisms import (
     over_noisy_sums,
 )
 from pate.noise_shares import total_sigma
-from pate.planning import search as search_module
 from pate.planning.chances import NoiseLaw, chances, gaussian_law
 from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import assumed_population
-from pate.planning.search import Goal, Search, coarse_axes, survey
+from pate.planning.search import Goal, Search, coarse_axes
 from pate.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.planning.chances import Integers
-    from pate.planning.search import Axes
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6
@@ -224,58 +221,6 @@ class TestTwoFigures:
 
 
 class TestSearch:
-    def test_a_survey_says_what_each_mechanism_gives(self) -> None:
-        axes: Axes = {
-            "noise": (Fraction(8), Fraction(21)),
-            "threshold": (Fraction(50), Fraction(80)),
-        }
-        seen = [each for some in survey(CONFIDENT, PUBLIC, CAMPAIGN, axes) for each in some]
-        points = list(itertools.product(*axes.values()))
-        assert [tuple(each.point.values()) for each in seen] == points
-        for each in seen:
-            sigma, threshold = each.point["noise"], int(each.point["threshold"])
-            mechanism = over_noisy_sums(ConfidentGNMax(threshold, sigma, sigma, 1), HONEST)
-            assert each.mechanism == mechanism
-            expected = Prospect.of(mechanism, PUBLIC, shares=25)
-            assert each.paid == 1.0
-            assert each.answer == pytest.approx(expected.answer, rel=1e-12)
-            assert each.right / each.answer == pytest.approx(expected.accuracy, rel=1e-12)
-            assert each.composition.name == "gdp"
-            assert each.check == 0
-            assert each.label == Gdp().cost(mechanism.worst[0])
-
-    @pytest.mark.parametrize("like", [GNMAX, CONFIDENT])
-    @pytest.mark.parametrize("goal", [SURE, Goal(at_least=20.0), Goal()])
-    def test_no_setting_of_the_grid_is_better(
-        self, monkeypatch: pytest.MonkeyPatch, like: DistributedGNMax, goal: Goal
-    ) -> None:
-        monkeypatch.setattr(search_module, "_COARSE", {"noise": 7, "sigma1": 3, "threshold": 5})
-        monkeypatch.setattr(search_module, "_FINE", 3)
-        epsilon = 4.0
-        search = Search(like, PUBLIC, CAMPAIGN, epsilon, goal)
-        best = search.best(epsilon, goal)
-        worths = []
-        for setting in search.settings:
-            mechanism = setting.mechanism
-            composition = tightest(mechanism.worst)
-            budget = composition.budget(epsilon, 1e-5)
-            if total_cost(composition, mechanism.worst) <= budget:
-                made = plan(mechanism, budget)
-                assert made.epsilon <= epsilon
-                if made.accuracy is not None and made.accuracy >= goal.least_accuracy:
-                    if goal.at_least is None:
-                        worths.append((made.right, mechanism))
-                    elif made.answered >= goal.at_least:
-                        worths.append((made.accuracy, mechanism))
-        if best is None:
-            assert not worths
-            return
-        worth = best.right if goal.at_least is None else best.accuracy
-        assert worth == pytest.approx(max(each for each, _ in worths), rel=1e-9)
-        assert any(best.at.mechanism == mechanism for _, mechanism in worths)
-        assert isinstance(best.at.mechanism, DistributedMechanism)
-        assert best.at.mechanism.honest == HONEST
-
     def test_a_check_of_the_same_votes_has_no_noise_of_its_own(self) -> None:
         assert set(coarse_axes(CONFIDENT, 100, 0.1)) == {"noise", "threshold"}
         assert set(coarse_axes(GNMAX, 100, 0.1)) == {"noise"}

@@ -13,7 +13,16 @@ import pytest
 
 from pate.accounting.composition import Gdp, tightest, total_cost
 from pate.errors import UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    over_noisy_sums,
+)
 from pate.planning import search as search_module
 from pate.planning.plans import Campaign, Prospect, make_plan
 from pate.planning.population import Population, assumed_population
@@ -29,8 +38,13 @@ LIKE: dict[str, Planned] = {
     "gnmax": GNMax(Fraction(9), 1),
     "confident-gnmax": ConfidentGNMax(9, Fraction(9), Fraction(9), 1),
 }
+SHARED: dict[str, Planned] = {
+    "distributed-gnmax": DistributedGNMax(Fraction(3), 9, 1),
+    "distributed-confident-gnmax": DistributedConfidentGNMax(60, Fraction(4), 9, 1),
+}
 PUBLIC = assumed_population(seed=1, teachers=100, classes=5, agreement=0.8, size=400)
 CAMPAIGN = Campaign(queries=500, delta=1e-5)
+CROWD = Campaign(queries=500, delta=1e-5, most=25, fewest=17)
 SURE = Goal(least_accuracy=0.9)
 
 
@@ -47,7 +61,8 @@ def searches() -> dict[str, Search]:
 
 def planned(mechanism: Mechanism, epsilon: float, population: Population = PUBLIC) -> Plan:
     budget = tightest(mechanism.worst).budget(epsilon, 1e-5)
-    return make_plan(mechanism, population, CAMPAIGN, budget)
+    campaign = CROWD if mechanism.noise_inside else CAMPAIGN
+    return make_plan(mechanism, population, campaign, budget)
 
 
 @pytest.mark.parametrize("kind", LIKE)
@@ -73,35 +88,44 @@ def test_a_plan_meets_its_epsilon_and_its_goal(
     assert best.answered >= (goal.at_least or 0.0)
 
 
-@pytest.mark.parametrize("kind", LIKE)
-@pytest.mark.parametrize("goal", [SURE, Goal(at_least=30.0)])
+@pytest.mark.parametrize(
+    ("kind", "goal"),
+    [
+        *itertools.product(LIKE, [SURE, Goal(at_least=30.0)]),
+        *itertools.product(SHARED, [SURE, Goal(at_least=20.0), Goal()]),
+    ],
+)
 def test_no_setting_of_the_grid_is_better(
     monkeypatch: pytest.MonkeyPatch, kind: str, goal: Goal
 ) -> None:
-    monkeypatch.setattr(search_module, "_COARSE", {"noise": 6, "sigma1": 3, "threshold": 4})
+    monkeypatch.setattr(search_module, "_COARSE", {"noise": 7, "sigma1": 3, "threshold": 5})
     monkeypatch.setattr(search_module, "_FINE", 3)
-    epsilon, few = 3.0, PUBLIC.thinned(100)
-    search = Search(LIKE[kind], few, CAMPAIGN, epsilon, goal)
+    epsilon, like = (3.0, LIKE[kind]) if kind in LIKE else (4.0, SHARED[kind])
+    few = PUBLIC.thinned(100) if kind in LIKE else PUBLIC
+    search = Search(like, few, CAMPAIGN if kind in LIKE else CROWD, epsilon, goal)
     best = search.best(epsilon, goal)
-    every = [setting.mechanism for setting in search.settings]
-    assert len(every) > 6
-    worths = []
-    for mechanism in every:
+    assert len(search.settings) > 6
+    worths: list[tuple[float, Mechanism]] = []
+    for mechanism in (setting.mechanism for setting in search.settings):
         composition = tightest(mechanism.worst)
         if total_cost(composition, mechanism.worst) > composition.budget(epsilon, 1e-5):
             continue
         made = planned(mechanism, epsilon, few)
+        assert made.epsilon <= epsilon
         if made.accuracy is not None and made.accuracy >= goal.least_accuracy:
             if goal.at_least is None:
-                worths.append(made.right)
+                worths.append((made.right, mechanism))
             elif made.answered >= goal.at_least:
-                worths.append(made.accuracy)
+                worths.append((made.accuracy, mechanism))
     if best is None:
         assert not worths
         assert kind == "lnmax"
         return
     worth = best.right if goal.at_least is None else best.accuracy
-    assert worth == pytest.approx(max(worths), rel=1e-9)
+    assert worth == pytest.approx(max(each for each, _ in worths), rel=1e-9)
+    assert best.at.mechanism in [mechanism for _, mechanism in worths]
+    assert type(best.at.mechanism) is type(like)
+    assert getattr(best.at.mechanism, "honest", None) == getattr(like, "honest", None)
 
 
 def test_more_budget_gives_more_and_a_higher_floor_less(searches: dict[str, Search]) -> None:
@@ -159,25 +183,32 @@ def test_what_cannot_be_had_is_not_found(searches: dict[str, Search]) -> None:
     assert hopeless.trade(0.1) == ()
 
 
-def test_a_survey_says_what_each_mechanism_gives() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_survey_says_what_each_mechanism_gives(shared: bool) -> None:
+    kind = "distributed-confident-gnmax" if shared else "confident-gnmax"
     axes: Axes = {
         "noise": (Fraction(8), Fraction(21)),
         "sigma1": (Fraction(3), Fraction(30)),
         "threshold": (Fraction(50), Fraction(80)),
     }
-    seen = [
-        each for some in survey(LIKE["confident-gnmax"], PUBLIC, CAMPAIGN, axes) for each in some
-    ]
+    if shared:
+        del axes["sigma1"]
+    campaign = CROWD if shared else CAMPAIGN
+    found = survey((LIKE | SHARED)[kind], PUBLIC, campaign, axes)
+    seen = [each for some in found for each in some]
     assert [tuple(each.point.values()) for each in seen] == list(itertools.product(*axes.values()))
     for each in seen:
-        sigma2, sigma1, threshold = each.point.values()
-        mechanism = ConfidentGNMax(int(threshold), sigma1, sigma2, 1)
+        sigma2, threshold = each.point["noise"], int(each.point["threshold"])
+        plain = ConfidentGNMax(threshold, each.point.get("sigma1", sigma2), sigma2, 1)
+        mechanism = over_noisy_sums(plain, 9) if shared else plain
         assert each.mechanism == mechanism
-        expected = Prospect.of(mechanism, PUBLIC)
-        assert each.paid == each.answer
+        expected = Prospect.of(mechanism, PUBLIC, shares=campaign.most)
+        assert each.paid == (1.0 if shared else each.answer)
         assert each.answer == pytest.approx(expected.answer, rel=1e-12)
         assert each.right / each.answer == pytest.approx(expected.accuracy, rel=1e-12)
-        assert (each.check, each.label) == tuple(Gdp().cost(event) for event in mechanism.worst)
+        assert each.composition.name == "gdp"
+        costs = [Gdp().cost(event) for event in mechanism.worst]
+        assert [each.check, each.label] == ([Fraction(0), *costs] if shared else costs)
 
 
 def test_noise_too_narrow_for_gdp_is_counted_in_zcdp() -> None:
