@@ -260,6 +260,7 @@ def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
     [
         ([], "--teachers"),
         (["--parties", "3"], "--teachers"),
+        (["--parties", "25", "--teachers", "10"], "all parties together"),
         (["--teachers", "9", "--unit", "party"], "--votes-per-unit"),
         (["--teachers", "9", "--unit", "party", "--votes-per-unit", "10"], "10 of 9"),
         (["--teachers", "9", "--votes-per-unit", "2"], "--unit party"),

@@ -232,6 +232,11 @@ def _proxy(request: PlanRequest, path: Path) -> Population:
 def _votes_per_unit(request: PlanRequest, teachers: int) -> int:
     """Return k, as the server counts it: one, or the most teachers that a party has."""
     made = request.votes_per_unit
+    if teachers < (request.parties or 1):
+        raise UsageError(
+            f"{request.parties} parties have a teacher each or more, here are {teachers}: --teachers "
+            "counts those of all parties together"
+        )
     if request.unit != "party":
         if made not in (None, 1):
             raise UsageError(
