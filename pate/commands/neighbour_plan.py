@@ -72,8 +72,9 @@ def plan_neighbour(request: NeighbourRequest, *, as_json: bool) -> None:
         for number in sorted({max(1, round(middle * step)) for step in _STEPS})
     ]
     words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
+    default = middle if chosen is None else None
     if not as_json:
-        _show(noise, plans, middle, words)
+        _show(noise, plans, default, words)
         return
     print_json(
         {
@@ -84,13 +85,15 @@ def plan_neighbour(request: NeighbourRequest, *, as_json: bool) -> None:
                 "carried_sigma": noise.carried,
                 "threshold": noise.threshold,
             },
-            "server_default": middle if chosen is None else None,
+            "server_default": default,
             "plans": [asdict(each) | {"labels": each.labels} for each in plans],
         }
     )
 
 
-def _show(noise: NeighbourNoise, plans: list[NeighbourPlan], middle: int, words: str) -> None:
+def _show(
+    noise: NeighbourNoise, plans: list[NeighbourPlan], default: int | None, words: str
+) -> None:
     console = Console(highlight=False)
     console.print(f"{words}, whatever the number of representatives")
     console.print(
@@ -102,11 +105,12 @@ def _show(noise: NeighbourNoise, plans: list[NeighbourPlan], middle: int, words:
         sheet.add_column(title, justify="right")
     for plan in plans:
         sheet.add_row(
-            f"{plan.representatives}{' *' if plan.representatives == middle else ''}",
+            f"{plan.representatives}{' *' if plan.representatives == default else ''}",
             f"{plan.votes:.0f}",
             f"{plan.labelled:.1%}",
             f"{plan.labels:.0f}",
             f"{plan.right:.1%}" if plan.labels >= 0.5 else "-",
         )
     console.print(sheet)
-    console.print("* as the server would choose; right: the class of most records there")
+    star = "" if default is None else "* as the server would choose; "
+    console.print(f"{star}right: the class of most records there")

@@ -50,7 +50,11 @@ def test_the_table_says_what_it_stands_for() -> None:
     code, text = run("--records", "1000", "--parties", "2", "--epsilon", "1", "--delta", "1e-4")
     assert code == 0
     assert "whatever the number of representatives" in " ".join(text.split())
-    assert "*" in text
+    assert "* as the server would choose" in text
+    code, text = run("--records", "1000", "--representatives", "77")
+    assert code == 0
+    assert "*" not in text
+    assert " 77 " in text
 
 
 def test_what_makes_no_sense_is_refused() -> None:
