@@ -26,8 +26,8 @@ class PlanRequest:
         "Default: half of the largest there can be."
     )
     rival: float | None = option(
-        "Share of a query's wrong votes that one class draws, from 0 (none more than another) "
-        "to 1. Default: 0.5."
+        "Share of a query's wrong votes on one class: 0 spreads them evenly, 1 puts all on it. "
+        "Default: 0.5."
     )
     mechanism: str = option(
         "lnmax, gnmax, confident-gnmax, or the first round of interactive-gnmax.",
@@ -63,12 +63,14 @@ class PlanRequest:
         "Party: most teachers that one of them has. Default: as if --parties had equally many.",
         min=1,
     )
-    at_least: int | None = option("Search for the most accurate labels, so many of them.", min=1)
+    at_least: int | None = option("Search for the most accurate labels, at least so many.", min=1)
     least_accuracy: float | None = option(
         "Search for the most right labels at such an accuracy. Default: nine tenths of "
         "what the votes give without noise."
     )
-    first_round_share: str = option("Interactive: the first round's budget.", default="1/2")
+    first_round_share: str = option(
+        "Interactive: the first round's share of the budget.", default="1/2"
+    )
     proxy_votes: Path | None = option(  # noqa: RUF009
         "Votes on a public proxy instead of assumptions: a .npy file of (queries, classes) "
         "counts. They must be public: tuning on private votes is itself a leak.",
