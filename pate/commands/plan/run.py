@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.settings import make_spec
+from aggregator_server.options import CampaignOptions
+from aggregator_server.settings import spec_of
 from aggregator_server.spec import PARAMETERS
 from aggregator_server.terms import resolve
 from pate.accounting.composition import tightest
@@ -170,23 +171,24 @@ def _spec(request: PlanRequest) -> CampaignSpec:
         _refuse(request, ("min_parties", "colluders"), "is for --noise distributed")
     elif request.parties is None:
         raise UsageError("--noise distributed needs --parties: each of them adds a share")
-    made = make_spec(
-        Table(("input",), (np.zeros(1),)),  # how many there are is set below
-        name="plan",
+    asked = CampaignOptions(
+        campaign="plan",
         aggregator=request.mechanism,
         parties=str(request.parties or 1),
         min_parties=request.min_parties,
-        classes=None,
         epsilon=1.0 if request.epsilon is None else request.epsilon,
         delta=request.delta,
         unit=request.unit,
-        rounds=None,
-        max_queries=None,
-        fractions=vars(request),
+        first_round_share=request.first_round_share,
+        threshold=request.threshold,
+        sigma1=request.sigma1,
+        sigma2=request.sigma2,
+        scale=request.scale,
         aggregation="masked" if request.noise == "distributed" else "plain",
         noise=request.noise,
         colluders=request.colluders,
     )
+    made = spec_of(asked, Table(("input",), (np.zeros(1),)))  # how many there are is set below
     return replace(made, queries=request.queries)
 
 
