@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 #: What identifies our files among all SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
 APPLICATION_ID = 0x70617465
 
+#: Alembic keeps the migration that it runs, and its connection, in variables of the process.
+_ONE_MIGRATION = threading.Lock()
+
 
 def _config(connection: Connection | None = None) -> Config:
     from alembic.config import Config
@@ -31,10 +35,14 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring a new or older ledger to the present layout, in the transaction of ``connection``."""
+    """Bring a new or older ledger to the present layout, in the transaction of ``connection``.
+
+    From any thread: one migration runs at a time.
+    """
     from alembic import command
 
-    command.upgrade(_config(connection), "head")
+    with _ONE_MIGRATION:
+        command.upgrade(_config(connection), "head")
     if is_postgres(connection):
         postgres.shut_out(connection)
 

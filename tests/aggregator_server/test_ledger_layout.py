@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +26,22 @@ def test_migrations_make_the_tables_that_the_code_describes() -> None:
         layout.upgrade(connection)
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
     engine.dispose()
+
+
+def test_ledgers_are_made_in_several_threads_at_a_time() -> None:
+    start = Barrier(6)
+
+    def make(_: int) -> bool:
+        engine = create_engine("sqlite://")
+        start.wait()
+        with engine.begin() as connection:
+            layout.upgrade(connection)
+            made = layout.revision(connection) == layout.known_revisions()[0]
+        engine.dispose()
+        return made
+
+    with ThreadPoolExecutor(6) as threads:
+        assert all(threads.map(make, range(6)))
 
 
 def test_migrations_are_a_package_and_so_travel_in_the_wheel() -> None:
