@@ -80,7 +80,7 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
     """One is at work when the engine has to stop, for longer than anybody would wait."""
     code = (
         "import os, sys, threading; from pathlib import Path\n"
-        "from pate.commands import ray_engine\n"
+        "import pate.commands.ray_engine as ray_engine\n"
         "place = Path(sys.argv[1]); public = place / 'public.npz'; os.mkfifo(public)\n"
         "writers, hurried, real = [], [], threading.Thread.join\n"
         "def join(thread, timeout=None):\n"

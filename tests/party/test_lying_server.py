@@ -664,8 +664,8 @@ def test_killed_on_the_way_it_gives_the_same_votes_and_noise(
 
     ballot = liar.through(liar.ballot(), [NAMES] * 2)
     with monkeypatch.context() as patched:
-        for module in ("noise_shares", "site"):
-            patched.setattr(f"party.{module}.reach", die)
+        for module in ("party.noise_shares", "party.site"):
+            patched.setattr(f"{module}.reach", die)
         with pytest.raises(Killed):
             liar.tell("a", ballot.request("a"))
     held = NoiseShares(tmp_path / "a" / "noise.db")._file
