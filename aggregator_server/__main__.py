@@ -1,5 +1,5 @@
 """``python -m aggregator_server`` is ``pate-server``."""
 
-from aggregator_server.cli import main
+from aggregator_server.cli.main import main
 
 main()

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign import Campaign
-from aggregator_server.chain import Head
-from aggregator_server.deployment import Deployment
-from aggregator_server.ledger import Ledger
-from aggregator_server.report import describe_state
-from aggregator_server.service import StudentService
-from aggregator_server.statement import privacy_statement, server_epsilon
-from aggregator_server.store import stores
-from aggregator_server.store.place import place_of
-from aggregator_server.watch.watching import watched
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.flower.deployment import Deployment
+from aggregator_server.ledger.chain import Head
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.store import stores
+from aggregator_server.ledger.store.place import place_of
+from aggregator_server.monitoring.session import watched
+from aggregator_server.results.report import describe_state
+from aggregator_server.results.statement import privacy_statement, server_epsilon
+from aggregator_server.student_service import StudentService
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
-from pate.noise import SystemNoise
+from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
+from pate.noise.exact import SystemNoise
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
     default_home,
@@ -33,7 +34,6 @@ from pate.runtime.home import (
     write_file,
 )
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
-from pate.statement import do_records_vote, in_words, neighbours_of
 from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.identities import Identities
-    from aggregator_server.spec import CampaignSpec
-    from aggregator_server.watch.serving import PageDoor
+    from aggregator_server.monitoring.serving import PageDoor
+    from pate.campaign.spec import CampaignSpec
+    from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
-    from pate.statement import PrivacyStatement
 
 _PUBLIC_FILE = "public.bin"
 #: What this server will see, said before the first party comes.

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pate.commands.cast import Cast
-from pate.runtime.lifeline import free_port
+from pate.runtime.child import free_port
 from pate.runtime.screen import Screen
+from simulation.processes import Cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +126,7 @@ def votes_only(
 def plan(*options: str) -> dict[str, object]:
     """Return what ``pate plan`` says of the settings as given, to both observers."""
     done = subprocess.run(
-        [sys.executable, "-m", "pate", "plan", *options, "--json"],
+        [sys.executable, "-m", "simulation", "plan", *options, "--json"],
         check=True,
         capture_output=True,
         text=True,

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.field import alone, campaign, data_folder
-from pate.commands.report import label_accuracy, majority_accuracy
 from pate.data.read import read_dataset
-from pate.labels import LabelSet
+from pate.formats.labels import LabelSet
+from simulation.report import label_accuracy, majority_accuracy
 
 COLUMNS = (
     "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak",

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.field import alone, campaign, data_folder
-from pate.commands.deal import write_inputs, write_labelled
-from pate.commands.report import label_accuracy, majority_accuracy
 from pate.data.read import read_dataset
-from pate.labels import LabelSet
+from pate.formats.labels import LabelSet
+from simulation.datasets import write_inputs, write_labelled
+from simulation.report import label_accuracy, majority_accuracy
 
 if TYPE_CHECKING:
     from pate.data.values import Dataset

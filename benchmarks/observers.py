@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.field import alone, plan, votes_only
 from benchmarks.mnist import DELTA, HOSPITALS, TEACHERS, prepare
-from pate.commands.report import label_accuracy
-from pate.labels import LabelSet
+from pate.formats.labels import LabelSet
+from simulation.report import label_accuracy
 
 SIGMA, EPSILON = 45, 5.0
 ALL = ("--min-parties", "4", "--colluders", "0")

@@ -4,7 +4,7 @@ The votes are real: those of 250 teachers on the first 9,000 test images, as pub
 papers. The public set is these images, as they are or with a long tail (of digit 0 all are kept, of
 digit 9 a twentieth). Round 1 asks 100 queries by Confident-GNMax, a student learns from the answers
 and predicts, and round 2 asks 200 more by Interactive-GNMax: in the public order, or in that of
-:func:`aggregator_server.quota.quota_order`. Both cost the same by accounting that looks at no vote.
+:func:`pate.campaign.quota.quota_order`. Both cost the same by accounting that looks at no vote.
 The student is a logistic model on 100 principal components of the scattering features of the 9,000
 images, a stand-in for one that takes long to train; it is measured on the last 1,000 test images, by
 the mean recall of the classes. Twenty runs, both orders with the same public order and the same seed
@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from aggregator_server.order import public_order
-from aggregator_server.quota import quota_order
 from benchmarks.dirichlet import thin
 from benchmarks.field import data_folder
 from pate.accounting.composition import Gdp, total_cost
+from pate.campaign.order import public_order
+from pate.campaign.quota import quota_order
 from pate.data.idx import read_idx_images, read_idx_labels
 from pate.data.values import Images
 from pate.features.space import space_over
 from pate.mechanisms import ConfidentGNMax, InteractiveGNMax, round_predictions
-from pate.simulated_noise import SimulatedNoise
+from pate.noise.simulated import SimulatedNoise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

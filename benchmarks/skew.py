@@ -42,12 +42,12 @@ from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.units import Neighbours
 from pate.data.idx import read_idx_images, read_idx_labels
 from pate.data.values import Images
+from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import space_over
 from pate.mechanisms import ConfidentGNMax, GNMax
 from pate.mechanisms.neighbour import Neighbour, clear_margin, least_share
-from pate.neighbours import cast_votes, representatives
-from pate.runtime.table_cache import cached_table
-from pate.simulated_noise import SimulatedNoise
+from pate.noise.simulated import SimulatedNoise
+from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

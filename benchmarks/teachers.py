@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.field import data_folder
-from party.shards import assign_shards
 from party.teachers.device import pick_device
 from party.teachers.image_features import image_features
 from party.teachers.protocol import AnswersTogether
 from party.teachers.registry import kind_for
-from party.training import train_ensemble
+from party.teachers.shards import assign_shards
+from party.teachers.training import train_ensemble
 from pate.accounting.account import account
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.data.read import read_dataset
-from pate.runtime.table_cache import cached_table
+from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from party.training import Ensemble
+    from party.teachers.training import Ensemble
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 

@@ -81,7 +81,7 @@ class Stage:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.home = folder / "server"
-        self._does("pate", "sample", folder / "sample", "--parties", parties)
+        self._does("simulation", "sample", folder / "sample", "--parties", parties)
         self._does("aggregator_server", "init", "--port", self.port, "--home", self.home)
         for name in self.names:
             bundle, answer, home = folder / f"{name}.json", folder / f"{name}.answer", folder / name

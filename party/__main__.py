@@ -1,5 +1,5 @@
 """``python -m party`` is ``pate-party``."""
 
-from party.cli import main
+from party.cli.main import main
 
 main()

@@ -19,22 +19,22 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from party.durable import DurableFile
-from party.keys import stored_identity
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.ledger_chain import APPLICATION_ID, SCHEMA
-from party.ledger_look import require_noted
-from party.ledger_mark import Mark
-from pate.enrolment import check_name
+from party.identity.keys import stored_identity
+from party.ledger.chain import APPLICATION_ID, SCHEMA
+from party.ledger.head_file import Mark
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.newest import require_noted
 from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
-from pate.runtime import backup
+from pate.formats.enrolment import check_name
 from pate.runtime.home import locked
-from pate.runtime.manifest import HEAD, Contents, accept, expected_signer, read_manifest
+from pate.storage import backup
+from pate.storage.durable_file import DurableFile
+from pate.storage.manifest import HEAD, Contents, accept, expected_signer, read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pate.runtime.manifest import Manifest
+    from pate.storage.manifest import Manifest
 
 #: The noise shares that went out with the votes.
 NOISE_FILE: Final = "noise.db"

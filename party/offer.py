@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.mechanisms import Mechanism
-    from pate.runtime.hash_chain import Json
+    from pate.storage.hash_chain import Json
 
 AGGREGATIONS: Final = ("plain", "masked")
 NOISES: Final = ("central", "distributed")

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 
 import typer
 
-from party.cli_enrol import HomeOption
-from pate.enrolment import Bundle
+from party.cli.enrol import HomeOption
 from pate.errors import PateError, UsageError
+from pate.formats.enrolment import Bundle
 from pate.runtime.command import ConfigOption, JsonOption
 from pate.runtime.home import default_home
 

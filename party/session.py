@@ -7,30 +7,30 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from party.binding import bind
-from party.client_app import make_client_app
-from party.enrolment import Enrolment
-from party.keys import identity_key, shard_key
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.own_data import OwnFile, OwnVoters
-from party.policy_file import policy_of
-from party.resident import Connection
-from party.site import Site
-from party.supernode import Server
-from party.voter import Ending, Voter
-from party.watch import Board
+from party.flower.client_app import make_client_app
+from party.flower.connection import Connection
+from party.flower.supernode import Server
+from party.identity.enrolment import Enrolment
+from party.identity.keys import identity_key, shard_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.monitoring import Board
+from party.policy.binding import bind
+from party.policy.file import policy_of
+from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.site import Site
+from party.voting.voter import Ending, Voter
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
-from pate.noise import SystemNoise
-from pate.runtime.lifeline import LOOPBACK
-from pate.statement import in_words
+from pate.formats.privacy_statement import in_words
+from pate.noise.exact import SystemNoise
+from pate.runtime.child import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from party.ledger_records import CampaignRecord
+    from party.ledger.records import CampaignRecord
     from party.options import StartOptions
     from pate.runtime.screen import Screen
 

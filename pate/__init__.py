@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pate.label_source import Answers, LabelSource
     from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Neighbour
-    from pate.releasing import Answers, LabelSource
 
 __all__ = [
     "Answers",
@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "Answers": "pate.releasing",
+    "Answers": "pate.label_source",
     "ConfidentGNMax": "pate.mechanisms",
     "GNMax": "pate.mechanisms",
     "InteractiveGNMax": "pate.mechanisms",
     "LNMax": "pate.mechanisms",
-    "LabelSource": "pate.releasing",
+    "LabelSource": "pate.label_source",
     "Neighbour": "pate.mechanisms",
 }
 

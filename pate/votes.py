@@ -121,7 +121,7 @@ class NoisySum:
     """Summed votes of a batch with the parties' noise in them.
 
     Its rows sum to no known number; what can be said of them is
-    :func:`pate.noise_shares.check_row_totals`, or of neighbour votes :func:`check_entries`.
+    :func:`pate.noise.shares.check_row_totals`, or of neighbour votes :func:`check_entries`.
 
     Attributes:
         counts: (queries, classes) int64, votes and noise; may be negative.

@@ -20,7 +20,7 @@ from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import check_threshold, ring_bits
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict
 from pate.mechanisms.distributed import DistributedMechanism
-from pate.noise_shares import largest_noise
+from pate.noise.shares import largest_noise
 from pate.text_form import fraction_from_text
 from protos.bounds import (
     HASH_BYTES,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pate.errors import ProtocolError, SchemaError
-from pate.labels import LabelRow
+from pate.formats.labels import LabelRow
 from protos.pate.v1 import student_pb2 as wire
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.statement import do_records_vote, mechanism_in_words, rounded_up
+from pate.formats.privacy_statement import do_records_vote, mechanism_in_words, rounded_up
 from student.fairness import widest_gap
 from student.trainers.choose import IMAGE_MODELS
 

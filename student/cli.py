@@ -11,13 +11,13 @@ import typer
 from pate.errors import DataError, UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run
 from pate.runtime.screen import Screen
-from student.telling import confusion_grid, group_grid, predictions_csv, tell_published
+from student.output import confusion_grid, group_grid, predictions_csv, tell_published
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.data.values import Dataset, Inputs, Window
-    from pate.labels import LabelSet
+    from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.session import Trainer
     from student.trainers.base import Effort, Lesson, Student
@@ -324,7 +324,7 @@ def export(
 
 
 def _read_labels(path: Path) -> LabelSet:
-    from pate.labels import LabelSet
+    from pate.formats.labels import LabelSet
 
     try:
         return LabelSet.from_json(path.read_text(encoding="utf-8"))

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 
 from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, UnreachableError
-from pate.labels import checked_statement
-from pate.noisy_votes import NoisyVotes
+from pate.formats.labels import checked_statement
+from pate.formats.noisy_counts import NoisyVotes
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof

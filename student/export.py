@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError, DiskError, UsageError
-from pate.labels import checked_statement
+from pate.formats.labels import checked_statement
 from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
 from student.card import Provenance, write_card

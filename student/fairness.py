@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from pate.labels import LabelRow
+    from pate.formats.labels import LabelRow
     from student.trainers.base import Student
 
 #: Of every interval.

@@ -11,7 +11,7 @@ import numpy as np
 
 from pate.data.values import Dataset, Inputs, content_hash
 from pate.errors import DataError, RefusedError, SchemaError
-from pate.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet
 from student.arrivals import CampaignEnd, PublicSet, RoundEnd
 from student.card import Provenance
 from student.evaluate import Evaluation, evaluate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pate.noisy_votes import NoisyVotes
+    from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
 
 #: Measures a student on labelled inputs: a share from 0 to 1.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate.runtime.environment import QUIET_FLOWER
-from tests.postgres import running_cluster
+from tests.support.postgres import running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.postgres import Cluster
+    from tests.support.postgres import Cluster
 
 # Before the first import of flwr anywhere: no telemetry, no update check, no runtime installs.
 os.environ.update(QUIET_FLOWER)

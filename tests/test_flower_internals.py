@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from aggregator_server.flower_internals import SUPERLINK_MAIN
-from party.flower_internals import SUPERNODE_MAIN
+from aggregator_server.flower.internals import SUPERLINK_MAIN
+from party.flower.internals import SUPERNODE_MAIN
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.simulation"}
 BEHIND_THE_DOOR = {
-    "protos/flower_runtime.py": {
+    "protos/flower/runtime.py": {
         "flwr.common.constant": {"ErrorCode", "SubStatus"},
         "flwr.proto.runtime_pb2": {
             "AcquireTaskRequest",
@@ -38,7 +38,7 @@ BEHIND_THE_DOOR = {
         "flwr.supercore.retry": {"RetryInvoker"},
         "flwr.supercore.runtime": {"RuntimeHttpClient"},
     },
-    "aggregator_server/flower_internals.py": {
+    "aggregator_server/flower/internals.py": {
         "flwr.app.message": {"make_message"},
         "flwr.common.constant": {"SUPERLINK_NODE_ID"},
         "flwr.common.serde": {"fab_to_proto", "run_from_proto"},
@@ -79,7 +79,7 @@ BEHIND_THE_DOOR = {
         "flwr.supercore.run": {"Run"},
         "flwr.superlink.grid": {"HttpGrid"},
     },
-    "aggregator_server/fleet/signature.py": {
+    "aggregator_server/flower/fleet/signature.py": {
         "flwr.common.constant": {
             "SYSTEM_TIME_TOLERANCE",
             "TIMESTAMP_HEADER",
@@ -87,7 +87,7 @@ BEHIND_THE_DOOR = {
         },
         "flwr.supercore.constant": {"FLEET_HTTP_SIGNATURE_HEADER"},
     },
-    "aggregator_server/fleet/requests.py": {
+    "aggregator_server/flower/fleet/requests.py": {
         "flwr.proto.fab_pb2": {"GetFabRequest"},
         "flwr.proto.fleet_pb2": {
             "ActivateNodeRequest",
@@ -109,8 +109,8 @@ BEHIND_THE_DOOR = {
         },
         "flwr.proto.run_pb2": {"GetRunRequest"},
     },
-    "aggregator_server/fleet/traffic.py": {"flwr.proto.message_pb2": {"ObjectTree"}},
-    "party/flower_internals.py": {
+    "aggregator_server/flower/fleet/traffic.py": {"flwr.proto.message_pb2": {"ObjectTree"}},
+    "party/flower/internals.py": {
         "flwr.common.serde": {"context_from_proto", "message_from_proto"},
         "flwr.proto.message_pb2": {"ObjectTree"},
         "flwr.proto.node_pb2": {"Node"},
@@ -128,13 +128,13 @@ BEHIND_THE_DOOR = {
         },
         "flwr.supernode.runtime.run_clientapp": {"push_message"},
     },
-    "party/pieces.py": {
+    "party/flower/pieces.py": {
         "flwr.supercore.inflatable.inflatable_utils": {
             "ObjectPullError",
             "ObjectUnavailableError",
         },
     },
-    "party/supernode_process.py": {
+    "party/flower/supernode_process.py": {
         "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
         "flwr.supernode.fleet_http_connection": {"http_request_response"},
         "flwr.supernode.main": {"create_app"},
@@ -157,7 +157,7 @@ def imported_from_flower(path: Path) -> dict[str, set[str]]:
 
 
 def test_only_the_listed_modules_look_behind_the_door() -> None:
-    rooms = ("pate", "party", "aggregator_server", "student", "protos")
+    rooms = ("pate", "party", "aggregator_server", "student", "protos", "simulation")
     for path in (path for room in rooms for path in (ROOT / room).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         found = {k: v for k, v in imported_from_flower(path).items() if k not in PUBLIC}

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pate.enrolment import is_host
 from pate.errors import StateError, UsageError
+from pate.formats.enrolment import is_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from pate.enrolment import Answer, check_name, node_key
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
+from pate.formats.enrolment import Answer, check_name, node_key
 from pate.runtime.failpoints import reach
 from pate.runtime.home import open_private, sweep_drafts, write_file
 
@@ -40,7 +40,7 @@ class Invitation:
     """A one-time code that was given out and not used.
 
     Attributes:
-        verifier: what is kept of it, 32 bytes; see :func:`pate.enrolment.verifier_of`.
+        verifier: what is kept of it, 32 bytes; see :func:`pate.formats.enrolment.verifier_of`.
         expires: when it ends, in seconds since 1970.
     """
 

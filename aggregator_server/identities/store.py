@@ -22,11 +22,18 @@ from aggregator_server.identities.authority import (
     make_authority,
 )
 from aggregator_server.identities.registry import ENROLLED, Registry
-from pate.enrolment import CODE_BYTES, Answer, Bundle, fingerprint, split_address, verifier_of
 from pate.errors import DiskError, PateError, ProtocolError, StateError, UsageError
+from pate.formats.enrolment import (
+    CODE_BYTES,
+    Answer,
+    Bundle,
+    fingerprint,
+    split_address,
+    verifier_of,
+)
+from pate.runtime.child import LOOPBACK
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sweep_drafts, sync_directory, write_file
-from pate.runtime.lifeline import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

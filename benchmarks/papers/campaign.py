@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server import audit
-from aggregator_server.campaign import Campaign
-from aggregator_server.ledger import Ledger
-from aggregator_server.local_grid import LocalGrid
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.flower.local_grid import LocalGrid
+from aggregator_server.flower.wire import GridWire
+from aggregator_server.ledger import verify
+from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
-from aggregator_server.report import LEDGER_FILE, label_set
-from aggregator_server.settings import spec_of
-from aggregator_server.statement import privacy_statement, server_epsilon
-from aggregator_server.wire import GridWire
-from party.client_app import make_client_app
-from party.keys import identity_key, shard_key
-from party.ledger import LEDGER_FILE as PARTY_LEDGER
-from party.ledger import PartyLedger
-from party.neighbour_votes import NeighbourVotes
-from party.policy import Policy
-from party.site import Site
-from party.training import train_ensemble
-from party.voter import Voter
+from aggregator_server.results.report import LEDGER_FILE, label_set
+from aggregator_server.results.statement import privacy_statement, server_epsilon
+from party.flower.client_app import make_client_app
+from party.identity.keys import identity_key, shard_key
+from party.ledger.ledger import LEDGER_FILE as PARTY_LEDGER
+from party.ledger.ledger import PartyLedger
+from party.policy.policy import Policy
+from party.teachers.training import train_ensemble
+from party.voting.neighbour import NeighbourVotes
+from party.voting.site import Site
+from party.voting.voter import Voter
+from pate.campaign.settings import spec_of
 from pate.errors import UsageError
-from pate.labels import LabelRow
-from pate.noise import SystemNoise
+from pate.formats.labels import LabelRow
+from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
 from student.session import lesson as lesson_of
 
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from aggregator_server.blobs import Probabilities
-    from aggregator_server.chain import Entry
-    from aggregator_server.spec import CampaignSpec
-    from aggregator_server.state import CampaignState
+    from aggregator_server.ledger.chain import Entry
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.state import CampaignState
     from benchmarks.papers.options import Options
-    from party.reading import Ensemble
+    from party.voting.request import Ensemble
+    from pate.campaign.spec import CampaignSpec
     from pate.data.values import Dataset, Inputs
-    from pate.labels import LabelSet
+    from pate.formats.labels import LabelSet
+    from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
-    from pate.statement import PrivacyStatement
     from pate.votes import Counts
     from student.trainers.base import Lesson, Student
 
@@ -177,7 +177,7 @@ def hold(
     finally:
         grid.close()
     seconds |= {**stage_seconds(entries), "campaign": time.monotonic() - began}
-    audit.verify(folder / LEDGER_FILE, state.head)
+    verify.verify(folder / LEDGER_FILE, state.head)
     return Outcome(
         state=state,
         statement=privacy_statement(state),

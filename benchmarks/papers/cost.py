@@ -17,7 +17,7 @@ from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, round_predictions
-from pate.runtime.table_cache import cached_table
+from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,8 +17,8 @@ from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
 from benchmarks.papers.published import published
 from benchmarks.papers.record import Result, Run, surroundings
 from benchmarks.papers.split import Split, deal
-from pate.commands.report import majority_accuracy
 from pate.errors import DataError
+from simulation.report import majority_accuracy
 from student.trainers.base import Effort
 from student.trainers.choose import train as teach
 

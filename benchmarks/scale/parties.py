@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.scale.inputs import PixelTeachers
-from party.keys import identity_key
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.policy import Policy
-from party.site import Site
-from party.voter import Voter
-from pate.commands.party_processes import arguments_of, serve
-from pate.commands.simulated_party import party_home
-from pate.noise import SystemNoise
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.policy.policy import Policy
+from party.voting.site import Site
+from party.voting.voter import Voter
+from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
+from simulation.party import party_home
+from simulation.party_processes import arguments_of, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.batches import BATCH_COUNTS
-from aggregator_server.campaign import Campaign
-from aggregator_server.ledger import Ledger
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
-from aggregator_server.report import LEDGER_FILE
-from aggregator_server.settings import spec_of
-from aggregator_server.statement import privacy_statement
+from aggregator_server.results.report import LEDGER_FILE
+from aggregator_server.results.statement import privacy_statement
 from benchmarks.scale.inputs import class_names, open_public, write_public
-from pate.commands.party_processes import PartyProcesses, default_processes
-from pate.commands.simulate import quorum
-from pate.noise import SystemNoise
+from pate.campaign.settings import spec_of
+from pate.noise.exact import SystemNoise
 from pate.runtime.screen import Screen
 from protos.terms import exact_bits
+from simulation.party_processes import PartyProcesses, default_processes
+from simulation.simulate import quorum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator_server.link import Arrival, Wire
+    from aggregator_server.exchange.wire import Arrival, Wire
 
 _PATIENCE_S = 3600.0
 
@@ -72,23 +72,23 @@ class CountedWire:
         self.up = self.down = self.messages = 0
 
     def nodes(self) -> frozenset[int]:
-        """See :class:`~aggregator_server.link.Wire`."""
+        """See :class:`~aggregator_server.exchange.wire.Wire`."""
         return self._link.nodes()
 
     def send(self, node: int, body: bytes) -> str:
-        """See :class:`~aggregator_server.link.Wire`."""
+        """See :class:`~aggregator_server.exchange.wire.Wire`."""
         self.down += len(body)
         self.messages += 1
         return self._link.send(node, body)
 
     def receive(self) -> list[Arrival]:
-        """See :class:`~aggregator_server.link.Wire`."""
+        """See :class:`~aggregator_server.exchange.wire.Wire`."""
         arrivals = self._link.receive()
         self.up += sum(len(each.body or b"") for each in arrivals)
         return arrivals
 
     def close(self) -> None:
-        """See :class:`~aggregator_server.link.Wire`."""
+        """See :class:`~aggregator_server.exchange.wire.Wire`."""
         self._link.close()
 
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.report import label_set
+from aggregator_server.results.report import label_set
 from benchmarks.soak.enrolled import python
 from benchmarks.soak.processes import until
 from pate.errors import PateError, UnreachableError

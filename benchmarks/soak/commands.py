@@ -20,11 +20,11 @@ _PRELOADED: Final = (
     "__main__",
     "benchmarks.soak.direct",
     "benchmarks.soak.commands",
-    "aggregator_server.cli",
+    "aggregator_server.cli.main",
     "aggregator_server.session",
-    "party.cli",
+    "party.cli.main",
     "party.session",
-    "party.training",
+    "party.teachers.training",
     "party.teachers.linear",
     "pate.features.scattering",
     "student.session",
@@ -155,15 +155,15 @@ def main(
     sys.argv = [program, *arguments]
     try:
         if program == "pate-server":
-            from aggregator_server.cli import main as serve
+            from aggregator_server.cli.main import main as serve
 
             serve()
         elif program == "pate-party":
-            from party.cli import main as take_part
+            from party.cli.main import main as take_part
 
             take_part()
         elif program == "books":
-            from party.ledger import PartyLedger
+            from party.ledger.ledger import PartyLedger
 
             for book in arguments:
                 PartyLedger(Path(book), read_only=True).verify()

@@ -17,7 +17,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from typing import TYPE_CHECKING, Final, Self
 
-from aggregator_server.link import GONE, Arrival
+from aggregator_server.exchange.wire import GONE, Arrival
 from pate.errors import UnreachableError
 from protos.bounds import MAX_MESSAGE
 
@@ -33,7 +33,7 @@ _BACKLOG: Final = 64
 
 
 class DirectDeployment:
-    """Stands in for :class:`aggregator_server.deployment.Deployment`; it is its own wire."""
+    """Stands in for :class:`aggregator_server.flower.deployment.Deployment`; it is its own wire."""
 
     def __init__(self, home: Path, *, host: str, port: int, **_: object) -> None:
         del home
@@ -137,7 +137,7 @@ class DirectDeployment:
 
 
 class DirectConnection:
-    """Stands in for :class:`party.resident.Connection`; the app is a function of bytes."""
+    """Stands in for :class:`party.flower.connection.Connection`; the app is a function of bytes."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class DirectConnection:
 
 def install() -> None:
     """Let the commands of this process speak over the direct link, and wait no longer than it needs."""
-    import aggregator_server.exchange as exchange
+    import aggregator_server.exchange.exchange as exchange
     import aggregator_server.session as server
     import party.session as party
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from aggregator_server.report import LEDGER_FILE
+from aggregator_server.results.report import LEDGER_FILE
 from benchmarks.soak.play import KINDS, TEACHERS, Stand
 from benchmarks.soak.processes import Program, Surroundings, until
-from pate.commands.deal import digits, write_labelled
 from pate.errors import StateError
+from simulation.datasets import digits, write_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

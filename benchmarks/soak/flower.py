@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.soak.checks import CHECKS, Left
 from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage
 from benchmarks.soak.faults import Fault, Havoc
-from pate.commands.deal import digits_like, write_inputs
+from simulation.datasets import digits_like, write_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -89,7 +89,7 @@ class _Server:
     """Runs ``pate-server`` again and again."""
 
     def run(self, arguments: list[str]) -> None:
-        from aggregator_server.cli import app
+        from aggregator_server.cli.main import app
 
         with contextlib.suppress(SystemExit):
             app(arguments, prog_name="pate-server", standalone_mode=False)
@@ -104,14 +104,14 @@ class _Party:
     def run(self, arguments: list[str]) -> None:
         from pathlib import Path
 
-        from party.keys import identity_key, shard_key
-        from party.ledger import LEDGER_FILE, PartyLedger
-        from party.policy import Policy
-        from party.site import Site
-        from party.training import train_ensemble
-        from party.voter import Voter
+        from party.identity.keys import identity_key, shard_key
+        from party.ledger.ledger import LEDGER_FILE, PartyLedger
+        from party.policy.policy import Policy
+        from party.teachers.training import train_ensemble
+        from party.voting.site import Site
+        from party.voting.voter import Voter
         from pate.data.read import read_dataset
-        from pate.noise import SystemNoise
+        from pate.noise.exact import SystemNoise
 
         name, data, place, teachers, server = arguments
         home = Path(place)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Self
 
-from aggregator_server.audit import read_campaign
-from aggregator_server.report import LEDGER_FILE, verify
+from aggregator_server.ledger.verify import read_campaign
+from aggregator_server.results.report import LEDGER_FILE, verify
 from benchmarks.soak.commands import Command
 from pate.errors import StateError
-from pate.runtime.lifeline import free_port
+from pate.runtime.child import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,9 @@ from benchmarks.soak.leaks import Held
 from benchmarks.soak.play import KINDS, NAMES, TEACHERS, Play
 from benchmarks.soak.report import tell
 from benchmarks.soak.result import Result
-from pate.commands.deal import digits, write_inputs, write_labelled
 from pate.data.values import Images
 from pate.errors import PateError, UnreachableError
+from simulation.datasets import digits, write_inputs, write_labelled
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,15 +30,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from benchmarks.field import data_folder
-from benchmarks.papers import adult_data, reference
+from benchmarks.papers import reference
 from benchmarks.papers.campaign import hold, lesson
+from benchmarks.papers.data import adult
 from benchmarks.papers.options import Options
 from benchmarks.papers.split import deal
-from party.keys import shard_key
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis.command import Settings, make
-from party.synthesis.plan import Asked
-from party.training import train_ensemble
+from party.identity.keys import shard_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis.release.plan import Asked
+from party.synthesis.release.run import Settings, make
+from party.teachers.training import train_ensemble
 from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, is_numeric
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from benchmarks.papers.campaign import Source
     from pate.data.values import Inputs
-    from pate.labels import LabelSet
+    from pate.formats.labels import LabelSet
 
 SCHEMA: Final = Path(__file__).with_name("adult_schema.json")
 PARTIES: Final = 4
@@ -78,8 +79,8 @@ SETS: Final = ("real", "l1", "uniform")
 def run(seeds: int, work: Path, screen: Screen) -> dict[str, object]:
     """Run every set once per seed and return the figures."""
     folder = data_folder() / "adult"
-    parts = deal(adult_data.read(folder / "adult.data.gz"), PARTIES, 0)
-    rest = adult_data.read(folder / "adult.test.gz")
+    parts = deal(adult.read(folder / "adult.data.gz"), PARTIES, 0)
+    rest = adult.read(folder / "adult.test.gz")
     test = rest.take(np.arange(PUBLIC, len(rest)))
     sources = [
         _teachers(part, teachers, work / "teachers" / f"party_{at}", screen)

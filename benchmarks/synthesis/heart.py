@@ -20,23 +20,24 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.papers import heart_data, reference
+from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
+from benchmarks.papers.data import heart
 from benchmarks.papers.options import Options
 from benchmarks.synthesis.adult import write_csv
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.policy import POLICY_FILE
-from party.synthesis.command import Settings, make
-from party.synthesis.parquet import merge, to_bytes
-from party.synthesis.plan import Asked
-from party.synthesis.schema import read, to_json
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.policy.policy import POLICY_FILE
+from party.synthesis.release.parquet import merge, to_bytes
+from party.synthesis.release.plan import Asked
+from party.synthesis.release.run import Settings, make
+from party.synthesis.table.schema import read, to_json
 from pate.accounting.filters import Delta
-from pate.commands.report import majority_accuracy
 from pate.data.read import read_dataset, read_inputs
 from pate.errors import PateError
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from simulation.report import majority_accuracy
 from student.trainers.base import Effort
 from student.trainers.choose import train as teach
 
@@ -92,10 +93,10 @@ HOSPITALS: Final = (
 
 def run(work: Path, screen: Screen) -> dict[str, object]:
     """Ask every hospital, run both campaigns, and return what was said and measured."""
-    split = heart_data.load()
+    split = heart.load()
     schema = work / "schema.json"
     schema.write_bytes(to_json(replace(read(SCHEMA), min_rows=MIN_ROWS)))
-    parts = heart_data.sites()
+    parts = heart.sites()
     lines: list[str] = []
     released: list[Path] = []
     for at, hospital in enumerate(HOSPITALS):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from party.synthesis.groups import bucket_width
+from party.synthesis.seeds.plausible_rows import bucket_width
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from numpy.typing import NDArray
 
-    from party.synthesis.network import Network
+    from party.synthesis.table.network import Network
 
 
 def probabilities(

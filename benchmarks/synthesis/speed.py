@@ -13,13 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.synthesis.naive import plausible_seeds
-from party.synthesis.deniability import RandomizedTest, coin, theorem_1
-from party.synthesis.domain import Attribute, Domain
-from party.synthesis.groups import PlausibleSeeds
-from party.synthesis.mechanism import SeededRelease, draw_candidates, release_seeded
-from party.synthesis.network import Network
-from party.synthesis.randomness import SimulatedRandomness
-from pate.noise import SystemNoise
+from party.synthesis.seeds.deniability import RandomizedTest, coin, theorem_1
+from party.synthesis.seeds.mechanism import SeededRelease, draw_candidates, release_seeded
+from party.synthesis.seeds.plausible_rows import PlausibleSeeds
+from party.synthesis.table.domain import Attribute, Domain
+from party.synthesis.table.network import Network
+from party.synthesis.table.randomness import SimulatedRandomness
+from pate.noise.exact import SystemNoise
 
 SIZES = (9, 16, 7, 15, 6, 5, 2, 41, 9, 10, 2)
 OMEGAS = tuple(range(5, 12))

@@ -95,7 +95,7 @@ class Cnn:
         """Another PyTorch, or another device, trains other networks from the same records.
 
         So may another number of threads, or another processor. That cannot be named here: votes that
-        come out otherwise are refused by :mod:`party.given`.
+        come out otherwise are refused by :mod:`party.ledger.sent_votes`.
         """
         return f"2, torch {torch.__version__} on {self._device}"
 

@@ -4,7 +4,7 @@
 party). A unit reaches at most ``votes_per_unit`` = k teachers, and every teacher still votes, so of
 a query's histogram at most k votes move from some classes to others.
 
-*Noise*: the laws of :mod:`pate.noise`, exactly. ``sigma``, ``scale`` and ``share`` are in votes.
+*Noise*: the laws of :mod:`pate.noise.exact`, exactly. ``sigma``, ``scale`` and ``share`` are in votes.
 
 *Cost*: ``rho`` is the zCDP parameter, an exact fraction; costs add over adaptively chosen queries
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pate.accounting.conversion import float_up
 from pate.errors import AccountingError, UsageError
-from pate.noise import check_scale
-from pate.noise_shares import check_parties, check_share, ripple
+from pate.noise.exact import check_scale
+from pate.noise.shares import check_parties, check_share, ripple
 from pate.text_form import TextForm, read
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class NoisyHistogram(_Text):
 
     A sum of shares is no discrete Gaussian. Over the integers its law divided by that of parameter
     V = honest * share^2 varies by at most a factor exp(tau)
-    (:func:`~pate.noise_shares.ripple`), and of a histogram at most 2k counts move:
+    (:func:`~pate.noise.shares.ripple`), and of a histogram at most 2k counts move:
 
     rho = 2 k^2 / (2 V) + 2 k tau.
 

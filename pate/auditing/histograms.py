@@ -21,7 +21,7 @@ from pate.auditing.mechanism import claimed, claimed_with, reach_of, too_wide
 from pate.auditing.neighbours import Pair
 from pate.auditing.power import level_events, seen_from
 from pate.mechanisms import DistributedNeighbour, Neighbour
-from pate.noise_shares import draw_share
+from pate.noise.shares import draw_share
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pate.auditing.result import Audit, Seen
     from pate.mechanisms import DistributedMechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise import Flags, Noise
+    from pate.noise.exact import Flags, Noise
 
 #: Rows and classes of the matrix: the least in which both can be the same, or differ.
 _SHAPE: Final = (2, 2)

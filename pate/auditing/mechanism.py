@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pate.auditing.neighbours import Pair
     from pate.auditing.result import Seen
     from pate.mechanisms import Mechanism, Outcome
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 #: Most rows of one call of a mechanism, about as in a campaign.
 _ROWS = 128

@@ -16,8 +16,8 @@ import numpy as np
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.keys import BOX_BYTES
 from pate.masking.messages import Keys, Opening, check_bytes
-from pate.masking.proofs.collected import Collected
 from pate.masking.proofs.transcript import commit_seed
+from pate.masking.proved_votes import Collected
 from pate.masking.ring import Ring
 from pate.masking.roster import Announced, check_keys, check_survivors, survivors_to_sign
 from pate.masking.shamir import from_bytes

@@ -20,7 +20,7 @@ from pate.mechanisms.contract import (
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 
 @dataclass(frozen=True)

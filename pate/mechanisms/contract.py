@@ -13,7 +13,7 @@ from pate.text_form import TextForm
 
 if TYPE_CHECKING:
     from pate.accounting.events import Charged, Event
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 #: Votes of one query: (classes,) int64, or of several: (queries, classes) int64.
 Votes = NDArray[np.int64]

@@ -29,13 +29,13 @@ from pate.mechanisms.interactive import (
     reinforced_by,
 )
 from pate.mechanisms.neighbour import DistributedNeighbour
-from pate.noise_shares import share_sigma
+from pate.noise.shares import share_sigma
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from pate.mechanisms.contract import Mechanism
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 
 class _OneView(MechanismText):

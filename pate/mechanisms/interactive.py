@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 #: How far the sum of a predicted distribution may be from 1: room for float32.
 _SUM_TOLERANCE = 1e-3

@@ -11,7 +11,7 @@ from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Neighbour votes: records vote themselves, once each, and one noisy matrix is the whole release.
 
 Every private record votes for its label at the query that is nearest to it, see
-:mod:`pate.neighbours`. So one record moves at most two counts of the whole matrix by one each when it
-is altered, and one when it is added or removed: the L2 sensitivity is sqrt(2), however many queries
-there are. Noise lies on all counts, once, and everything made of the noisy matrix (labels, which
-queries get none, how sure a student may be) is post-processing.
+:mod:`pate.features.neighbours`. So one record moves at most two counts of the whole matrix by one
+each when it is altered, and one when it is added or removed: the L2 sensitivity is sqrt(2), however
+many queries there are. Noise lies on all counts, once, and everything made of the noisy matrix
+(labels, which queries get none, how sure a student may be) is post-processing.
 
 With teachers every query is a release of its own and costs again; there one record changes one
 teacher, and with it any number of votes.
@@ -27,11 +27,11 @@ from pate.accounting.composition import Gdp
 from pate.accounting.events import Event, NoisyHistogram
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms.contract import MechanismText, Outcome, Votes, check_rows, check_threshold
-from pate.noise import check_scale
-from pate.noise_shares import total_sigma
+from pate.noise.exact import check_scale
+from pate.noise.shares import total_sigma
 
 if TYPE_CHECKING:
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 #: Most counts of a matrix of neighbour votes, and most queries of one: it is held whole, with the
 #: features of its queries.

@@ -1,6 +1,6 @@
 """How likely each outcome of a mechanism is, for given votes: computed, not sampled.
 
-The noise is that of :mod:`pate.noise`, exactly: laws on the integers, held as tables. A sum over
+The noise is that of :mod:`pate.noise.exact`, exactly: laws on the integers, held as tables. A sum over
 the integers that would need many terms is taken over every h-th integer instead, with h at most
 1/8 of sigma, or 1/12 of an LNMax scale. Sums of smooth terms over a lattice hardly depend on the
 lattice: for Gaussian noise the error is below 1e-9. Laplace noise has a corner at 0, which leaves

@@ -15,7 +15,7 @@ import numpy as np
 from pate.errors import UsageError
 from pate.masking.context import threshold_for
 from pate.mechanisms.neighbour import clear_margin, least_share
-from pate.noise_shares import total_sigma
+from pate.noise.shares import total_sigma
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -28,7 +28,7 @@ from pate.mechanisms import (
     LNMax,
     Mechanism,
 )
-from pate.noise_shares import total_sigma
+from pate.noise.shares import total_sigma
 from pate.planning.chances import chances, expected_asked, gaussian_law, laplace_law
 
 if TYPE_CHECKING:

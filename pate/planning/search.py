@@ -28,7 +28,7 @@ from pate.mechanisms import (
     DistributedMechanism,
     LNMax,
 )
-from pate.noise_shares import share_sigma
+from pate.noise.shares import share_sigma
 from pate.planning.chances import MOST_SCALE, chances, expected_asked
 from pate.planning.plans import costs_of, laws_of
 

@@ -2,7 +2,7 @@
 
 A party and its SuperNode, and a server and its SuperLink, need most of the same modules, and to import
 them is most of what a short campaign costs. So a command that is about to begin may :func:`fork_ahead`:
-it imports what the child runs, forks, and the child waits until :class:`pate.runtime.lifeline.Child`
+it imports what the child runs, forks, and the child waits until :class:`pate.runtime.child.Child`
 says what it is to be. A child that is not there, or was used, is started anew from nothing.
 
 A fork copies all that a process has, so it is done only where that is nothing but code: by a command,

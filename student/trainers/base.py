@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from pate.noisy_votes import NoisyVotes
+    from pate.formats.noisy_counts import NoisyVotes
 
 #: Called with (step, total, loss) while a student trains. The loss is NaN where there is none.
 Progress: TypeAlias = Callable[[int, int, float], None]

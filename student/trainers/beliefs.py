@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.noisy_votes import NoisyVotes
+    from pate.formats.noisy_counts import NoisyVotes
     from student.trainers.base import Lesson
 
     Floats = NDArray[np.float32]
@@ -125,7 +125,7 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     The largest of m draws of noise grows as the root of 2 ln m, so more is taken off where classes are
     many; otherwise noise in the many that nobody voted for would outweigh the votes.
 
-    >>> from pate.noisy_votes import NoisyVotes
+    >>> from pate.formats.noisy_counts import NoisyVotes
     >>> counts = np.array([[390, 30], [350, 50], [140, -10]])
     >>> shares(NoisyVotes(np.arange(3), counts, 40.0)).round(2)
     array([[1.  , 0.  ],

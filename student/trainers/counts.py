@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.features.neighbours import nearest
 from pate.features.space import space_over
-from pate.neighbours import nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
-    from pate.noisy_votes import NoisyVotes
+    from pate.formats.noisy_counts import NoisyVotes
 
     Floats = NDArray[np.float64]
 

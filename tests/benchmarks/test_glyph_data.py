@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.papers import glyph_data, pneumonia_data
-from benchmarks.papers.glyph_data import CHARACTERS, CLASSES, Sizes
+from benchmarks.papers.data import glyph, pneumonia
+from benchmarks.papers.data.glyph import CHARACTERS, CLASSES, Sizes
 from pate.data.values import Images
 from pate.errors import DataError, UsageError
 
@@ -25,14 +25,14 @@ _SMALL = Sizes(private=1000, public=300, test=200)
 
 
 @pytest.fixture(scope="module")
-def faces() -> tuple[glyph_data.Face, ...]:
-    found = glyph_data.find_faces()
+def faces() -> tuple[glyph.Face, ...]:
+    found = glyph.find_faces()
     return tuple(face for face in found if face.name in _FEW)
 
 
 @pytest.fixture(scope="module")
-def split(faces: tuple[glyph_data.Face, ...]) -> Split:
-    return glyph_data.make(faces, 3, _SMALL)
+def split(faces: tuple[glyph.Face, ...]) -> Split:
+    return glyph.make(faces, 3, _SMALL)
 
 
 def pixels(inputs: object) -> NDArray[np.uint8]:
@@ -46,20 +46,20 @@ def test_there_are_150_different_characters_named_in_the_order_of_the_classes() 
     assert CLASSES[0] == "U+0021"
 
 
-def test_matplotlib_alone_brings_faces_of_every_class(faces: tuple[glyph_data.Face, ...]) -> None:
+def test_matplotlib_alone_brings_faces_of_every_class(faces: tuple[glyph.Face, ...]) -> None:
     assert [face.name for face in faces] == list(_FEW)
 
 
 def test_no_face_is_found_twice_and_none_that_draws_boxes() -> None:
-    names = [face.name for face in glyph_data.find_faces()]
+    names = [face.name for face in glyph.find_faces()]
     assert names == sorted(set(names))
     assert not [name for name in names if "Last" in name or name.startswith("cm")]
 
 
 def test_every_class_has_an_outline_and_only_twins_share_one(
-    faces: tuple[glyph_data.Face, ...],
+    faces: tuple[glyph.Face, ...],
 ) -> None:
-    drawn = glyph_data.outlines(faces[:1])[0]
+    drawn = glyph.outlines(faces[:1])[0]
     assert drawn.shape == (150, 84, 84)
     assert all((master > 0).sum() > 20 for master in drawn)
     assert len({master.tobytes() for master in drawn}) == 140
@@ -73,10 +73,10 @@ def test_the_parts_have_the_sizes_and_shapes_asked_for(split: Split) -> None:
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not(
-    faces: tuple[glyph_data.Face, ...],
+    faces: tuple[glyph.Face, ...],
 ) -> None:
     small = Sizes(private=50, public=10, test=10)
-    first, again, other = (glyph_data.make(faces[:1], seed, small) for seed in (3, 3, 4))
+    first, again, other = (glyph.make(faces[:1], seed, small) for seed in (3, 3, 4))
     assert np.array_equal(pixels(first.private.inputs), pixels(again.private.inputs))
     assert np.array_equal(first.private.labels, again.private.labels)
     assert not np.array_equal(pixels(first.private.inputs), pixels(other.private.inputs))
@@ -89,7 +89,7 @@ def test_no_drawing_is_in_two_parts(split: Split) -> None:
 
 
 def test_classes_are_skewed_one_to_twenty() -> None:
-    shares = np.sort(glyph_data.frequencies(0))
+    shares = np.sort(glyph.frequencies(0))
     assert shares.sum() == pytest.approx(1)
     assert shares[-1] / shares[0] == pytest.approx(150**0.6)
 
@@ -97,7 +97,7 @@ def test_classes_are_skewed_one_to_twenty() -> None:
 def test_one_label_of_ten_is_wrong_half_of_them_by_look() -> None:
     # 40,000 labels: the share of wrong ones lies within 0.01 of 0.1, 6.6 standard deviations.
     truth = np.full(40_000, CHARACTERS.index("0"))
-    given = glyph_data.mislabel(truth, 0.1, np.random.default_rng(1))
+    given = glyph.mislabel(truth, 0.1, np.random.default_rng(1))
     wrong = given[given != truth]
     assert len(wrong) / len(truth) == pytest.approx(0.1, abs=0.01)
     # And of about 4,000 wrong ones, half and 2 % lie with the look-alikes, 0.05 is 6 deviations.
@@ -108,23 +108,23 @@ def test_one_label_of_ten_is_wrong_half_of_them_by_look() -> None:
 
 def test_a_character_without_a_look_alike_is_wrong_by_chance() -> None:
     truth = np.full(5000, CHARACTERS.index("#"))
-    given = glyph_data.mislabel(truth, 1.0, np.random.default_rng(1))
+    given = glyph.mislabel(truth, 1.0, np.random.default_rng(1))
     assert (given != truth).all()
     assert np.bincount(given).max() < 100
 
 
 def test_no_font_at_all_is_told_with_what_to_install() -> None:
     with pytest.raises(DataError, match="fonts-dejavu-extra"):
-        glyph_data.outlines(())
+        glyph.outlines(())
 
 
 def test_a_missing_folder_of_fonts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder of fonts"):
-        glyph_data.find_faces([tmp_path / "none"])
+        glyph.find_faces([tmp_path / "none"])
 
 
 def test_pneumonia_is_split_without_overlap(test_data: Path) -> None:
-    split = pneumonia_data.load(test_data)
+    split = pneumonia.load(test_data)
     assert [len(part) for part in (split.private, split.public, split.test)] == [3500, 1732, 624]
     with np.load(test_data / "medmnist" / "pneumoniamnist.npz") as file:
         held = np.concatenate([file["train_images"], file["val_images"]])
@@ -139,9 +139,9 @@ def test_pneumonia_without_its_folder_or_file_is_told(
 ) -> None:
     monkeypatch.delenv("PATE_TEST_DATA", raising=False)
     with pytest.raises(UsageError, match="PATE_TEST_DATA"):
-        pneumonia_data.load()
+        pneumonia.load()
     with pytest.raises(UsageError, match="medmnist"):
-        pneumonia_data.load(tmp_path)
+        pneumonia.load(tmp_path)
 
 
 def test_a_file_that_is_not_pneumonia_is_refused(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_pneumonia_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "medmnist" / "pneumoniamnist.npz"
     file.write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(DataError, match="not PneumoniaMNIST"):
-        pneumonia_data.load(tmp_path)
+        pneumonia.load(tmp_path)
     np.savez(file, train_images=np.zeros((3, 28), np.uint8), train_labels=np.zeros((3, 1)))
     with pytest.raises(DataError, match="shape"):
-        pneumonia_data.load(tmp_path)
+        pneumonia.load(tmp_path)

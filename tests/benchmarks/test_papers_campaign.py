@@ -16,10 +16,10 @@ from benchmarks.papers.options import Options
 from benchmarks.papers.published import PublishedTeachers, deal_votes, numbered
 from benchmarks.papers.split import deal
 from pate.accounting.bounds.theorem6_plus import Table
-from pate.commands.deal import digits
 from pate.errors import UsageError
 from pate.mechanisms import GNMax
 from pate.runtime.screen import Screen
+from simulation.datasets import digits
 
 if TYPE_CHECKING:
     from pathlib import Path

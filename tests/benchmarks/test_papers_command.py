@@ -10,7 +10,7 @@ from benchmarks.papers import record
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.rows import ROWS
 from pate.errors import DataError
-from tests.benchmarks.results import result
+from tests.support.benchmark_results import result
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.papers.record import Result, latest, surroundings, write
 from pate.errors import DataError
-from tests.benchmarks.results import result, run
+from tests.support.benchmark_results import result, run
 
 if TYPE_CHECKING:
     from pathlib import Path

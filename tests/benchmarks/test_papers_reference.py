@@ -9,11 +9,11 @@ from benchmarks.papers import network_reference
 from benchmarks.papers.reference import judge, measures, pooled
 from benchmarks.papers.rows import ROWS
 from benchmarks.papers.split import Split
-from pate.commands.deal import digits
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
+from simulation.datasets import digits
 from student.trainers.base import silent
-from tests.student.samples import tumours
+from tests.support.student_samples import tumours
 
 
 def test_measures_of_a_classifier_that_is_right_three_times_of_four() -> None:

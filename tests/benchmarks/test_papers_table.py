@@ -11,7 +11,7 @@ from benchmarks.papers.record import write as write_result
 from benchmarks.papers.rows import ROWS, Wanted
 from benchmarks.papers.table import render, rounded, shortfalls, write
 from pate.errors import DataError, UsageError
-from tests.benchmarks.results import result, run
+from tests.support.benchmark_results import result, run
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.papers import adult_data, diabetes_data, heart_data
+from benchmarks.papers.data import adult, diabetes, heart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def sizes(split: Split) -> tuple[int, int, int]:
 
 @pytest.mark.usefixtures("files")
 def test_adult() -> None:
-    split = adult_data.load()
+    split = adult.load()
     assert sizes(split) == (32_561, 12_000, 4_281)
     assert np.bincount(split.private.labels).tolist() == [24_720, 7_841]
     assert split.public.labels.sum() + split.test.labels.sum() == 3_846
@@ -37,17 +37,17 @@ def test_adult() -> None:
 
 @pytest.mark.usefixtures("files")
 def test_no_patient_of_diabetes_is_in_two_parts() -> None:
-    split = diabetes_data.load()
+    split = diabetes.load()
     patients = [
         set(part.groups.tolist())
         for part in (split.private, split.public, split.test)
         if part.groups is not None
     ]
     assert sum(map(len, patients)) == len(set.union(*patients)) == 69_990
-    whole = diabetes_data.load(every_column=True)
+    whole = diabetes.load(every_column=True)
     assert [part.groups is not None for part in (whole.private, whole.test)] == [True, True]
     assert np.array_equal(whole.test.labels, split.test.labels)
-    assert split.queries.schema().count(":") == len(diabetes_data.SCORED)
+    assert split.queries.schema().count(":") == len(diabetes.SCORED)
     assert "readmitted" not in whole.queries.schema()
 
 
@@ -57,12 +57,12 @@ def test_no_patient_of_diabetes_is_in_two_parts() -> None:
      ("785.5", "circulatory"), ("V57", "other"), ("E909", "other"), ("?", ""), ("38", "other")],
 )  # fmt: skip
 def test_diagnoses_have_the_groups_of_strack(code: str, group: str) -> None:
-    assert diabetes_data.diagnosis_group(code) == group
+    assert diabetes.diagnosis_group(code) == group
 
 
 @pytest.mark.usefixtures("files")
 def test_every_hospital_is_in_every_part() -> None:
-    split, sites = heart_data.load(), heart_data.sites()
+    split, sites = heart.load(), heart.sites()
     assert sum(sizes(split)) == 920
     assert {name: len(part) for name, part in sites.items()} == {
         "cleveland": 182, "hungarian": 176, "switzerland": 74, "va": 120,

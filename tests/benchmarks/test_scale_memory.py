@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.audit import verify
-from aggregator_server.batches import BATCH_COUNTS
-from aggregator_server.campaign import Campaign
-from aggregator_server.ledger import Ledger
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
-from aggregator_server.settings import spec_of
 from benchmarks.scale.inputs import PixelTeachers, class_names, open_public, write_public
 from benchmarks.scale.report import measure, slopes
 from benchmarks.scale.server import Quiet, Size
-from pate.commands.party_processes import PartyProcesses
-from pate.noise import SystemNoise
+from pate.campaign.settings import spec_of
+from pate.noise.exact import SystemNoise
+from simulation.party_processes import PartyProcesses
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.places import DEPLOY, documents
-from tests.needs import require
+from tests.support.deploy_places import DEPLOY, documents
+from tests.support.needs import require
 
 CHARTS = DEPLOY / "helm"
 #: Oldest and newest release of Kubernetes whose schemas the manifests are held against.
@@ -153,8 +153,8 @@ def test_those_options_exist() -> None:
     """A misspelt one in the charts' defaults would stop every pod."""
     import typer
 
-    from aggregator_server.cli import app as server
-    from party.cli import app as party
+    from aggregator_server.cli.main import app as server
+    from party.cli.main import app as party
 
     known = {each.name for each in typer.main.get_command(server).params}
     values = helm().Chart.load(CHARTS / "pate-server").values

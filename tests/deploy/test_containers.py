@@ -15,11 +15,11 @@ import pytest
 import typer
 import yaml
 
-from aggregator_server.cli import app as server
-from party.cli import app as party
+from aggregator_server.cli.main import app as server
+from party.cli.main import app as party
 from student.cli import app as student
-from tests.deploy.places import DEPLOY, ROOT
-from tests.needs import require
+from tests.support.deploy_places import DEPLOY, ROOT
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

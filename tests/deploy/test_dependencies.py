@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("aggregator_server", "party", "pate", "protos", "student")
+SHIPPED = ("aggregator_server", "party", "pate", "protos", "simulation", "student")
 #: Modules whose package is called otherwise.
 PACKAGES = {
     "PIL": "pillow", "sklearn": "scikit-learn", "grpc": "grpcio", "grpc_health": "grpcio-health-checking",

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from aggregator_server.audit import verify
-from aggregator_server.backup import back_up, restore
-from aggregator_server.chain import Head
-from aggregator_server.cli import app
-from aggregator_server.ledger import Ledger
-from aggregator_server.report import LEDGER_FILE
+from aggregator_server.cli.main import app
+from aggregator_server.ledger.backup import back_up, restore
+from aggregator_server.ledger.chain import Head
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import DataError, LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome
-from pate.runtime.manifest import MANIFEST
-from tests.aggregator_server.campaigns import label, make_spec, start
+from pate.storage.manifest import MANIFEST
+from tests.support.server.campaigns import label, make_spec, start
 
 if TYPE_CHECKING:
     from pathlib import Path

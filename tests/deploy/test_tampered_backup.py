@@ -18,21 +18,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from aggregator_server import backup as server_backup
-from aggregator_server.cli import app as server_app
+from aggregator_server.cli.main import app as server_app
 from aggregator_server.identities import Identities
-from aggregator_server.report import LEDGER_FILE
+from aggregator_server.ledger import backup as server_backup
+from aggregator_server.results.report import LEDGER_FILE
 from party import backup as party_backup
-from party.cli import app as party_app
-from party.keys import identity_key
-from party.ledger import LEDGER_FILE as PARTY_LEDGER
-from party.ledger import PartyLedger
-from party.noise_shares import NoiseShares
+from party.cli.main import app as party_app
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE as PARTY_LEDGER
+from party.ledger.ledger import PartyLedger
+from party.voting.noise_shares import NoiseShares
 from pate.errors import DataError, PateError, StateError, UsageError
-from pate.runtime.manifest import MANIFEST, read_manifest
-from tests.aggregator_server.campaigns import label, start
+from pate.storage.manifest import MANIFEST, read_manifest
 from tests.deploy.test_party_backup import BATCH, CAMPAIGN, VOTES, drawn
-from tests.party.offers import answer_and_open, joining, queries, settled
+from tests.support.party.offers import answer_and_open, joining, queries, settled
+from tests.support.server.campaigns import label, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable

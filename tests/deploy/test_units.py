@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pate import errors
-from tests.deploy.places import DEPLOY
-from tests.needs import require
+from tests.support.deploy_places import DEPLOY
+from tests.support.needs import require
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ import doctest
 import subprocess
 import sys
 
-import pate.releasing
-from tests.docs.pages import blocks
+import pate.label_source
+from tests.support.pages import blocks
 
 
 def test_the_code_of_the_page_runs_and_prints_what_it_says() -> None:
@@ -28,7 +28,7 @@ def test_the_code_of_the_page_runs_and_prints_what_it_says() -> None:
 
 
 def test_what_the_front_door_says_of_itself_holds() -> None:
-    for module in (pate, pate.releasing):
+    for module in (pate, pate.label_source):
         tried = doctest.testmod(module)
         assert tried.attempted
         assert not tried.failed

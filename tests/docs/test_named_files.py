@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.pages import DOCS
+from tests.support.pages import DOCS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,8 @@ PAGES = sorted(
 
 #: Folders at the root of which pages name files by their path.
 FOLDERS = (
-    "aggregator_server", "benchmarks", "deploy", "docs", "party", "pate", "protos", "student", "tests",
+    "aggregator_server", "benchmarks", "deploy", "docs", "party", "pate", "protos", "simulation", "student",
+    "tests",
 )  # fmt: skip
 _PATH = re.compile(
     r"(?:^|[\s`(\[])"
@@ -45,9 +46,9 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_names_are_found() -> None:
-    text = "see `tests/pate/test_x.py`, party/voter.py; `pate/accounting/` (docs/a.md) `test_a.py`"
+    text = "see `tests/pate/test_x.py`, party/voting/voter.py; `pate/accounting/` (docs/a.md) `test_a.py`"
     assert named(text) == [
-        "tests/pate/test_x.py", "party/voter.py", "pate/accounting/", "docs/a.md",
+        "tests/pate/test_x.py", "party/voting/voter.py", "pate/accounting/", "docs/a.md",
     ]  # fmt: skip
     assert _TEST.findall(text) == ["test_a.py"]
     assert named("https://example.org/docs/x.md and hospital/pate/x") == []

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pate.runtime.lifeline import free_port
-from tests.docs.pages import blocks
+from pate.runtime.child import free_port
+from tests.support.pages import blocks
 
 #: All of the quickstart on a loaded machine.
 DEADLINE_S = 300

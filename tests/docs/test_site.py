@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.pages import DOCS
+from tests.support.pages import DOCS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.processes import Sites
+from tests.support.processes.commands import Sites
 
 
 @pytest.fixture(scope="session")

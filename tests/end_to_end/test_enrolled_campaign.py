@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from aggregator_server.report import entries
-from tests.end_to_end.enrolling import enrol
-from tests.end_to_end.processes import Campaign, Sites
+from aggregator_server.results.report import entries
+from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.enrolling import enrol
 
 pytestmark = pytest.mark.slow
 

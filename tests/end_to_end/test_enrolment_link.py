@@ -32,19 +32,19 @@ from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from aggregator_server.deployment import Deployment
-from aggregator_server.flower_internals import ControlClient, ListNodesRequest, RegisterNodeRequest
+from aggregator_server.exchange.wire import GONE, Arrival
+from aggregator_server.flower.deployment import Deployment
+from aggregator_server.flower.internals import ControlClient, ListNodesRequest, RegisterNodeRequest
+from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
-from aggregator_server.link import GONE, Arrival
-from aggregator_server.superlink import trust_in
-from party.client_app import make_client_app
-from party.enrolment import Enrolment, enrol
-from party.resident import Connection
-from party.supernode import UntrustedServerError
-from pate.enrolment import node_key
+from party.flower.client_app import make_client_app
+from party.flower.connection import Connection
+from party.flower.supernode import UntrustedServerError
+from party.identity.enrolment import Enrolment, enrol
 from pate.errors import PateError, RefusedError
-from tests.end_to_end.processes import until
+from pate.formats.enrolment import node_key
 from tests.end_to_end.test_flower_link import collect, every_other_route
+from tests.support.processes.commands import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -324,7 +324,7 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
     node = link.node("b")
     script = (
         "import typer\n"
-        "from aggregator_server.identities.cli import register\n"
+        "from aggregator_server.cli.identities import register\n"
         "register(app := typer.Typer())\n"
         "app()"
     )

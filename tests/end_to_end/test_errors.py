@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import aggregator_server.cli
-import party.cli
-from aggregator_server.report import describe, verify
-from party.ledger import PartyLedger
-from pate.runtime.lifeline import free_port
-from tests.end_to_end.processes import Campaign, Sites
+import aggregator_server.cli.main
+import party.cli.main
+from aggregator_server.results.report import describe, verify
+from party.ledger.ledger import PartyLedger
+from pate.runtime.child import free_port
+from tests.support.processes.commands import Campaign, Sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,7 @@ def test_data_that_cannot_be_used(
     place, home = tmp_path / "data", tmp_path / "home"
     place.mkdir()
     line = command.fails(
-        10, party.cli.main,
+        10, party.cli.main.main,
         "start", "--data", make(place), "--teachers", "5", "--home", home, "--max-wait", "0",
         *options,
     )  # fmt: skip
@@ -149,7 +149,7 @@ def files(place: Path) -> list[Path]:
 def test_a_server_that_is_not_there(command: Command, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     line = command.fails(
-        40, party.cli.main,
+        40, party.cli.main.main,
         "start", "--data", npz(tmp_path), "--teachers", "2", "--home", tmp_path / "home",
         "--max-wait", "0.5", "--server", address,
     )  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_taken_port_and_other_parameters(command: Command, tmp_path: Path) -> 
             ("--port", "0", "--student-port", port),
         ):
             line = command.fails(
-                41, aggregator_server.cli.main, "--public", public, "--home", home, *doors
+                41, aggregator_server.cli.main.main, "--public", public, "--home", home, *doors
             )
             assert port in line
             assert doors[doors.index(port) - 1] in line
@@ -175,7 +175,7 @@ def test_a_taken_port_and_other_parameters(command: Command, tmp_path: Path) -> 
             assert verify(place, None)["phase"] == "gathering"
     before = (place / "ledger.db").read_bytes()
     line = command.fails(
-        12, aggregator_server.cli.main, "--public", public, "--home", home, "--epsilon", "3"
+        12, aggregator_server.cli.main.main, "--public", public, "--home", home, "--epsilon", "3"
     )
     assert "epsilon" in line
     assert "delta" not in line
@@ -184,18 +184,18 @@ def test_a_taken_port_and_other_parameters(command: Command, tmp_path: Path) -> 
 
 def test_a_campaign_that_is_not_there(command: Command, tmp_path: Path) -> None:
     home = tmp_path / "server"
-    line = command.fails(12, aggregator_server.cli.main, "resume", "--home", home)
+    line = command.fails(12, aggregator_server.cli.main.main, "resume", "--home", home)
     assert str(home / "campaign") in line
     assert not home.exists()
 
 
-@pytest.mark.parametrize("main", [aggregator_server.cli.main, party.cli.main])
+@pytest.mark.parametrize("main", [aggregator_server.cli.main.main, party.cli.main.main])
 def test_a_key_that_no_option_has(
     command: Command, tmp_path: Path, main: Callable[[], NoReturn]
 ) -> None:
     config = tmp_path / "campaign.toml"
     config.write_text('epsilom = 3.0\nhome = "there"\n')
-    start = ("start",) if main is party.cli.main else ()
+    start = ("start",) if main is party.cli.main.main else ()
     line = command.fails(2, main, *start, "--config", config)
     assert "'epsilom'" in line
     assert str(config) in line

@@ -24,16 +24,16 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 from flwr.superlink.main import create_app
 
-from aggregator_server.deployment import Deployment
-from aggregator_server.fleet.filter import FLEET_ROUTES
-from aggregator_server.flower_internals import Session, codeless_fab, make_fab, start_run
-from aggregator_server.link import LOST, UNREADABLE, Arrival, Wire
-from aggregator_server.wire import GridWire
-from party.client_app import make_client_app
-from party.resident import Connection
-from party.supernode import probe
+from aggregator_server.exchange.wire import LOST, UNREADABLE, Arrival, Wire
+from aggregator_server.flower.deployment import Deployment
+from aggregator_server.flower.fleet.filter import FLEET_ROUTES
+from aggregator_server.flower.internals import Session, codeless_fab, make_fab, start_run
+from aggregator_server.flower.wire import GridWire
+from party.flower.client_app import make_client_app
+from party.flower.connection import Connection
+from party.flower.supernode import probe
 from pate.errors import PortInUseError, UnreachableError
-from pate.runtime.lifeline import free_port
+from pate.runtime.child import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -310,9 +310,9 @@ def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None
     script = textwrap.dedent(f"""
         import threading, time
         from pathlib import Path
-        from aggregator_server.deployment import Deployment
-        from party.client_app import make_client_app
-        from party.resident import Connection
+        from aggregator_server.flower.deployment import Deployment
+        from party.flower.client_app import make_client_app
+        from party.flower.connection import Connection
         home = Path({str(tmp_path)!r})
         with Deployment(home / "server") as deployment:
             party = Connection(deployment.address, make_client_app(bytes), home / "party")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.processes import Campaign, Sites
+from tests.support.processes.commands import Campaign, Sites
 
 if TYPE_CHECKING:
     from pathlib import Path

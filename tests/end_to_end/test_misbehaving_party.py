@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
-from aggregator_server.report import entries, verify
+from aggregator_server.results.report import entries, verify
 from benchmarks.soak.direct import DirectConnection
 from benchmarks.soak.play import KINDS
-from party.client_app import make_client_app
-from party.keys import identity_key
-from party.resident import Connection
-from party.voter import Voter
-from pate.noise import SystemNoise
+from party.flower.client_app import make_client_app
+from party.flower.connection import Connection
+from party.identity.keys import identity_key
+from party.voting.voter import Voter
+from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
-from tests.campaign_messages import site
-from tests.end_to_end.homes import Homes
-from tests.end_to_end.processes import TEACHERS, Campaign, Sites, until
+from tests.support.campaign_messages import site
+from tests.support.processes.commands import TEACHERS, Campaign, Sites, until
+from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aggregator_server.report import entries
-from pate.labels import LabelSet
-from pate.statement import adjacency_of
-from tests.end_to_end.processes import Campaign, Program, Sites
+from aggregator_server.results.report import entries
+from pate.formats.labels import LabelSet
+from pate.formats.privacy_statement import adjacency_of
+from tests.support.processes.commands import Campaign, Program, Sites
 
 if TYPE_CHECKING:
     from pate.data.values import Dataset

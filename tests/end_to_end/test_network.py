@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.report import entries
+from aggregator_server.results.report import entries
 from pate.runtime.screen import EVERY
-from tests.end_to_end.processes import TEACHERS, Campaign, Program, Sites, until
-from tests.hosts import tls_door
-from tests.hosts.enrolling import enrol
-from tests.hosts.network import Network, Spread, require_hosts
+from tests.support.hosts import tls_door
+from tests.support.hosts.enrolling import enrol
+from tests.support.hosts.network import Network, Spread, require_hosts
+from tests.support.processes.commands import TEACHERS, Campaign, Program, Sites, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

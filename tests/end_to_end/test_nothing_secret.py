@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key
 from typer.testing import CliRunner
 
-from aggregator_server.cli import app as server_app
+from aggregator_server.cli.main import app as server_app
 from aggregator_server.identities.store import FOLDER
-from aggregator_server.ledger import Ledger
-from aggregator_server.report import LEDGER_FILE
-from party.cli import app as party_app
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE
+from party.cli.main import app as party_app
 from pate.accounting.account import account
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.outlier import gnmax_log_q
@@ -34,10 +34,10 @@ from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError
 from pate.runtime.tokens import STUDENT_TOKEN
-from tests.end_to_end import searching
-from tests.end_to_end.processes import Campaign, Program, Sites, until
-from tests.end_to_end.searching import Secret, files_of, found
-from tests.end_to_end.watcher import Watcher, bearer
+from tests.support.processes import searching
+from tests.support.processes.commands import Campaign, Program, Sites, until
+from tests.support.processes.searching import Secret, files_of, found
+from tests.support.processes.watcher import Watcher, bearer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

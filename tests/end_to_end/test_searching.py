@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.end_to_end import searching
+from tests.support.processes import searching
 
 if TYPE_CHECKING:
-    from tests.end_to_end.searching import Secret
+    from tests.support.processes.searching import Secret
 
 ROW = np.array([[31, 9, 0, 7, 4, 0]])
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator_server.report import LEDGER_FILE, describe, verify
-from pate.commands.simulate import quorum
+from aggregator_server.results.report import LEDGER_FILE, describe, verify
 from pate.masking.context import check_threshold
 from pate.masking.degree import degree_for
-from tests.end_to_end.processes import Program
+from simulation.simulate import quorum
+from tests.support.processes.commands import Program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,15 @@ KEYS = {
 
 
 def simulate(folder: Path, *options: str) -> Program:
-    command = [sys.executable, "-m", "pate", "simulate", "--json", "--out", str(folder / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "simulation",
+        "simulate",
+        "--json",
+        "--out",
+        str(folder / "out"),
+    ]
     return Program(folder, "simulate", [*command, *options])
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.report import verify
-from tests.end_to_end.processes import Program
+from aggregator_server.results.report import verify
+from tests.support.processes.commands import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ needs_ray = pytest.mark.skipif(
 
 @pytest.fixture
 def simulation(tmp_path: Path) -> Iterator[Program]:
-    command = [sys.executable, "-m", "pate", "simulate", *OPTIONS, "--no-student", "--json"]
+    command = [sys.executable, "-m", "simulation", "simulate", *OPTIONS, "--no-student", "--json"]
     program = Program(tmp_path, "simulate", [*command, "--out", str(tmp_path / "out")])
     yield program
     program.sweep()
@@ -80,7 +80,7 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
     """One is at work when the engine has to stop, for longer than anybody would wait."""
     code = (
         "import os, sys, threading; from pathlib import Path\n"
-        "import pate.commands.ray_engine as ray_engine\n"
+        "import simulation.ray_engine as ray_engine\n"
         "place = Path(sys.argv[1]); public = place / 'public.npz'; os.mkfifo(public)\n"
         "writers, hurried, real = [], [], threading.Thread.join\n"
         "def join(thread, timeout=None):\n"
@@ -115,7 +115,7 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
 def test_a_party_that_fails_ends_the_simulation_with_one_line(tmp_path: Path) -> None:
     """No home, no party: what a worker process raises must not be waited out."""
     code = (
-        "import sys; from pathlib import Path; from pate.commands.ray_engine import ray_wire\n"
+        "import sys; from pathlib import Path; from simulation.ray_engine import ray_wire\n"
         "from pate.errors import ProcessError\n"
         "place = Path(sys.argv[1])\n"
         "with ray_wire(place, parties=1, teachers=1, log=place / 'ray.log') as wire:\n"
@@ -140,7 +140,7 @@ def test_without_ray_the_error_says_what_to_install(tmp_path: Path) -> None:
     # None is how Python itself marks a module that cannot be imported.
     code = (
         "import sys; sys.modules['ray'] = None\n"
-        "from pate.commands.cli import main; sys.argv[0] = 'pate'; main()"
+        "from simulation.cli import main; sys.argv[0] = 'pate'; main()"
     )
     program = Program(
         tmp_path,

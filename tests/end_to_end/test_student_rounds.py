@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.report import entries
-from pate.labels import LabelSet
-from tests.end_to_end.processes import Campaign, Sites
+from aggregator_server.results.report import entries
+from pate.formats.labels import LabelSet
+from tests.support.processes.commands import Campaign, Sites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

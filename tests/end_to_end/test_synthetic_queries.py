@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from benchmarks.papers.campaign import run_campaign
 from benchmarks.papers.options import Options
-from party import cli
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.own_figure import own_figure
-from party.synthesis.parquet import read
+from party.cli import main
+from party.ledger.accountant import own_figure
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis.release.parquet import read
 from pate.accounting.filters import Delta
 from pate.data.read import read_dataset, read_inputs
 from pate.runtime.screen import Screen
@@ -100,7 +100,7 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
     if written:
         assert len(read_inputs(out)) == 30  # it is whole
     again = tmp_path / "again.parquet"
-    done = CliRunner().invoke(cli.app, command(folder, home, again), catch_exceptions=False)
+    done = CliRunner().invoke(main.app, command(folder, home, again), catch_exceptions=False)
     assert done.exit_code == 0
     after = PartyLedger(home / LEDGER_FILE, read_only=True)
     after.verify()
@@ -121,14 +121,14 @@ def test_what_a_kill_leaves_behind_is_swept(folder: Path, tmp_path: Path) -> Non
         check=False,
     )
     assert len(list(tmp_path.glob(".out.parquet.*"))) == 1
-    assert CliRunner().invoke(cli.app, line, catch_exceptions=False).exit_code == 0
+    assert CliRunner().invoke(main.app, line, catch_exceptions=False).exit_code == 0
     assert not list(tmp_path.glob(".out.parquet.*"))
 
 
 def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None:
     """One party's rows are the public set; its ledger states rows and votes as one figure."""
     home, out = tmp_path / "party_0", tmp_path / "public.parquet"
-    made = CliRunner().invoke(cli.app, command(folder, home, out), catch_exceptions=False)
+    made = CliRunner().invoke(main.app, command(folder, home, out), catch_exceptions=False)
     assert made.exit_code == 0
     public = read_inputs(out)
     parties = [read_dataset(folder / f"{name}.csv", label="ill") for name in NAMES]
@@ -152,6 +152,6 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
 
 
 def _ledger(home: Path) -> dict[str, Any]:
-    shown = CliRunner().invoke(cli.app, ["ledger", "--home", str(home), "--json"])
+    shown = CliRunner().invoke(main.app, ["ledger", "--home", str(home), "--json"])
     found: dict[str, Any] = json.loads(shown.stdout)
     return found

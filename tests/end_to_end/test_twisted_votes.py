@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import pytest
 
-from aggregator_server.ledger import Ledger
-from aggregator_server.report import LEDGER_FILE, entries
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE, entries
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
-from tests.end_to_end.homes import Homes
-from tests.end_to_end.processes import TEACHERS
 from tests.end_to_end.test_misbehaving_party import QUERIES, Rogue
+from tests.support.processes.commands import TEACHERS
+from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

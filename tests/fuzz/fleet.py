@@ -24,8 +24,8 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.node_pb2 import Node
 
-from aggregator_server.fleet.requests import CALLS, RefusedCallError
-from aggregator_server.fleet.traffic import STORED_EACH, Traffic
+from aggregator_server.flower.fleet.requests import CALLS, RefusedCallError
+from aggregator_server.flower.fleet.traffic import STORED_EACH, Traffic
 from pate.errors import ProtocolError
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from aggregator_server.watch.guard import OPEN, Guard
+from aggregator_server.monitoring.auth import OPEN, Guard
 
 if TYPE_CHECKING:
     import random

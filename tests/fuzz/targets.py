@@ -15,28 +15,29 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from aggregator_server.fleet.filter import Filter
-from aggregator_server.predictions import checked_accuracy, checked_predictions
-from party.keys import identity_key
+from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
+from aggregator_server.flower.fleet.filter import Filter
+from party.identity.keys import identity_key
 from pate.data.values import content_hash
-from pate.enrolment import Answer, Bundle, fingerprint, verifier_of
 from pate.errors import ProtocolError
-from pate.labels import LabelSet, checked_statement
+from pate.formats.enrolment import Answer, Bundle, fingerprint, verifier_of
+from pate.formats.labels import LabelSet, checked_statement
+from pate.formats.privacy_statement import PrivacyStatement
 from pate.masking.proofs.verifier import verify
-from pate.statement import PrivacyStatement
-from protos import carriage, wire
+from protos import wire
+from protos.flower import carriage
 from protos.pate.v1 import student_pb2, vote_pb2
 from protos.public_set import pack_public_set, read_public_set
 from student.arrivals import EventCheck, PublicSet, checked_campaign
-from tests.campaign_messages import SERVER_KEY
 from tests.fuzz import fleet
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.fuzz.page import page
-from tests.party.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
-from tests.party.test_neighbour_voter import statement as privacy_statement
-from tests.pate.masking.proving import SEED, prover_of, statement
-from tests.pate.test_enrolment_formats import ANSWER, BUNDLE
-from tests.pate.test_labels import PRIVACY, SET
+from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
+from tests.party.voting.test_neighbour_voter import statement as privacy_statement
+from tests.pate.formats.test_enrolment_formats import ANSWER, BUNDLE
+from tests.pate.formats.test_labels import PRIVACY, SET
+from tests.support.campaign_messages import SERVER_KEY
+from tests.support.masking.proving import SEED, prover_of, statement
 
 if TYPE_CHECKING:
     import random
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from aggregator_server.ballots import MaskedBallot
+    from aggregator_server.exchange.aggregation import MaskedBallot
 
 _OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 

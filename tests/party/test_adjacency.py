@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.own_figure import Totals, own_figure
+from party.ledger.accountant import Totals, own_figure
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.accounting.filters import Delta
+from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.mechanisms import Neighbour
-from pate.statement import in_words, neighbours_of
-from tests.party.offers import SIX, answer, queries, settled
-from tests.party.test_cli_ledger import typed
-from tests.party.test_neighbour_voter import Site
+from tests.party.cli.test_cli_ledger import typed
+from tests.party.voting.test_neighbour_voter import Site
+from tests.support.party.offers import SIX, answer, queries, settled
 
 if TYPE_CHECKING:
     from pathlib import Path

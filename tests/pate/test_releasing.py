@@ -11,12 +11,12 @@ from pate import ConfidentGNMax, GNMax, LabelSource, LNMax
 from pate.accounting.composition import Gdp, total_cost
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Neighbour
-from pate.simulated_noise import SimulatedNoise
+from pate.noise.simulated import SimulatedNoise
 
 if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
-    from pate.noise import Integers
+    from pate.noise.exact import Integers
 
 #: A hundred queries on which 1,000 teachers agree.
 AGREED = np.tile(np.array([[1_000, 0, 0]]), (100, 1))

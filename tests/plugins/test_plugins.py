@@ -15,13 +15,13 @@ import pytest
 
 from party.teachers.conformance import NotConformingError, check_kind
 from party.teachers.registry import kind_for
-from pate.commands.deal import digits
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins
+from simulation.datasets import digits
 from student import weights
 from student.trainers.choose import train
-from tests.end_to_end.processes import Campaign, Sites
-from tests.student.samples import noisy_lesson, tumours
+from tests.support.processes.commands import Campaign, Sites
+from tests.support.student_samples import noisy_lesson, tumours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from protos.bounds import check_classes, check_name
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set, read_public_set
 from protos.terms import gate_of, gate_text
-from tests.campaign_messages import SERVER_KEY, campaign_message, terms_message
+from tests.support.campaign_messages import SERVER_KEY, campaign_message, terms_message
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 CAMPAIGN = b"c" * 16

@@ -17,12 +17,19 @@ from pate.errors import (
     SchemaError,
     UnreachableError,
 )
-from pate.labels import LabelRow
+from pate.formats.labels import LabelRow
 from protos.pate.v1 import student_pb2 as wire
 from student.arrivals import CampaignEnd, RoundEnd
 from student.client import StudentClient
 from student.session import identify
-from tests.student.samples import PRIVACY, ScriptedServer, campaign_end, label, round_end, serving
+from tests.support.student_samples import (
+    PRIVACY,
+    ScriptedServer,
+    campaign_end,
+    label,
+    round_end,
+    serving,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

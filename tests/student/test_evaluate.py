@@ -12,7 +12,7 @@ from pate.errors import DataError, SchemaError
 from student.card import Provenance, write_card
 from student.evaluate import Evaluation, draw, evaluate
 from student.fairness import Coverage, Groups, Rate
-from tests.student.samples import STATEMENT
+from tests.support.student_samples import STATEMENT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,7 +21,7 @@ from student.evaluate import evaluate
 from student.export import check_out, publish, scratch
 from student.trainers import fixmatch, selftraining
 from student.trainers.base import Effort, Lesson
-from tests.student.samples import PRIVACY, STATEMENT, digits, noisy_lesson, tumours
+from tests.support.student_samples import PRIVACY, STATEMENT, digits, noisy_lesson, tumours
 
 if TYPE_CHECKING:
     from pathlib import Path

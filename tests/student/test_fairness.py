@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
-from pate.labels import LabelRow
+from pate.formats.labels import LabelRow
 from student.fairness import (
     MOST_GROUPS,
     Coverage,

@@ -11,13 +11,20 @@ import pytest
 
 from pate.data.values import Images
 from pate.errors import DataError, ProtocolError
-from pate.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet
+from pate.formats.noisy_counts import NoisyVotes
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
-from pate.noisy_votes import NoisyVotes
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
 from student.session import follow, identify, lesson
-from tests.student.samples import PRIVACY, ScriptedServer, campaign_end, label, round_end, serving
+from tests.support.student_samples import (
+    PRIVACY,
+    ScriptedServer,
+    campaign_end,
+    label,
+    round_end,
+    serving,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pate.errors import DataError, RefusedError, SchemaError
-from pate.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet
 from student import weights
 from student.client import StudentClient
 from student.session import check_labels, follow, graduate, identify
 from student.trainers import selftraining
 from student.trainers.base import Effort, Lesson, Student
-from tests.student.samples import (
+from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
     accuracy,

@@ -11,8 +11,8 @@ import pytest
 from pate.errors import DataError
 from student.client import StudentClient
 from student.session import Measure, follow, identify
-from tests.student.samples import ScriptedServer, serving, tumours
 from tests.student.test_session import Teaching, script
+from tests.support.student_samples import ScriptedServer, serving, tumours
 
 if TYPE_CHECKING:
     from student.trainers.base import Student

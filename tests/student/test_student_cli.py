@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pate.data.read import read_inputs
-from pate.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet
 from student.session import identify
-from tests.student.samples import (
+from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
     campaign_end,

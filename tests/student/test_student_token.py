@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.service import StudentService
+from aggregator_server.student_service import StudentService
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import RefusedError, StateError
 from pate.runtime.home import default_home
@@ -17,9 +17,9 @@ from protos.student_proof import PROOF_KEY
 from student.client import StudentClient
 from student.session import identify
 from student.tokens import token_for
-from tests.aggregator_server.campaigns import label, make_predictions, make_spec, start
-from tests.student.samples import ScriptedServer, campaign_end, round_end, serving
 from tests.student.test_student_cli import Here
+from tests.support.server.campaigns import label, make_predictions, make_spec, start
+from tests.support.student_samples import ScriptedServer, campaign_end, round_end, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from aggregator_server.ledger import Ledger
+    from aggregator_server.ledger.ledger import Ledger
 
 PUBLIC: Inputs = Images(np.arange(30 * 4, dtype=np.uint8).reshape(30, 2, 2, 1).copy())
 SPEC = make_spec(

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pate.labels import LabelRow, LabelSet
+from pate.formats.labels import LabelRow, LabelSet
 from pate.runtime.screen import Screen
+from student.output import tell_published
 from student.session import Published
-from student.telling import tell_published
-from tests.student.samples import STATEMENT
+from tests.support.student_samples import STATEMENT
 
 NEIGHBOUR = [{"mechanism": "neighbour", "threshold": 3, "sigma": "40", "votes_per_unit": 1}]
 GNMAX = [{"mechanism": "gnmax", "sigma2": "40", "votes_per_unit": 1}]

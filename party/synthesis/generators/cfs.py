@@ -28,17 +28,17 @@ import numpy as np
 
 from party.synthesis.generators import counts, structure
 from party.synthesis.generators.protocol import Fitted, Price, check_epsilon, drawable
-from party.synthesis.network import MAX_PARENTS, Network
-from party.synthesis.rounding import log_up
-from party.synthesis.totals import solve_each
+from party.synthesis.seeds.composition import solve_each
+from party.synthesis.table.network import MAX_PARENTS, Network
+from party.synthesis.table.rounding import log_up
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from party.synthesis.domain import Domain
-    from party.synthesis.randomness import Randomness
-    from pate.noise import Noise
+    from party.synthesis.table.domain import Domain
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
 
 #: The part of the structure's epsilon that the noisy count takes.
 _COUNT: Final = Fraction(1, 20)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.synthesis.network import configurations
+from party.synthesis.table.network import configurations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from party.synthesis.domain import Domain
-    from pate.noise import Noise
+    from party.synthesis.table.domain import Domain
+    from pate.noise.exact import Noise
 
 #: Laws that scores are computed with are multiples of 1 / UNIT, so that scores are integers.
 UNIT: Final = 2**20

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from party.synthesis.randomness import Randomness
+    from party.synthesis.table.randomness import Randomness
 
 #: No run of coins gets this long: reaching it means that the bits are not random.
 _MOST_STEPS: Final = 1000

@@ -27,16 +27,16 @@ import numpy as np
 from party.synthesis.generators import counts
 from party.synthesis.generators.exponential import choose, usable_rate
 from party.synthesis.generators.protocol import Fitted, Price, check_epsilon, drawable
-from party.synthesis.network import Network
+from party.synthesis.table.network import Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from party.synthesis.domain import Domain
-    from party.synthesis.randomness import Randomness
-    from pate.noise import Noise
+    from party.synthesis.table.domain import Domain
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
 
 #: Parts of epsilon for the laws of single attributes, for the structure, and for the tables.
 _LAWS, _STRUCTURE, _TABLES = Fraction(1, 10), Fraction(2, 10), Fraction(7, 10)

@@ -9,16 +9,16 @@ import numpy as np
 
 from party.synthesis.generators import counts
 from party.synthesis.generators.protocol import Fitted, Price, check_epsilon, drawable
-from party.synthesis.network import Network
+from party.synthesis.table.network import Network
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from numpy.typing import NDArray
 
-    from party.synthesis.domain import Domain
-    from party.synthesis.randomness import Randomness
-    from pate.noise import Noise
+    from party.synthesis.table.domain import Domain
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from pate.errors import UsageError
-from pate.noise import LARGEST_TERM, check_scale
+from pate.noise.exact import LARGEST_TERM, check_scale
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from party.synthesis.domain import Domain
-    from party.synthesis.network import Network
-    from party.synthesis.randomness import Randomness
-    from pate.noise import Noise
+    from party.synthesis.table.domain import Domain
+    from party.synthesis.table.network import Network
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
 
 
 @dataclass(frozen=True)

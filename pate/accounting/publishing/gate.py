@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.accounting.publishing.nearby import Batch
-    from pate.noise import Noise
+    from pate.noise.exact import Noise
 
 #: A coin is whether discrete Laplace noise of this scale reaches a threshold: its tails are
 #: closed formulas, and a step of the threshold changes a probability by one part in a million.

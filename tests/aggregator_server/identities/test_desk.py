@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.identities import Identities
-from aggregator_server.identities import desk as desk_module
-from aggregator_server.identities.desk import ATTEMPTS, Desk
-from tests.aggregator_server.identities.makers import DAY, NOW, Clock, answer
+from aggregator_server.identities import enrolment_service as desk_module
+from aggregator_server.identities.enrolment_service import ATTEMPTS, Desk
+from tests.support.server.identities import DAY, NOW, Clock, answer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, cast
 import httpx
 import pytest
 
-from aggregator_server import deployment as deployment_module
-from aggregator_server.deployment import Deployment
+from aggregator_server.flower import deployment as deployment_module
+from aggregator_server.flower.deployment import Deployment
+from aggregator_server.flower.nodes import Changed, pem
 from aggregator_server.identities import Identities, Member, require_identities
 from aggregator_server.identities import store as store_module
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from aggregator_server.identities.store import joined
-from aggregator_server.nodes import Changed, pem
-from pate.enrolment import fingerprint
 from pate.errors import DiskError, StateError, UsageError
-from pate.runtime.lifeline import listen
-from tests.aggregator_server.identities.makers import DAY, NOW, answer
+from pate.formats.enrolment import fingerprint
+from pate.runtime.child import listen
+from tests.support.server.identities import DAY, NOW, answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from aggregator_server.superlink import SuperLink
+    from aggregator_server.flower.superlink import SuperLink
 
 FILES = {"ca.pem", "ca.key", "server.pem", "campaign.key", "settings.json", "parties.json"}
 

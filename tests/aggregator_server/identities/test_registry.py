@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aggregator_server.identities import Identities
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
 from pate.errors import DiskError, ProtocolError, RefusedError, StateError, UsageError
-from tests.aggregator_server.identities.makers import DAY, NOW, answer
+from tests.support.server.identities import DAY, NOW, answer
 
 if TYPE_CHECKING:
-    from pate.enrolment import Bundle
+    from pate.formats.enrolment import Bundle
 
 
 @pytest.fixture(scope="module")

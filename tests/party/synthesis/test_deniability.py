@@ -12,18 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from party.synthesis import deniability, rounding, totals
-from party.synthesis.deniability import (
-    COIN_DENOMINATOR,
-    RandomizedTest,
-    Tight,
-    coin,
-    least_seeds,
-    noisy_k,
-    theorem_1,
-    until_passed,
-)
-from party.synthesis.totals import (
+from party.synthesis.seeds import composition, deniability
+from party.synthesis.seeds.composition import (
     MOST_ATTEMPTS,
     advanced,
     optimal,
@@ -34,6 +24,17 @@ from party.synthesis.totals import (
     structure_epsilon,
     total_cost,
 )
+from party.synthesis.seeds.deniability import (
+    COIN_DENOMINATOR,
+    RandomizedTest,
+    Tight,
+    coin,
+    least_seeds,
+    noisy_k,
+    theorem_1,
+    until_passed,
+)
+from party.synthesis.table import rounding
 from pate.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
@@ -289,7 +290,7 @@ def test_logarithms_roots_and_powers_lie_on_their_side(x: Fraction) -> None:
     assert rounding.exp_up(-small) >= 1 / power_of >= rounding.exp_down(-small)
 
 
-@pytest.mark.parametrize("module", [deniability, totals, rounding])
+@pytest.mark.parametrize("module", [deniability, composition, rounding])
 def test_the_examples_in_the_docstrings_hold(module: ModuleType) -> None:
     tried = doctest.testmod(module)
     assert tried.attempted > 0

@@ -8,15 +8,15 @@ from fractions import Fraction
 
 import pytest
 
-from party.synthesis.deniability import (
+from party.synthesis.seeds.deniability import (
     AttemptCost,
     RandomizedTest,
     coin,
     theorem_1,
     until_passed,
 )
-from party.synthesis.rounding import exp_down, exp_up
-from tests.party.synthesis.worlds import Law, Row, World, needed_delta, random_world
+from party.synthesis.table.rounding import exp_down, exp_up
+from tests.support.party.worlds import Law, Row, World, needed_delta, random_world
 
 Rows = Counter[Row]
 

@@ -13,21 +13,21 @@ from scipy import stats
 
 from benchmarks.synthesis.naive import plausible_seeds, probabilities
 from benchmarks.synthesis.speed import made_up_network, measure
-from party.synthesis.deniability import COIN_DENOMINATOR, RandomizedTest, coin, theorem_1
-from party.synthesis.groups import LEAST_CONDITIONAL, PlausibleSeeds, PrefixIndex
-from party.synthesis.mechanism import (
+from party.synthesis.seeds.deniability import COIN_DENOMINATOR, RandomizedTest, coin, theorem_1
+from party.synthesis.seeds.mechanism import (
     DeterministicTestNotPrivate,
     SeededRelease,
     draw_candidates,
     release_not_private,
     release_seeded,
 )
-from party.synthesis.network import Network
-from party.synthesis.randomness import SimulatedRandomness, SystemRandomness
+from party.synthesis.seeds.plausible_rows import LEAST_CONDITIONAL, PlausibleSeeds, PrefixIndex
+from party.synthesis.table.network import Network
+from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
 from pate.errors import InfeasibleError, SchemaError, UsageError
-from pate.noise import SystemNoise
-from pate.simulated_noise import SimulatedNoise
-from tests.party.synthesis.worlds import World, random_world
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from tests.support.party.worlds import World, random_world
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest, chisquare
 
 from party.synthesis.generators.exponential import choose, exponential_coins
-from party.synthesis.randomness import SystemRandomness
+from party.synthesis.table.randomness import SystemRandomness
 from pate.errors import AccountingError, UsageError
 
 FALSE_ALARM = 1e-6

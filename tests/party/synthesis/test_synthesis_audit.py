@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.synthesis.domain import Attribute, Domain
 from party.synthesis.generators import counts
 from party.synthesis.generators.l1 import L1
 from party.synthesis.generators.marginals import Marginals
-from party.synthesis.randomness import SystemRandomness
+from party.synthesis.table.domain import Attribute, Domain
+from party.synthesis.table.randomness import SystemRandomness
 from pate.auditing.intervals import epsilon_lower_bound
-from pate.noise import SystemNoise
+from pate.noise.exact import SystemNoise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.synthesis.generators.protocol import Generator
-    from pate.noise import Integers, Noise
+    from pate.noise.exact import Integers, Noise
 
 FITS = 2000
 #: A bound is wrong with this probability; two audits here must hold.

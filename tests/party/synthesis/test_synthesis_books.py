@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.own_figure import LedgerView, Totals, own_figure
-from party.policy import Policy
-from party.synthesis_books import Synthesis
+from party.ledger.accountant import LedgerView, Totals, own_figure
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.synthesis import Synthesis
+from party.policy.policy import Policy
 from pate.accounting.filters import Delta
 from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
+from pate.formats.privacy_statement import neighbours_of
 from pate.mechanisms import GNMax, Neighbour
-from pate.statement import neighbours_of
-from tests.party.offers import answer, noisy, queries, settled
+from tests.support.party.offers import answer, noisy, queries, settled
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from party.offer import Offer
+    from pate.formats.privacy_statement import Unit
     from pate.mechanisms import Mechanism
-    from pate.statement import Unit
 
 #: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon
 #: on first counts, on the order and on the tables.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from party.synthesis import schema
-from party.synthesis.coding import decode, encode
-from party.synthesis.domain import Attribute, Domain
+from party.synthesis.table import schema
+from party.synthesis.table.coding import decode, encode
+from party.synthesis.table.domain import Attribute, Domain
 from pate.data.read import read_inputs
 from pate.data.values import Table
 from pate.errors import DataError
-from tests.party.synthesis.domains import SCHEMAS, adult, everything
+from tests.support.party.domains import SCHEMAS, adult, everything
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,29 +11,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from party.synthesis import schema
-from party.synthesis.coding import encode
-from party.synthesis.domain import Attribute, Domain
 from party.synthesis.generators import counts, exponential, structure
 from party.synthesis.generators.cfs import Cfs, _entropies, _resolution
 from party.synthesis.generators.l1 import L1
 from party.synthesis.generators.marginals import Marginals
 from party.synthesis.generators.protocol import Generator, Price
 from party.synthesis.generators.uniform import Uniform
-from party.synthesis.network import Network
-from party.synthesis.randomness import SimulatedRandomness, SystemRandomness
-from party.synthesis.totals import solve_each
+from party.synthesis.seeds.composition import solve_each
+from party.synthesis.table import schema
+from party.synthesis.table.coding import encode
+from party.synthesis.table.domain import Attribute, Domain
+from party.synthesis.table.network import Network
+from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
 from pate.errors import SchemaError, UsageError
-from pate.noise import LARGEST_TERM, SystemNoise
-from pate.simulated_noise import SimulatedNoise
-from tests.party.synthesis.domains import SCHEMAS, adult, everything, network, small
+from pate.noise.exact import LARGEST_TERM, SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from tests.support.party.domains import SCHEMAS, adult, everything, network, small
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from pate.noise import Integers
+    from pate.noise.exact import Integers
 
 ALL: tuple[Generator, ...] = (L1(), Cfs(), Marginals(), Uniform())
 ONE = Fraction(1)

@@ -11,24 +11,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis import parquet
-from party.synthesis.coding import decode
-from party.synthesis.domain import Attribute, Domain
-from party.synthesis.entries import entry_of
-from party.synthesis.parquet import KEY, About, Source
-from party.synthesis.plan import MOST_CELLS, Asked, check_size, plan_of
-from party.synthesis.randomness import SystemRandomness
-from party.synthesis.release import Places, release, release_again
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis.release import parquet
+from party.synthesis.release.ledger_entry import entry_of
+from party.synthesis.release.parquet import KEY, About, Source
+from party.synthesis.release.plan import MOST_CELLS, Asked, check_size, plan_of
+from party.synthesis.release.release import Places, release, release_again
+from party.synthesis.table.coding import decode
+from party.synthesis.table.domain import Attribute, Domain
+from party.synthesis.table.randomness import SystemRandomness
 from pate.data.limits import MAX_BYTES
 from pate.errors import DataError, InfeasibleError, PateError, UsageError
-from pate.noise import SystemNoise
-from tests.party.synthesis.domains import small
+from pate.noise.exact import SystemNoise
+from tests.support.party.domains import small
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.synthesis.release import Made
+    from party.synthesis.release.release import Made
 
 SEEDED = Asked(
     rows=4, method="cfs", release="seeded", test="deterministic", k=5, allow_non_dp=True, attempts=5

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from party.synthesis.domain import Attribute, Domain
-from party.synthesis.network import Network
-from party.synthesis.randomness import SystemRandomness
+from party.synthesis.table.domain import Attribute, Domain
+from party.synthesis.table.network import Network
+from party.synthesis.table.randomness import SystemRandomness
 from pate.errors import PateError, SchemaError, StateError
-from tests.party.synthesis.domains import everything, network, small
+from tests.support.party.domains import everything, network, small
 
 FALSE_ALARM = 1e-6
 
@@ -224,7 +224,7 @@ def test_a_model_is_not_encrypted() -> None:
 
 
 def test_a_file_without_an_end_is_read_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("party.synthesis.network._MAX_FILE", 2**16)
+    monkeypatch.setattr("party.synthesis.table.network._MAX_FILE", 2**16)
     with pytest.raises(StateError, match="/dev/zero: it is too large for a model"):
         Network.load(Path("/dev/zero"), small())
 

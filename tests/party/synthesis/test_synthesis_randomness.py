@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from party.synthesis.randomness import SimulatedRandomness, SystemRandomness, require_production
+from party.synthesis.table.randomness import (
+    SimulatedRandomness,
+    SystemRandomness,
+    require_production,
+)
 from pate.errors import UsageError
 
 ROOM = Path(__file__).resolve().parents[3] / "party" / "synthesis"
@@ -79,4 +83,4 @@ def test_no_module_of_synthesis_uses_another_generator() -> None:
                 names = [node.module or ""]
             for name in names:
                 assert name.partition(".")[0] != "random", path
-                assert not name.startswith(("numpy.random", "pate.simulated")), path
+                assert not name.startswith(("numpy.random", "pate.noise.simulated")), path

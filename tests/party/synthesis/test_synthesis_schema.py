@@ -11,14 +11,14 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-from aggregator_server.cli_schema import register
+from aggregator_server.cli.schema import register
 from aggregator_server.identities import Identities
-from party.synthesis import schema
-from party.synthesis.domain import Attribute, Domain
+from party.synthesis.table import schema
+from party.synthesis.table.domain import Attribute, Domain
 from pate.errors import SchemaError, StateError
-from pate.synthesis_schema import sign, verify
-from tests.aggregator_server.identities.makers import NOW
-from tests.party.synthesis.domains import SCHEMAS, small
+from pate.formats.synthesis_schema import sign, verify
+from tests.support.party.domains import SCHEMAS, small
+from tests.support.server.identities import NOW
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,25 +12,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from party.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis import report
-from party.synthesis.entries import entry_of
-from party.synthesis.parquet import KEY, About, Source, merge, read, to_bytes
-from party.synthesis.plan import Asked, plan_of
-from party.synthesis.randomness import SimulatedRandomness, SystemRandomness
-from party.synthesis.release import Places, release
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.synthesis.release import report
+from party.synthesis.release.ledger_entry import entry_of
+from party.synthesis.release.parquet import KEY, About, Source, merge, read, to_bytes
+from party.synthesis.release.plan import Asked, plan_of
+from party.synthesis.release.release import Places, release
+from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
 from pate.accounting.filters import Delta
 from pate.data.values import Table
 from pate.errors import DataError, UsageError
-from pate.noise import SystemNoise
-from pate.simulated_noise import SimulatedNoise
-from tests.party.synthesis.domains import everything, small
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from tests.support.party.domains import everything, small
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from party.synthesis.randomness import Randomness
-    from pate.noise import Noise
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
 
 SOURCE = Source(
     method="l1", release="seedless", private=True, epsilon=1.0, delta=0.0, unit="record",

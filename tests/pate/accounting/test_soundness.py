@@ -1,7 +1,7 @@
 """No bound that is offered is ever below the exact divergence of what is released.
 
 Random histograms of 2 to 20 classes, units of 1 to 5 votes, both adjacencies, noises of all kinds.
-Exact divergences are those of tests/pate/accounting/exact.py, over all neighbours where there are
+Exact divergences are those of tests/support/accounting/exact.py, over all neighbours where there are
 few classes and votes, and otherwise over the moves from one class to one class that matter and
 random mixed ones: a bound may then be compared with less than the worst, never with more.
 
@@ -21,7 +21,7 @@ from scipy import special
 from pate.accounting.bounds import confident, laws, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds import theorem6_plus as plus
 from pate.accounting.units import Neighbours
-from tests.pate.accounting import exact
+from tests.support.accounting import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,10 +17,10 @@ from scipy.optimize import linprog
 
 from pate.auditing import bugs
 from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
-from pate.commands.audit.canaries import Planting, audit_canaries, foresee_canaries
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import GNMax
-from tests.pate.auditing.planting import plant
+from simulation.audit.canaries import Planting, audit_canaries, foresee_canaries
+from tests.support.planting import plant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,9 +31,9 @@ from pate.auditing.neighbours import Pair, telling_pairs
 from pate.auditing.result import Audit, Claim
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outcome
-from pate.noise import SystemNoise
-from pate.simulated_noise import SimulatedNoise
-from tests.pate.test_mechanisms import argmax_law, at_least, gaussian_law, laplace_law
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from tests.pate.mechanisms.test_mechanisms import argmax_law, at_least, gaussian_law, laplace_law
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pate.mechanisms import Mechanism
-    from pate.noise import Integers
+    from pate.noise.exact import Integers
 
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)

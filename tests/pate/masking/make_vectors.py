@@ -13,8 +13,8 @@ import numpy as np
 from pate.masking import shamir
 from pate.masking.ring import Ring
 from pate.masking.stream import ChaChaStream
-from tests.pate.masking.bad_vectors import bad_messages, of_context
-from tests.pate.masking.vector_run import SURVIVORS, Run, fixed, iter_of
+from tests.support.masking.bad_vectors import bad_messages, of_context
+from tests.support.masking.vector_run import SURVIVORS, Run, fixed, iter_of
 
 PLACE = Path(__file__).parent / "vectors"
 

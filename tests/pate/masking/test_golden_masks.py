@@ -25,7 +25,7 @@ from pate.masking.party import PartyMasking
 from pate.masking.ring import Ring
 from pate.masking.server import ServerMasking
 from pate.masking.stream import ChaChaStream
-from tests.pate.masking.by_the_text import (
+from tests.support.masking.by_the_text import (
     PRIME,
     chacha_blocks,
     encoded,

@@ -17,7 +17,7 @@ from pate.masking.context import (
 from pate.masking.encoding import encode
 from pate.masking.ring import Ring, centred
 from pate.masking.stream import ChaChaStream
-from tests.pate.masking.attempts import context_for
+from tests.support.masking.attempts import context_for
 
 CONTEXT = context_for(5, 4, 1)
 MEMBERS = CONTEXT.members

@@ -24,7 +24,7 @@ from pate.masking.degree import (
     neighbourhood_threshold,
 )
 from pate.masking.graph import Graph, graph_of
-from tests.pate.masking.attempts import context_for, name_of
+from tests.support.masking.attempts import context_for, name_of
 
 SIZES = [(150, 130, 3), (250, 225, 10), (250, 200, 20), (500, 400, 40), (1000, 900, 50)]
 

@@ -14,7 +14,7 @@ from pate.masking.keys import BOX_BYTES, KeyPair, seal
 from pate.masking.messages import _LOW_ORDER, Keys, Opening
 from pate.masking.party import PartyMasking
 from pate.masking.roster import Announced, sign_keys, survivors_to_sign
-from tests.pate.masking.attempts import (
+from tests.support.masking.attempts import (
     Attempt,
     bytes_from,
     context_for,

@@ -14,7 +14,7 @@ from pate.masking.messages import Opening
 from pate.masking.roster import sign_keys
 from pate.masking.shamir import PRIME, from_bytes, to_bytes
 from pate.masking.unmasking import MOST_TRIES, _choices
-from tests.pate.masking.attempts import Attempt, context_for, identity_of, name_of, party_of
+from tests.support.masking.attempts import Attempt, context_for, identity_of, name_of, party_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

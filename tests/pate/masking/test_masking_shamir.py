@@ -22,7 +22,7 @@ from pate.masking.shamir import (
     to_bytes,
     weights,
 )
-from tests.pate.masking.attempts import bytes_from
+from tests.support.masking.attempts import bytes_from
 
 
 def test_the_field_is_the_one_of_the_least_prime_above_two_to_the_256() -> None:

@@ -11,7 +11,7 @@ from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.context import check_threshold, ring_bits
 from pate.masking.degree import COMPLETE_UP_TO
 from pate.masking.ring import centred
-from tests.pate.masking.attempts import Attempt, context_for, name_of, party_of
+from tests.support.masking.attempts import Attempt, context_for, name_of, party_of
 
 
 def thresholds(parties: int) -> list[tuple[int, int]]:

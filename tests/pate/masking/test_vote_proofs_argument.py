@@ -25,7 +25,7 @@ from pate.masking.proofs.transcript import (
     weights,
 )
 from pate.masking.proofs.verifier import verify
-from tests.pate.masking.proving import (
+from tests.support.masking.proving import (
     CONTEXT,
     SEED,
     byte_source,

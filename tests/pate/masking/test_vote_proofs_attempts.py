@@ -25,8 +25,8 @@ from pate.masking.proofs.transcript import Statement, commit_seed
 from pate.masking.ring import Ring
 from pate.masking.server import Phase, ServerMasking
 from pate.masking.stream import ChaChaStream, LinkedStream
-from tests.pate.masking.attempts import bytes_from, context_for, identity_of, party_of
-from tests.pate.masking.proving import votes_of
+from tests.support.masking.attempts import bytes_from, context_for, identity_of, party_of
+from tests.support.masking.proving import votes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

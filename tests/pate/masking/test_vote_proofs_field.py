@@ -11,7 +11,7 @@ from pate.errors import UsageError
 from pate.masking.proofs import tree
 from pate.masking.proofs.code import DEGREES, Code, slot_values
 from pate.masking.proofs.field import FIELD, Elements, Field
-from tests.pate.masking.proving import byte_source
+from tests.support.masking.proving import byte_source
 
 P = FIELD.prime
 TINY = Field(97, 5)

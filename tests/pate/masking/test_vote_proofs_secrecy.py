@@ -21,7 +21,7 @@ from pate.masking.proofs.prover import Prover
 from pate.masking.proofs.shape import Shape
 from pate.masking.proofs.transcript import Statement, link_weights, read
 from pate.masking.proofs.verifier import verify
-from tests.pate.masking.proving import CONTEXT, SEED, byte_source, statement
+from tests.support.masking.proving import CONTEXT, SEED, byte_source, statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -23,12 +23,12 @@ from pate.mechanisms import (
     Mechanism,
     over_noisy_sums,
 )
-from pate.noise_shares import total_sigma
+from pate.noise.shares import total_sigma
+from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import NoiseLaw, chances, gaussian_law
 from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import assumed_population
 from pate.planning.search import Goal, Search, coarse_axes
-from pate.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats

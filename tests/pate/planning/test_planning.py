@@ -15,10 +15,10 @@ from pate.accounting.conversion import epsilon_from_rho
 from pate.data.votes_file import read_vote_matrix
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
+from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import expected_asked
 from pate.planning.plans import Campaign, Prospect, make_plan
 from pate.planning.population import Population, assumed_population, proxy_population
-from pate.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,78 @@
+"""How the queries of a campaign are cut into batches, so that no batch outgrows anybody's memory.
+
+A batch is a run of places among the queries that are voted on. Where it ends follows from public
+numbers alone, and the same rule holds for every campaign: never from votes, nor from who is here.
+docs/decisions/0010-batches.md says why the same parties are in the sum of every batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.exchange.aggregation import Batch
+from pate.data.values import batch_hash
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from aggregator_server.ledger.state import CampaignState
+    from pate.data.values import Inputs
+
+#: Counts of one batch, queries times classes: half a MiB where they are widest, 13,107 queries of 10
+#: classes. Each batch costs its own keys and round trips, and all the parties of the first must be
+#: there for every one, so smaller would be no better.
+BATCH_COUNTS: Final = 2**17
+
+
+def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
+    """Return the places of the queries that are asked next; None if all have votes.
+
+    What is being opened is asked for again as it was. Neighbour votes are one matrix, and so is a
+    campaign's only release of them.
+
+    Args:
+        state: of the campaign, with its roster.
+        most: counts of one batch.
+    """
+    gap = next(iter(state.missing_votes), None)
+    if gap is None or state.spec.matrix:
+        return gap
+    if any((each.first, each.count) == (gap.start, len(gap)) for each in state.openings):
+        return gap
+    return gap[: max(1, most // len(state.classes))]
+
+
+def batch_at(state: CampaignState, inputs: Inputs, places: range) -> Batch:
+    """Return the batch of the queries at ``places``, of this public set."""
+    rows = tuple(state.voted.rows[places.start : places.stop])
+    return Batch(rows, batch_hash(inputs.take(rows).row_hashes()))
+
+
+def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) -> None:
+    """Check, before the first batch, that no query stands in two, if votes carry parties' noise.
+
+    Two noisy sums of the same votes are less private than one, so no party opens a second.
+
+    Args:
+        state: of the campaign, with its roster.
+        inputs: the public set.
+        most: counts of one batch.
+
+    Raises:
+        UsageError: if one does.
+    """
+    if not state.spec.distributed or state.spec.matrix or state.openings:
+        return
+    size = max(1, most // len(state.classes))
+    if len(state.voted) <= size:
+        return
+    found: dict[bytes, int] = {}
+    for first in range(0, len(state.voted), size):
+        rows = state.voted.rows[first : first + size]
+        for row, each in zip(rows, inputs.take(rows).row_hashes(), strict=True):
+            batch, same = found.setdefault(each, first), row
+            if batch != first:
+                raise UsageError(
+                    f"input {same} of the public set is there twice, and this campaign asks for its "
+                    "queries in several batches, each with noise of its own: no party shows votes "
+                    "on one query twice; leave the copies out"
+                )

@@ -1,0 +1,147 @@
+"""A gated campaign: one batch is answered as a whole, and a private test lets its labels out or not.
+
+The votes decide three things: what the mechanism says, whether the gate opens, and nothing else.
+The list of queries, the gate and the charge are fixed before the votes are looked at, and the
+charge is durable before noise is drawn. Labels are drawn only behind an open gate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator_server.campaign.labelling import RoundSummary, check_round, require_fit, summary_of
+from pate.accounting.bounds.laws import DiscreteGaussian
+from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
+from pate.accounting.composition import Gate
+from pate.accounting.publishing.nearby import Batch
+from pate.accounting.units import Neighbours
+from pate.errors import StateError
+from pate.mechanisms import ConfidentGNMax, GNMax
+from pate.runtime import failpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator_server.campaign.labelling import Votes
+    from aggregator_server.ledger.ledger import Ledger
+    from pate.accounting.bounds.sharp import Tables
+    from pate.accounting.publishing.gate import GateParameters
+    from pate.accounting.publishing.nearby import Bound
+    from pate.mechanisms import Mechanism
+    from pate.noise.exact import Noise
+    from pate.votes import Counts
+
+
+def label_gated(
+    ledger: Ledger,
+    counts: Votes,
+    mechanism: Mechanism,
+    noise: Noise,
+    *,
+    order: Sequence[int],
+    tables: Tables,
+    allow_simulated: bool = False,
+) -> RoundSummary:
+    """Answer the one batch of a gated campaign, if that was not tried before.
+
+    Args:
+        ledger: of the campaign.
+        counts: (queries, classes) int64, summed votes of the whole public set.
+        mechanism: the one that the roster fixed.
+        noise: where the noise of gate and labels comes from.
+        order: queries in the order to ask them; the first ``max_queries`` are the batch. It must
+            not depend on votes.
+        tables: where tables of Theorem 6+ come from.
+        allow_simulated: see :func:`~aggregator_server.campaign.labelling.label_round`.
+
+    Raises:
+        UsageError: if the noise source is not fit for use.
+        StateError: if the campaign is not a gated one, or in another phase.
+        LedgerError: if the mechanism is not the roster's, or votes are missing.
+    """
+    simulated = require_fit(noise, allow_simulated=allow_simulated)
+    state = ledger.state()
+    if not isinstance(state.composition, Gate):
+        raise StateError("this campaign is not gated: its labels leave as they are answered")
+    check_round(state, counts, mechanism, 1, None)
+    if state.left < 1:  # an interrupted process has spent it: no second attempt at the same votes
+        return summary_of(state, 1, exhausted=True)
+    most = state.spec.max_queries
+    queries = list(order if most is None else order[:most])
+    gate = state.composition.parameters
+    bound = bound_of(mechanism, gate.order, tables)
+    charge = ledger.charge(queries, simulated=simulated)
+    failpoints.reach("charge-recorded")
+    # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
+    rows = counts[queries]
+    labels = labels_behind(
+        gate, batch_of(rows, mechanism, gate.order, bound), rows, mechanism, noise
+    )
+    failpoints.reach("noise-drawn")
+    state = ledger.release_batch(charge, labels)
+    failpoints.reach("release-recorded")
+    return summary_of(state, 1, exhausted=False)
+
+
+def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
+    """Return the data-dependent bound that a gate goes by, at its order. It looks at no vote.
+
+    Raises:
+        StateError: for a mechanism without one.
+    """
+    setting, neighbours = _setting(mechanism)
+    return sharp_bound(setting, neighbours, np.array([order]), tables)
+
+
+def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
+    """Return what the gate looks at of (queries, classes) votes. Secret.
+
+    Args:
+        rows: votes of the whole batch.
+        mechanism: that answers it.
+        order: of the gate.
+        bound: of :func:`bound_of`.
+    """
+    setting, neighbours = _setting(mechanism)
+    return Batch.of(
+        rows,
+        setting.label,
+        neighbours,
+        bound,
+        orders=np.array([order]),
+        checked=setting.check is not None,
+    )
+
+
+def labels_behind(
+    gate: GateParameters, batch: Batch, rows: Counts, mechanism: Mechanism, noise: Noise
+) -> list[int | None] | None:
+    """Return the labels of a batch, or None if the gate stays closed. Once, behind its charge.
+
+    Args:
+        gate: fixed before the votes were looked at.
+        batch: of :func:`batch_of`, of the same rows.
+        rows: (queries, classes) int64, votes.
+        mechanism: that answers them.
+        noise: where the noise of gate and labels comes from.
+    """
+    if not gate.decide(batch, noise):
+        return None
+    return [each.label for each in mechanism.answer_all(rows, noise)]
+
+
+def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
+    """Return what the bounds need to know of the mechanism, with the noise that is really drawn."""
+    if isinstance(mechanism, GNMax):
+        setting = GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
+        return setting, Neighbours(mechanism.votes_per_unit)
+    if isinstance(mechanism, ConfidentGNMax):
+        setting = GaussianSetting(
+            label=DiscreteGaussian(float(mechanism.sigma2)),
+            check=DiscreteGaussian(float(mechanism.sigma1)),
+            threshold=mechanism.threshold,
+        )
+        return setting, Neighbours(mechanism.votes_per_unit)
+    raise StateError(f"no data-dependent bound is known of {mechanism.name}")

@@ -1,0 +1,80 @@
+"""Whether the votes of a roster can reach a campaign's threshold at all.
+
+Every query pays for the comparison with the threshold, also one that gets no label. A campaign whose
+threshold lies above all votes there are would spend its whole budget for nothing. How many votes
+there are is known when the roster is complete, before anything is asked or charged.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import UsageError
+from pate.mechanisms.confident import ConfidentGNMax
+from pate.mechanisms.distributed import DistributedConfidentGNMax, DistributedInteractiveGNMax
+from pate.mechanisms.interactive import InteractiveGNMax
+from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour
+from pate.noise.shares import total_sigma
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from aggregator_server.ledger.state import CampaignState
+
+#: A campaign that gets a label by noise alone less often than this is refused.
+_CHANCE: Final = 1e-3
+
+
+def require_reachable(state: CampaignState) -> str | None:
+    """Refuse a campaign that would spend its budget without a label, whatever the votes.
+
+    If all votes of the roster fall short of the threshold, only noise can reach it. The noise of a
+    comparison is sub-Gaussian, P[X >= d] <= exp(-d^2 / (2 sigma^2)), also the discrete one
+    (Canonne et al. 2020), and so the chance is bounded that it does so for any query.
+
+    Args:
+        state: with a complete roster.
+
+    Returns:
+        A warning if only noise can reach it, but may well do; None if votes can.
+
+    Raises:
+        UsageError: if no label is to be had.
+    """
+    mechanism, spec = state.mechanism(1), state.spec
+    parties, classes = len(state.roster), len(state.classes)
+    most, what = state.teachers, f"{state.teachers} teachers"
+    if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
+        sigma, draws = float(mechanism.sigma1), 1
+    elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
+        sigma, draws = _carried(mechanism.share, parties), classes
+    elif isinstance(mechanism, Neighbour | DistributedNeighbour):
+        most = parties * (spec.most_votes or 0)
+        what = f"{parties} parties with at most {spec.most_votes} votes on a count"
+        # A label needs a lead: the difference of two noisy counts, of any two classes.
+        each = (
+            float(mechanism.sigma)
+            if isinstance(mechanism, Neighbour)
+            else _carried(mechanism.share, parties)
+        )
+        sigma, draws = math.sqrt(2) * each, classes * (classes - 1)
+    else:
+        return None  # it answers every query
+    short = mechanism.threshold - most
+    if short <= 0:
+        return None
+    queries = min(spec.max_queries or spec.queries, spec.queries)
+    chance = draws * queries * math.exp(-(short**2) / (2 * sigma**2))
+    fault = f"{what} never reach the threshold of {mechanism.threshold}, even if all agree"
+    if chance < _CHANCE:
+        raise UsageError(
+            f"{fault}: the campaign would spend its budget and release no label. Nothing was asked or "
+            f"spent; begin another --campaign with a --threshold of at most {most}"
+        )
+    return f"{fault}: labels are released only where noise happens to lift the votes"
+
+
+def _carried(share: Fraction, parties: int) -> float:
+    """Return the sigma of noise shares of all parties, rounded up."""
+    return float(total_sigma(share, parties)) + 1 / 64

@@ -1,0 +1,374 @@
+"""A campaign from its first party to its last label: what is done in which order.
+
+Every step is in the ledger before the next one begins, so the same function starts a campaign and
+goes on with one that was interrupted anywhere: it looks where the ledger stands and does what is
+missing.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
+from aggregator_server.campaign.gated import label_gated
+from aggregator_server.campaign.labelling import label_round
+from aggregator_server.campaign.neighbour import release_matrix
+from aggregator_server.campaign.reachable import require_reachable
+from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
+from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.parties import Party
+from pate.accounting.bounds.theorem6_plus import Table
+from pate.campaign.order import public_order, public_ranking
+from pate.campaign.quota import quota_order
+from pate.campaign.roster import RosterParty
+from pate.errors import ProtocolError, QuorumError
+from pate.formats.privacy_statement import mechanism_in_words
+from pate.mechanisms.distributed import DistributedMechanism
+from pate.noise.shares import total_sigma
+from pate.runtime.failpoints import reach
+from pate.runtime.screen import listed
+from protos.pate.v1 import vote_pb2
+from protos.public_set import PackedPublicSet
+from protos.terms import gate_text, mechanism_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.campaign.labelling import RoundSummary
+    from aggregator_server.exchange.aggregation import Sum
+    from aggregator_server.exchange.presence import Presence
+    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.state import CampaignState
+    from pate.campaign.spec import CampaignSpec
+    from pate.data.values import Inputs
+    from pate.noise.exact import Noise
+    from pate.runtime.screen import Screen
+
+#: A masked sum for which too few parties were left is begun anew so many times: parties that were
+#: started again can take part in the next one.
+_ATTEMPTS: Final = 3
+
+
+class Campaign:
+    """Runs one campaign over a wire.
+
+    Args:
+        ledger: of the campaign, open.
+        inputs: the public set that the campaign is about.
+        link: the way to the parties.
+        noise: where noise comes from.
+        screen: for lines and progress.
+        signing_key: of the campaign; parties know it by it.
+        patience: seconds to wait for the last parties once enough have voted.
+        enrolled: identity keys by name of those who may take part; None: anybody.
+        await_predictions: called with a round; returns when the student's predictions for it are
+            in the ledger. Meanwhile it may call :meth:`look`.
+        show: takes who is here and what is asked of them.
+        returning: names of the parties that ask to be let in again just now.
+        pause: waits that many seconds, or less if something may have come.
+        batch: counts of one batch of votes, queries times classes.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        inputs: Inputs,
+        link: Wire,
+        *,
+        noise: Noise,
+        screen: Screen,
+        signing_key: Ed25519PrivateKey,
+        patience: float,
+        await_predictions: Callable[[int], object],
+        enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        show: Callable[[Presence], None] | None = None,
+        returning: Callable[[], Collection[str]] = frozenset,
+        pause: Callable[[float], None] = time.sleep,
+        batch: int = BATCH_COUNTS,
+    ) -> None:
+        self._batch = batch
+        self._ledger = ledger
+        self._inputs = inputs
+        self._noise = noise
+        self._screen = screen
+        self._patience = patience
+        self._await_predictions = await_predictions
+        self._exchange = Exchange(
+            link,
+            public_campaign(ledger.state().spec),
+            signing_key=signing_key,
+            enrolled=enrolled,
+            pieces=lambda: PackedPublicSet(inputs),
+            say=screen.say,
+            show=show,
+            returning=returning,
+            pause=pause,
+        )
+
+    def run(self) -> None:
+        """Do all that is missing until the campaign is finished.
+
+        Raises:
+            SchemaError: if the parties do not describe the same classes.
+            QuorumError: if too few parties are left.
+            UsageError: if no votes reach the threshold.
+            BudgetError: if the budget does not pay for a single query.
+        """
+        state = self._ledger.state()
+        if state.phase == "gathering":
+            self._gather()
+        else:
+            self._exchange.fix_roster(_parties(state), state.classes, terms_of(state))
+        self._require_labels_to_be_had()
+        if self._ledger.state().missing_votes:
+            self._collect()
+        while not (state := self._ledger.state()).rounds_over:
+            if state.phase == "predicting":
+                self._screen.say(f"round {state.round}: waiting for the student's predictions")
+                self._await_predictions(state.round)
+            self._label()
+        if state.phase != "finished":
+            self._ledger.finish()
+            reach("campaign-closed")
+
+    def _require_labels_to_be_had(self) -> None:
+        """Refuse, or warn of, a threshold beyond all votes, before anything is asked or charged.
+
+        Raises:
+            UsageError: if no label is to be had.
+        """
+        state = self._ledger.state()
+        if state.batches or state.rounds_over:
+            return
+        if (warning := require_reachable(state)) is not None:
+            self._screen.say(warning, "warning")
+
+    def look(self) -> None:
+        """Notice who came and who went, while nothing is asked of the parties."""
+        self._exchange.look()
+
+    def farewell(self, epsilon: float) -> None:
+        """Tell the parties how the campaign ended.
+
+        Args:
+            epsilon: the guarantee towards the public at the campaign's delta.
+        """
+        state = self._ledger.state()
+        self._exchange.finish(
+            vote_pb2.Finish(
+                queries_asked=state.queries_asked,
+                labels_released=len(state.labels),
+                epsilon_cap=epsilon,
+                delta=state.spec.delta,
+            ),
+            voted={name for batch in state.batches for name in batch.responders},
+        )
+
+    def _gather(self) -> None:
+        spec = self._ledger.state().spec
+        parties = self._exchange.gather(spec.parties)
+        classes = spec.classes or parties[0].classes
+        roster = [RosterParty(p.name, p.identity.hex(), p.teachers, p.unit) for p in parties]
+        state = self._ledger.record_roster(roster, classes)
+        reach("roster-recorded")
+        self._exchange.fix_roster(parties, classes, terms_of(state))
+        self._screen.say(
+            f"the roster is complete: {len(roster)} parties, "
+            + ("records vote themselves; " if spec.matrix else f"{state.teachers} teachers; ")
+            + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
+        )
+        mechanism = state.mechanism(1)
+        if isinstance(mechanism, DistributedMechanism):
+            counted = float(total_sigma(mechanism.share, mechanism.honest))
+            carried = float(total_sigma(mechanism.share, len(roster)))
+            self._screen.say(
+                f"noise shares of {mechanism.honest} of {len(roster)} parties are counted, sigma "
+                f"{counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
+            )
+
+    def _collect(self) -> None:
+        state = self._ledger.state()
+        check_apart(state, self._inputs, self._batch)
+        while (places := next_places(state, self._batch)) is not None:
+            batch = batch_at(state, self._inputs, places)
+            found = self._vote(places.start, batch)
+            reach("votes-arrived")
+            state = self._ledger.record_votes(places.start, found.total, found.responders)
+            reach("votes-recorded")
+            done, all_ = sum(each.count for each in state.batches), len(state.voted)
+            self._screen.say(
+                f"votes on {len(batch.rows)} queries from {listed(found.responders)}"
+                + ("" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now")
+            )
+
+    def _vote(self, first: int, batch: Batch) -> Sum:
+        """Return the summed votes on a batch; a masked sum is tried more than once."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            ballot = self._ballot(first, batch)
+            try:
+                return self._exchange.collect(
+                    ballot,
+                    least=self._ledger.state().spec.min_parties,
+                    patience=self._patience,
+                    bar=self._screen.bar,
+                )
+            except QuorumError as error:
+                self._require_willing(ballot, error)
+                if ballot.first or attempt == _ATTEMPTS:
+                    raise
+                self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
+            except ProtocolError as error:
+                raise ProtocolError(
+                    f"there is no sum of the votes on {len(batch.rows)} queries, and nothing was "
+                    f"released: {error}"
+                ) from error
+        raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
+
+    def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
+        state, campaign = self._ledger.state(), self._exchange.campaign
+        roster = _parties(state)
+        if not state.spec.masked:
+            return PlainBallot(campaign, roster, batch, state.spec.min_parties)
+
+        def list_opening(survivors: tuple[str, ...]) -> None:
+            self._ledger.record_opening(first, len(batch.rows), survivors)
+            reach("opening-listed")
+
+        return MaskedBallot(
+            campaign, roster, batch, only=state.survivors, before_opening=list_opening
+        )
+
+    def _require_willing(self, ballot: MaskedBallot | PlainBallot, error: QuorumError) -> None:
+        """Check that the sum whose opening has begun can still be had.
+
+        Raises:
+            QuorumError: if parties refuse that it cannot do without.
+        """
+        state, refused = self._ledger.state(), self._exchange.refused
+        fixed = state.survivors
+        needed = len(ballot.needed) or state.spec.min_parties
+        if fixed is None or len(set(fixed) - refused) >= needed:
+            return
+        raise QuorumError(
+            f"{listed(sorted(refused & set(fixed)))} refused a sum of {listed(fixed)}, so these "
+            "queries cannot be had any more in this campaign: parties may have opened their sum "
+            "with just these, and open no other one, since the difference of the two would show "
+            "votes (unless the refusal can be mended there: then `pate-server resume`)"
+        ) from error
+
+    def _label(self) -> None:
+        state = self._ledger.state()
+        if state.spec.matrix:
+            summary = self._release_matrix(state)
+        elif state.spec.gated is not None:
+            summary = self._label_gated(state)
+        else:
+            summary = self._label_capped(state)
+        more = state.spec.interactive and state.round < state.spec.rounds
+        self._ledger.end_round(wants_predictions=more)
+        reach("round-ended")
+        reinforced = f", {summary.reinforced} of them reinforced" if summary.reinforced else ""
+        self._screen.say(
+            f"round {summary.round}: {summary.asked} queries asked, "
+            f"{summary.labels} labels released{reinforced}"
+        )
+
+    def _label_capped(self, state: CampaignState) -> RoundSummary:
+        with self._screen.bar(f"round {state.round}: queries") as progress:
+            summary = label_round(
+                self._ledger,
+                self._ledger.votes(),
+                state.mechanism(state.round),
+                self._noise,
+                round_=state.round,
+                order=self._order(state),
+                predictions=self._ledger.predictions(state.round),
+                progress=progress,
+            )
+            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
+        return summary
+
+    def _release_matrix(self, state: CampaignState) -> RoundSummary:
+        summary = release_matrix(
+            self._ledger, self._ledger.votes(), state.mechanism(1), self._noise
+        )
+        if summary.exhausted:
+            self._screen.say("the one release was interrupted and is paid for: there are no labels")
+        return summary
+
+    def _label_gated(self, state: CampaignState) -> RoundSummary:
+        summary = label_gated(
+            self._ledger,
+            self._ledger.votes(),
+            state.mechanism(1),
+            self._noise,
+            order=public_order(state.spec.id, state.spec.queries),
+            tables=Table.build,
+        )
+        gate = self._ledger.state().gate
+        if gate is None:
+            self._screen.say("the one attempt at this batch was interrupted: there are no labels")
+        else:
+            self._screen.say(f"the gate is {gate}")
+        return summary
+
+    def _order(self, state: CampaignState) -> Sequence[int]:
+        """Return the queries of a round in the order in which they are asked."""
+        order = public_ranking(state.spec.id, state.spec.queries)
+        asked = array("q", (query for query in map(int, order) if query in state.voted))
+        predictions = self._ledger.predictions(state.round)
+        if not state.spec.class_quota or predictions is None:
+            return asked
+        # Of earlier rounds alone: a process that was stopped within this one finds the same order.
+        earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
+        return quota_order(tuple(asked), earlier, predictions)
+
+
+def _parties(state: CampaignState) -> list[Party]:
+    """Return the roster as the exchange knows it."""
+    return [
+        Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
+        for p in state.roster
+    ]
+
+
+def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
+    """Return what parties are told of a campaign."""
+    return vote_pb2.Campaign(
+        id=bytes.fromhex(spec.id),
+        classes=spec.classes or (),
+        public_set=bytes.fromhex(spec.public_set),
+        queries=spec.queries,
+        schema=spec.schema,
+        mechanism=spec.aggregator,
+        unit=spec.unit,
+        aggregation=spec.aggregation,
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+        rounds=spec.rounds,
+        noise=spec.noise,
+        threshold=spec.min_parties,
+        colluders=spec.colluders,
+        proofs=spec.vote_proofs,
+        most_votes=spec.most_votes,
+    )
+
+
+def terms_of(state: CampaignState) -> vote_pb2.Terms:
+    """Return what parties are told once the roster is complete."""
+    members = sorted(state.roster, key=lambda party: party.name)
+    return vote_pb2.Terms(
+        roster=[
+            vote_pb2.Member(name=p.name, identity=bytes.fromhex(p.identity), teachers=p.teachers)
+            for p in members
+        ],
+        mechanisms=mechanism_texts(state.mechanisms),
+        composition=state.composition.name,
+        cap=str(state.cap),
+        gate="" if state.spec.gated is None else gate_text(state.spec.gated),
+    )

@@ -1,0 +1,1 @@
+"""``pate-server``: its commands and their options."""

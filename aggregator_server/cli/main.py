@@ -1,0 +1,214 @@
+"""``pate-server``: what the coordinator of a campaign runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+import typer
+from click.core import ParameterSource
+
+from aggregator_server.cli import backup, ledger, schema
+from aggregator_server.cli import identities as identities_cli
+from aggregator_server.options import (
+    CampaignOption,
+    CampaignOptions,
+    CheckOptions,
+    HomeOption,
+    ResumeOptions,
+    ServingOptions,
+    folder_of,
+)
+from pate.errors import UsageError
+from pate.runtime.child import fork_ahead
+from pate.runtime.command import JsonOption, print_json, run
+from pate.runtime.home import default_home
+from pate.runtime.imports import importing
+from pate.runtime.options import takes
+from pate.runtime.screen import Screen
+
+if TYPE_CHECKING:
+    from aggregator_server.identities import Identities
+    from aggregator_server.session import Doors
+
+app = typer.Typer(
+    add_completion=False,
+    help="Run a PATE campaign: wait for the parties, sum their votes, add noise under a hard privacy "
+    "budget, and hand the labels to a student.\n\nFor example: pate-server --aggregator "
+    "interactive-gnmax --public ./public --parties hospital_a,hospital_b,hospital_c --epsilon 2",
+)
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="Look at the privacy ledger of a campaign, or check it."
+)
+app.add_typer(ledger_app, name="ledger")
+identities_cli.register(app)
+
+
+@app.callback(invoke_without_command=True)
+@takes(CampaignOptions)
+def serve(options: CampaignOptions) -> None:
+    """Run a campaign from its start; `resume` goes on with one that was interrupted.
+
+    Numbers of votes left out follow from the number of teachers once the parties are known.
+    """
+    context = click.get_current_context()
+    if context.invoked_subcommand is not None:
+        context.obj = options  # `check` may be given options before its name
+        return
+    if options.public is None:
+        raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
+    with importing():
+        from aggregator_server.flower.internals import SUPERLINK_MAIN
+        from aggregator_server.session import start_campaign
+        from pate.campaign.settings import delta_of, of_gated_delta, spec_of
+        from pate.data.read import read_inputs
+
+    fork_ahead(SUPERLINK_MAIN)  # before anything of this server's is read
+    identities = _identities(options.home, options.host)
+    inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
+    screen = Screen("pate-server")
+    doors = _doors(options, identities, screen)
+    delta = delta_of(options.publish, options.delta)
+    if line := of_gated_delta(options.publish, delta):
+        screen.say(line, "warning")
+    spec = spec_of(options, inputs, say=screen.say)
+    summary = start_campaign(options.folder, spec, inputs, doors, screen, options.ledger)
+    if options.as_json:
+        print_json(summary)
+
+
+@app.command()
+@takes(CheckOptions)
+def check(options: CheckOptions) -> None:
+    """Look for what would keep this server from running a campaign, before it tries.
+
+    Give it the options of the campaign, as far as you know them: none is needed. It works before
+    and after `pate-server init`, and while a server runs; nothing is changed.
+
+    One line a check: ok, warning or failed, and what to do. The exit code is 0 if nothing failed,
+    else that of the first failure.
+    """
+    from aggregator_server.preflight.checks import checks_of
+    from pate.preflight import present
+
+    context = click.get_current_context()
+    here, before = _given(context), _given(context.find_root())
+    above = {name: getattr(context.obj, name) for name in before - here}
+    options = replace(options, **above, given=here | before)
+    raise typer.Exit(present(checks_of(options), as_json=options.as_json))
+
+
+def _given(context: click.Context) -> frozenset[str]:
+    """Return the names of the options that were typed, or stand in the configuration file."""
+    unset = (None, ParameterSource.DEFAULT)
+    return frozenset(n for n in context.params if context.get_parameter_source(n) not in unset)
+
+
+@app.command()
+@takes(ResumeOptions)
+def resume(options: ResumeOptions) -> None:
+    """Go on with a campaign where it stopped, whatever stopped it.
+
+    Its parameters are those it was started with. Nothing is charged or released twice. With a ledger
+    in a database and a folder that does not know it, --head or --close is needed.
+    """
+    with importing():
+        from aggregator_server.flower.internals import SUPERLINK_MAIN
+        from aggregator_server.session import resume_campaign
+        from pate.data.read import read_inputs
+
+    fork_ahead(SUPERLINK_MAIN)
+    inputs = None
+    if options.public is not None:
+        inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
+    identities = _identities(options.home, options.host)
+    screen = Screen("pate-server")
+    doors = _doors(options, identities, screen)
+    summary = resume_campaign(
+        options.folder,
+        inputs,
+        doors,
+        screen,
+        options.ledger,
+        head=options.head,
+        close=options.close,
+    )
+    if options.as_json:
+        print_json(summary)
+
+
+@app.command()
+def status(
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    as_json: JsonOption = False,
+) -> None:
+    """Say where a campaign stands: phase, roster, queries, labels, budget."""
+    from aggregator_server.results.report import describe, show
+
+    found = describe(folder_of(home, campaign))
+    if as_json:
+        print_json(found)
+    else:
+        show(found)
+
+
+def _identities(home: Path | None, host: str) -> Identities | None:
+    """Return who this server is and who is enrolled, None for a trial on loopback.
+
+    Raises:
+        UsageError: if there is nothing of the kind and ``host`` is reached from outside.
+        StateError: if the certificate has expired.
+    """
+    from aggregator_server.identities import Identities, require_identities
+
+    found = Identities.open(home or default_home("server"))
+    require_identities(host, found)
+    if found is not None:
+        found.require_valid(datetime.now(UTC))
+    return found
+
+
+def _doors(options: ServingOptions, identities: Identities | None, screen: Screen) -> Doors:
+    """Return where to listen, and say if parties are told of another port.
+
+    Raises:
+        UsageError: if the page would be reached from outside without a certificate.
+    """
+    from aggregator_server.identities import require_identities, told_port
+    from aggregator_server.monitoring.serving import PageDoor
+    from aggregator_server.session import Doors
+
+    port, told = options.port, told_port(identities)
+    if identities is not None and port not in (None, 0, told):
+        screen.say(
+            f"listening on port {port}, while parties are told {identities.address}: they come only "
+            f"if something forwards port {told} to this one",
+            "warning",
+        )
+    page = None
+    if options.page:
+        require_identities(options.page_host, identities)
+        page = PageDoor(options.page_host, options.page_port)
+    return Doors(
+        options.host,
+        told if port is None else port,
+        options.student_port,
+        options.patience,
+        options.linger,
+        identities,
+        page,
+    )
+
+
+ledger.register(app, ledger_app, folder_of)
+backup.register(ledger_app, folder_of)
+schema.register(app)
+
+
+def main() -> NoReturn:
+    """Entry point of ``pate-server``."""
+    run(app, "pate-server")

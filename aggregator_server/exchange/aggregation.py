@@ -1,0 +1,349 @@
+"""How the votes of one batch are had: in one step, or masked, in five.
+
+A ballot says what to ask a party next and takes its answer. It knows nothing of nodes, time or who
+is connected; :class:`aggregator_server.exchange.exchange.Exchange` does, and decides when a step has waited
+long enough.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+import numpy as np
+
+from pate.errors import ProtocolError, QuorumError
+from pate.masking.proofs.terms import commit_seed
+from pate.masking.ring import centred
+from pate.masking.server import ServerMasking
+from pate.noise.shares import check_row_totals, largest_noise
+from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
+from protos import masked, wire
+from protos.pate.v1 import vote_pb2
+from protos.terms import share_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator_server.exchange.parties import Party
+    from pate.votes import Total
+
+#: By step, the body of the answer to it.
+ANSWERS: Final = {
+    "ask": "votes",
+    "ask_keys": "keys",
+    "ask_shares": "boxes",
+    "ask_masked": "masked",
+    "ask_proof": "proof",
+    "ask_consent": "consent",
+    "ask_opening": "opening",
+}
+#: The same for a screen.
+STEPS: Final = {
+    "ask": "votes",
+    "ask_keys": "keys",
+    "ask_shares": "key shares",
+    "ask_masked": "masked votes",
+    "ask_proof": "proofs of votes",
+    "ask_consent": "signatures of the list of survivors",
+    "ask_opening": "shares that open the sum",
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of the public set, to be voted on together.
+
+    Attributes:
+        rows: indices into the public set, each once.
+        digest: SHA-256 over the hashes of these queries, in this order, 32 bytes.
+    """
+
+    rows: tuple[int, ...]
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The votes of one batch, summed.
+
+    Attributes:
+        total: the sum; with the parties' noise in it, if they add any.
+        responders: names of the parties in it, in the order of the roster.
+    """
+
+    total: Total
+    responders: tuple[str, ...]
+
+
+class Ballot(Protocol):
+    """What is asked of the parties for one batch, step by step."""
+
+    #: Name of the step that is under way, of :data:`STEPS`; empty when all are done.
+    step: str
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first step: a party that starts anew can still take part."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The parties that must all do this step; empty if any of them may be missing."""
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The parties that may answer this step, and have or have not."""
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The parties that have answered it."""
+
+    def request(self, name: str) -> vote_pb2.PartyRequest:
+        """Return what to ask a party in this step."""
+
+    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+        """Take a party's answer to this step.
+
+        Raises:
+            ProtocolError: if it is not acceptable; the ballot is then as it was before.
+        """
+
+    def advance(self) -> None:
+        """Go on to the next step with those who answered.
+
+        Raises:
+            QuorumError: if they are too few.
+            ProtocolError: if what they sent cannot be opened.
+        """
+
+    def result(self) -> Sum:
+        """Return the sum, once all steps are done.
+
+        Raises:
+            ProtocolError: if it cannot be the sum of what the parties declared.
+        """
+
+
+class PlainBallot:
+    """One step: every party sends its votes as they are."""
+
+    def __init__(
+        self, campaign: vote_pb2.Campaign, roster: Sequence[Party], batch: Batch, least: int
+    ) -> None:
+        self._classes = len(campaign.classes)
+        self._roster = tuple(party.name for party in roster)
+        self._batch = batch
+        self._least = least
+        self._kind = LooseSum if campaign.most_votes else Histogram
+        # Only the sum is kept: a thousand matrices would be a thousand times as much.
+        self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
+        self._teachers: dict[str, int] = {}
+        self.step = "ask"
+
+    first: ClassVar[bool] = True
+    needed: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """All parties of the roster."""
+        return frozenset(self._roster)
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The parties whose votes are here."""
+        return frozenset(self._teachers)
+
+    def request(self, name: str) -> vote_pb2.PartyRequest:
+        """Ask for the votes."""
+        del name  # all are asked the same
+        return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=_to_wire(self._batch)))
+
+    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+        """Take a party's vote matrix; see :class:`Ballot`."""
+        counts = wire.read_votes(
+            reply.votes,
+            teachers=party.teachers,
+            classes=self._classes,
+            queries=len(self._batch.rows),
+            batch=self._batch.digest,
+            loose=self._kind is LooseSum,
+        )
+        if party.name not in self._teachers:
+            self._teachers[party.name] = party.teachers
+            self._total += counts
+
+    def advance(self) -> None:
+        """See :class:`Ballot`."""
+        if len(self._teachers) < self._least:
+            raise QuorumError(f"{len(self._teachers)} parties answered, {self._least} are needed")
+        self.step = ""
+
+    def result(self) -> Sum:
+        """Return the sum; each part of it was checked when it came."""
+        responders = tuple(name for name in self._roster if name in self._teachers)
+        return Sum(self._kind(self._total, sum(self._teachers.values())), responders)
+
+
+class MaskedBallot:
+    """Five steps, six with proofs of votes, after which the sum is known and no part of it.
+
+    Args:
+        campaign: with its terms.
+        roster: of it.
+        batch: what is voted on.
+        only: names of the parties in the sum if its opening was begun before, in the order of the
+            roster: parties open it with nobody else.
+        before_opening: called with the names of the parties in the sum, in that order, before
+            anybody is asked to open it. If it raises nobody is.
+
+    Attributes:
+        attempt: 16 random bytes, which everything in these steps is bound to.
+    """
+
+    def __init__(
+        self,
+        campaign: vote_pb2.Campaign,
+        roster: Sequence[Party],
+        batch: Batch,
+        *,
+        only: tuple[str, ...] | None = None,
+        before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
+    ) -> None:
+        self._campaign = campaign
+        self._teachers = {party.name: party.teachers for party in roster}
+        self._only = only
+        self._before_opening = before_opening
+        self.attempt = wire.new_id()
+        # Drawn anew for each attempt, and shown when all masked votes are in.
+        seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
+        self._opens = vote_pb2.AskKeys(
+            attempt=self.attempt,
+            batch=_to_wire(batch),
+            seed_hash=b"" if seed is None else commit_seed(seed),
+        )
+        self._context = masked.context_of(campaign, self._opens)
+        self._masking = ServerMasking(self._context, seed=seed)
+        skipped = {"ask"} if campaign.proofs else {"ask", "ask_proof"}
+        self._steps = [step for step in STEPS if step not in skipped]
+        self.step = self._steps[0]
+
+    @property
+    def first(self) -> bool:
+        """Whether keys are being asked for: who starts anew later has lost its secrets."""
+        return self.step == self._steps[0]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """All of the sum until their votes are in it; for what is left to do, enough will do."""
+        return () if self._only is None or self._masking.survivors else self._only
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The parties that did every step before this one."""
+        awaited = self._masking.awaited
+        return awaited if self._only is None else awaited & frozenset(self._only)
+
+    @property
+    def answered(self) -> frozenset[str]:
+        """The parties that did this step."""
+        return self._masking.answered
+
+    def request(self, name: str) -> vote_pb2.PartyRequest:
+        """Return what this step needs of the others, for one party."""
+        asked, masking = vote_pb2.PartyRequest(), self._masking
+        getattr(asked, self.step).attempt = self.attempt
+        if self.step == "ask_keys":
+            asked.ask_keys.CopyFrom(self._opens)
+        elif self.step == "ask_proof":
+            asked.ask_proof.seed = masking.seed
+        elif self.step == "ask_shares":
+            held = masking.keys_for(name)
+            asked.ask_shares.keys.extend(
+                vote_pb2.PeerKeys(party=peer, keys=masked.keys_to_wire(held[peer]))
+                for peer in sorted(held)
+            )
+        elif self.step == "ask_masked":
+            asked.ask_masked.boxes.extend(masked.boxes_to_wire(masking.boxes_for(name)))
+        elif self.step == "ask_consent":
+            asked.ask_consent.survivors.extend(masking.survivors)
+        elif self.step == "ask_opening":
+            asked.ask_opening.signatures.extend(
+                vote_pb2.PeerSignature(party=peer, signature=masking.signatures[peer])
+                for peer in sorted(masking.signatures)
+            )
+        return asked
+
+    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+        """Take a party's answer to this step; see :class:`Ballot`."""
+        name, masking = party.name, self._masking
+        if name not in self.awaited:
+            raise ProtocolError(f"{name} has no part in this step of a masked sum")
+        if self.step == "ask_keys":
+            masked.check_keys(reply.keys)
+            masking.take_keys(name, masked.keys_from_wire(reply.keys))
+        elif self.step == "ask_shares":
+            masked.check_boxes(reply.boxes.boxes)
+            masking.take_boxes(name, masked.boxes_from_wire(reply.boxes.boxes))
+        elif self.step == "ask_masked":
+            masking.take_masked(name, reply.masked.packed)
+        elif self.step == "ask_proof":
+            masking.take_proof(name, reply.proof.content)
+        elif self.step == "ask_consent":
+            masking.take_signature(name, reply.consent.signature)
+        elif self.step == "ask_opening":
+            masked.check_opening(reply.opening)
+            masking.take_opening(name, masked.opening_from_wire(reply.opening))
+
+    def advance(self) -> None:
+        """See :class:`Ballot`."""
+        if missing := sorted(frozenset(self.needed) - self.answered):
+            raise QuorumError(f"no votes of {', '.join(missing)}, and no other sum may be opened")
+        self._masking.advance()
+        at = self._steps.index(self.step) + 1
+        step = self._steps[at] if at < len(self._steps) else ""
+        if step == "ask_opening":
+            self._before_opening(self._survivors)
+        self.step = step
+
+    @property
+    def _survivors(self) -> tuple[str, ...]:
+        """The parties in the sum, in the order of the roster."""
+        survivors = set(self._masking.survivors)
+        return tuple(name for name in self._teachers if name in survivors)
+
+    def result(self) -> Sum:
+        """Return the sum.
+
+        Raises:
+            ProtocolError: if its rows cannot be votes of the survivors' teachers. Somebody sent
+                what are no votes, and the masks hide who.
+        """
+        residues = self._masking.result()
+        responders = self._survivors
+        teachers = sum(self._teachers[name] for name in responders)
+        share = share_of(self._campaign)
+        loose = self._campaign.most_votes > 0
+        try:
+            if share is None:
+                exact = LooseSum if loose else Histogram
+                return Sum(exact(residues, teachers), responders)
+            counts: Counts = np.asarray(centred(residues, self._context.bits), dtype=np.int64)
+            if loose:
+                reach = largest_noise(share, len(responders), counts.size)
+                check_entries(counts, least=-reach, most=teachers + reach)
+            else:
+                check_row_totals(counts, teachers, share, len(responders))
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"the sum of the votes of {', '.join(responders)} is not one of "
+                f"{f'at most {teachers} votes a count' if loose else f'{teachers} teachers'}: "
+                f"{error}. One of them sent what are no votes, and no label leaves; the "
+                "masks hide who it was: ask them. A new campaign without that party needs other "
+                "public inputs, or parties that allow repeats: they opened these with it once"
+            ) from error
+        return Sum(NoisySum(counts, teachers), responders)
+
+
+def _to_wire(batch: Batch) -> vote_pb2.Batch:
+    return vote_pb2.Batch(rows=batch.rows, digest=batch.digest)

@@ -1,0 +1,477 @@
+"""The server's conversation with its parties, over any :class:`aggregator_server.exchange.wire.Wire`.
+
+Who is here, :mod:`aggregator_server.exchange.attendance` knows; this is about what is asked of them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.exchange.aggregation import ANSWERS, STEPS
+from aggregator_server.exchange.attendance import Attendance
+from aggregator_server.exchange.parties import Party, check_classes_agree
+from aggregator_server.exchange.presence import Presence
+from aggregator_server.exchange.public_set import Handout
+from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
+from pate.errors import (
+    DiskError,
+    PateError,
+    ProtocolError,
+    QuorumError,
+    RefusedError,
+    every_kind,
+)
+from pate.runtime.screen import listed
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.exchange.aggregation import Ballot, Sum
+    from aggregator_server.exchange.wire import Arrival, Wire
+
+_POLL_S: Final = 0.2
+_REMIND_S: Final = 10.0
+#: A node that comes and goes is asked who it is at most so often, in seconds: what it is asked
+#: waits for it.
+_AGAIN_S: Final = 1.0
+#: How long a party that is here may take to hear that the campaign has ended.
+_FAREWELL_S: Final = 15.0
+#: How long one that voted and is away is waited for, to tell it the same: parties try again every
+#: half minute or so, and then need a moment to connect.
+_RETURN_S: Final = 75.0
+
+
+@dataclass
+class _Question:
+    """One request that waits for its reply."""
+
+    node: int
+    nonce: bytes
+    about: str  # describe, public_piece, finish, or the step of a ballot
+    party: str | None
+    ballot: Ballot | None = None
+
+
+class Exchange:
+    """Finds the parties, learns who they are, and collects their votes.
+
+    Args:
+        link: carries bytes to and from nodes.
+        campaign: what parties are told; its class list and terms are set once they are known.
+        signing_key: the campaign's; every request is signed with it.
+        enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
+            Asked each time a party describes itself.
+        pieces: makes the slices of the serialised public set, for parties without a copy.
+        say: one line for the server's screen.
+        show: takes who is here and what is asked, after every step.
+        returning: names of the parties that ask to be let in again just now.
+        clock: seconds, monotonic.
+        pause: waits that many seconds, or less if something may have come.
+    """
+
+    def __init__(
+        self,
+        link: Wire,
+        campaign: vote_pb2.Campaign,
+        *,
+        signing_key: Ed25519PrivateKey,
+        pieces: Callable[[], Sequence[bytes]],
+        say: Callable[[str], None],
+        enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        show: Callable[[Presence], None] | None = None,
+        returning: Callable[[], Collection[str]] = frozenset,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._link = link
+        self.campaign = campaign
+        self._signing_key = signing_key
+        self._show = show
+        self._returning = returning
+        self._handout = Handout(pieces)
+        self._say = say
+        self._clock = clock
+        self._pause = pause
+        self._questions: dict[str, _Question] = {}
+        self._asked_who: dict[int, float] = {}  # when each node was asked who it is
+        self._met: dict[str, float] = {}  # when each party last said who it is
+        self._who = Attendance(campaign, enrolled, say)
+        self._ballot: Ballot | None = None
+        self._farewells: set[str] = set()
+
+    # --- the roster ----------------------------------------------------------------------
+
+    @property
+    def here(self) -> list[str]:
+        """Names of the parties that are connected and described, sorted."""
+        return sorted(self._who.node_of)
+
+    def gather(self, wanted: int | Sequence[str]) -> list[Party]:
+        """Wait until the roster is complete and return it, sorted by name.
+
+        Args:
+            wanted: how many parties, or which.
+
+        Raises:
+            SchemaError: if two parties have different class lists and the campaign has none.
+        """
+        names = None if isinstance(wanted, int) else set(wanted)
+        size = self._who.awaited = wanted if isinstance(wanted, int) else len(wanted)
+        remind = self._clock()
+        while True:
+            self._step()
+            present = [self._who.known[n] for n in self.here if names is None or n in names]
+            if not self.campaign.classes:
+                check_classes_agree(present)
+            if len(present) >= size:
+                return present[:size]
+            if self._clock() >= remind:
+                remind = self._clock() + _REMIND_S
+                self._say(self._waiting_line(present, size, names))
+            self._pause(_POLL_S)
+
+    def fix_roster(
+        self, roster: Sequence[Party], classes: Sequence[str], terms: vote_pb2.Terms
+    ) -> None:
+        """From now on talk to these parties alone, about these classes, on these terms."""
+        del self.campaign.classes[:]
+        self.campaign.classes.extend(classes)
+        self.campaign.terms.CopyFrom(terms)
+        self._who.fix_roster(roster)
+
+    def _waiting_line(self, present: list[Party], size: int, names: set[str] | None) -> str:
+        here = listed([party.name for party in present]) or "nobody yet"
+        missing = ""
+        if names is not None:
+            absent = sorted(names - {party.name for party in present})
+            missing = f"; missing: {listed(absent)}"
+        return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Those who refused something of the last batch on purpose, and are not back since."""
+        return frozenset(self._who.refused)
+
+    # --- votes ---------------------------------------------------------------------------
+
+    def collect(
+        self,
+        ballot: Ballot,
+        *,
+        least: int,
+        patience: float,
+        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> Sum:
+        """Return the summed votes of a batch, taken through all steps of ``ballot``.
+
+        In each step every party that can still do it is waited for until ``least`` have done it,
+        or all whom the step needs, and ``patience`` seconds have passed since. One that refuses or
+        keeps failing is not waited for, nor, after the first step of a masked sum, one that has
+        been away for ``patience`` seconds: its secrets are gone if it was started anew. In the
+        first step one that is coming back then, is waited for a second ``patience``, and no longer.
+        One whose disk is full has ended, so it is away: it is waited for like one that was killed.
+
+        Args:
+            ballot: what to ask, step by step.
+            least: how many parties the campaign needs.
+            patience: seconds.
+            bar: shows how far a step is, in parties of the roster.
+
+        Raises:
+            QuorumError: if so many refused or failed that ``least`` cannot be reached, or somebody
+                who is needed did.
+            ProtocolError: if the sum cannot be the votes of those who answered.
+        """
+        if self._who.roster is None:
+            raise QuorumError("votes were asked for before the roster was known")
+        self._ballot = ballot
+        self._who.call_again()
+        try:
+            while ballot.step:
+                with bar(f"{STEPS[ballot.step]} from parties") as progress:
+                    self._through_step(ballot, least, patience, progress)
+                    # The bar is over, with all parties or without.
+                    progress(len(ballot.answered), len(ballot.answered))
+                ballot.advance()
+            return ballot.result()
+        finally:
+            self._ballot = None
+            self._tell()
+
+    def _through_step(
+        self,
+        ballot: Ballot,
+        least: int,
+        patience: float,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Ask all parties of one step, and return when it has waited long enough."""
+        least = max(least, len(ballot.needed))
+        began = self._clock()
+        remind = began + _REMIND_S
+        enough_since: float | None = None
+        while True:
+            self._step()
+            self._ask_everyone(ballot)
+            now, answered = self._clock(), ballot.answered
+            progress(len(answered), self._asked(ballot))
+            able = ballot.awaited - self._who.out
+            gone: set[str] = set()
+            if not ballot.first and now - began > patience:
+                gone = {name for name in able - answered if name not in self._who.node_of}
+                able -= gone
+            if answered >= able and len(answered) >= least:
+                if gone:
+                    self._say(f"going on without {listed(sorted(gone))}: not connected any more")
+                return
+            if len(able | answered) < least:
+                raise QuorumError(
+                    f"only {len(able | answered)} of {self._asked(ballot)} parties can still "
+                    f"answer, the campaign needs {least}: nothing was released; "
+                    "mend the parties named above, then `pate-server resume`"
+                )
+            if len(answered) >= least:
+                enough_since = now if enough_since is None else enough_since
+                back = ballot.first and (able - answered) & self._coming(enough_since)
+                if now - enough_since > (2 * patience if back else patience):
+                    late = listed(sorted(able - answered))
+                    self._say(f"going on without {late}: no answer in {patience:g} s")
+                    return
+            if now >= remind:
+                remind = now + _REMIND_S
+                self._say(self._voting_line(ballot, able))
+            self._pause(_POLL_S)
+
+    def _coming(self, since: float) -> set[str]:
+        """Return who is about to take part: it asks to be let in, or is back ``since`` then."""
+        back = {name for name, met in self._met.items() if met >= since}
+        return back | (set(self._returning()) & set(self._who.roster or ()))
+
+    def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
+        missing = sorted(able - ballot.answered)
+        away = [name for name in missing if name not in self._who.node_of]
+        if ballot.first and ballot.needed and away:
+            return (
+                f"every sum of this campaign is of {listed(ballot.needed)}, with whom the first was "
+                f"opened: all of them must be there; missing: {listed(away)}"
+            )
+        notes = [n if n in self._who.node_of else f"{n} (not connected)" for n in missing]
+        done = f"{len(ballot.answered)} of {self._asked(ballot)}"
+        return f"{STEPS[ballot.step]} from {done} parties; waiting for {listed(notes)}"
+
+    def _asked(self, ballot: Ballot) -> int:
+        """Return how many parties there are to ask in all."""
+        return len(ballot.needed or self._who.roster or ())
+
+    def _ask_everyone(self, ballot: Ballot) -> None:
+        busy = {question.party for question in self._questions.values()}
+        due = ballot.awaited - ballot.answered - self._who.out - busy
+        for name, node in self._who.node_of.items():
+            if name not in due:
+                continue
+            if name in self._who.has_public_set:
+                self._put(node, ballot.request(name), ballot.step, name, ballot)
+                continue
+            for index, pieces, content in self._handout.due(name):
+                request = vote_pb2.PartyRequest()
+                request.public_piece.index = index
+                request.public_piece.pieces = pieces
+                request.public_piece.content = content
+                self._put(node, request, "public_piece", name)
+
+    # --- the end -------------------------------------------------------------------------
+
+    def finish(self, finish: vote_pb2.Finish, voted: Collection[str]) -> None:
+        """Tell the parties that the campaign has ended, and wait for them to hear it.
+
+        A party that does not hear it would wait for a server that never comes back.
+
+        Args:
+            finish: what they are told.
+            voted: names of those who have reason to be there or to come back soon.
+        """
+        told: dict[tuple[str, int], float] = {}  # by name and visit
+        began = self._clock()
+        remind = began + _REMIND_S
+        self._farewells.clear()
+        while True:
+            self._step()
+            now = self._clock()
+            visits = self._who.visits
+            for name, node in list(self._who.node_of.items()):
+                if name not in self._farewells and (name, visits[name]) not in told:
+                    told[name, visits[name]] = now
+                    request = vote_pb2.PartyRequest()
+                    request.finish.CopyFrom(finish)
+                    self._put(node, request, "finish", name)
+            # One that comes and goes for ever is not told for ever.
+            waits = now < began + _RETURN_S + _FAREWELL_S and any(
+                name not in self._farewells and now < told[name, visits[name]] + _FAREWELL_S
+                for name in self._who.node_of
+            )
+            away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._farewells
+            if not waits and (not away or now >= began + _RETURN_S):
+                return
+            if away and now >= remind:
+                remind = began + _RETURN_S
+                self._say(
+                    f"waiting {_RETURN_S - (now - began):.0f} s at most for {listed(sorted(away))}, "
+                    "to say that the campaign has ended"
+                )
+            self._pause(_POLL_S)
+
+    # --- one step ------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Notice who came and who went, while nothing is asked of anybody."""
+        self._step()
+
+    def _step(self) -> None:
+        nodes = self._link.nodes()
+        now = self._clock()
+        self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
+        for node in sorted(nodes - self._who.described - self._asked_who.keys()):
+            self._who.described.add(node)
+            self._asked_who[node] = now
+            request = vote_pb2.PartyRequest()
+            request.describe.SetInParent()
+            self._put(node, request, "describe", None)
+        # A node that has gone may come back under its old id, and is then described anew.
+        for node in self._who.described - nodes:
+            self._forget(node)
+        while arrivals := self._link.receive():
+            for arrival in arrivals:
+                self._arrived(arrival)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._show is None:
+            return
+        here, ballot = frozenset(self._who.node_of), self._ballot
+        if ballot is None or not ballot.step:
+            self._show(Presence(here))
+            return
+        self._show(
+            Presence(
+                here,
+                STEPS[ballot.step],
+                awaited=ballot.awaited,
+                answered=ballot.answered,
+                out=frozenset(self._who.out),
+                refused=frozenset(self._who.refused),
+            )
+        )
+
+    def _put(
+        self,
+        node: int,
+        request: vote_pb2.PartyRequest,
+        about: str,
+        party: str | None,
+        ballot: Ballot | None = None,
+    ) -> None:
+        request.version = wire.VERSION
+        request.nonce = wire.new_id()
+        request.campaign.CopyFrom(self.campaign)
+        handle = self._link.send(node, wire.sign_request(request, self._signing_key))
+        self._questions[handle] = _Question(node, request.nonce, about, party, ballot)
+
+    def _arrived(self, arrival: Arrival) -> None:
+        question = self._questions.pop(arrival.handle, None)
+        if question is None:
+            return  # of an earlier batch, or a party that was given up
+        who = question.party or f"node {question.node}"
+        if arrival.body is None:
+            self._failed(question, who, arrival.failure or "no answer")
+            return
+        try:
+            identity, reply = wire.read_reply(
+                arrival.body, campaign=self.campaign.id, nonce=question.nonce
+            )
+            if question.party is None:  # what it calls itself: a person must find out whose it is
+                who = f"{reply.party} ({who})"
+            self._accept(question, identity, reply)
+        except PateError as error:
+            self._say(f"{who}: sent something that was not accepted: {error}")
+            self._put_out(question)
+
+    def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
+        what = reply.WhichOneof("body")
+        if question.party is not None:
+            party = self._who.known[question.party]
+            if reply.party != party.name or identity != party.identity:
+                raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
+        if what == "refusal":
+            kind = every_kind().get(reply.refusal.kind, PateError)
+            if issubclass(kind, RefusedError) and question.party is not None:
+                self._who.refused.add(question.party)
+            self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
+            if issubclass(kind, DiskError):
+                self._ended(question)
+            else:
+                self._put_out(question)
+        elif what == "description" and question.about == "describe":
+            self._meet(question.node, identity, reply)
+        elif what == "receipt" and question.about == "public_piece":
+            if reply.receipt.public_set == self.campaign.public_set and question.party:
+                self._who.has_public_set.add(question.party)
+        elif what == ANSWERS.get(question.about):
+            ballot = self._ballot
+            # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
+            if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
+                ballot.take(self._who.known[reply.party], reply)
+        elif what == "farewell" and question.about == "finish":
+            self._farewells.add(reply.party)
+        else:
+            raise ProtocolError(f"answered {question.about} with {what}")
+
+    def _meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> None:
+        party = self._who.meet(node, identity, reply)
+        if party is None:
+            return
+        self._met[party.name] = self._clock()
+        # What its last process was asked will not be answered, and must not be waited for.
+        for handle, question in list(self._questions.items()):
+            if question.party == party.name and question.node != node:
+                del self._questions[handle]
+        self._handout.began(party.name)
+
+    def _failed(self, question: _Question, who: str, failure: str) -> None:
+        if failure in (GONE, LOST, EXPIRED):
+            if question.about == "finish" and failure == GONE and question.party is not None:
+                # A party that has heard of the end leaves, and its node may take the reply along.
+                self._farewells.add(question.party)
+            elif failure == GONE:
+                self._say(f"{who}: not reachable any more; it may come back")
+            self._forget(question.node)
+            return
+        self._say(f"{who}: failed ({failure})")
+        if self._who.failed_for_good(who):
+            self._put_out(question)
+        elif question.about == "describe":
+            self._who.described.discard(question.node)
+
+    def _ended(self, question: _Question) -> None:
+        """Treat a party as one that was killed: it has ended, and starts again once it has room."""
+        if question.ballot is not None and not question.ballot.first:
+            self._put_out(question)  # what it had in memory for this sum went with it
+        self._forget(question.node)
+
+    def _put_out(self, question: _Question) -> None:
+        """Do without the party for this batch, until it connects anew."""
+        if question.party is not None:
+            self._who.out.add(question.party)
+
+    def _forget(self, node: int) -> None:
+        self._who.forget(node)
+        for handle, question in list(self._questions.items()):
+            # What becomes of a farewell is still to be heard: see `_failed`.
+            if question.node == node and question.about != "finish":
+                del self._questions[handle]

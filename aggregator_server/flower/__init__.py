@@ -1,0 +1,1 @@
+"""Everything of the server that speaks Flower, and the gateway in front of it."""

@@ -1,0 +1,379 @@
+"""Everything that has to run so that parties can take part, kept running.
+
+A :class:`Deployment` holds the SuperLink (a child process on loopback), the gateway (what the
+network sees of it) and the run that carries the campaign, and hands out one wire to the parties
+that survives the loss of any of them but the first process itself. If that one is killed, its
+child ends with it. With identities, only enrolled parties get through, and who is enrolled is
+looked at all the time: a party that is revoked in another terminal is shut out at once.
+
+The SuperLink's interface for operators asks nobody on this machine who he is, so what it lets in is
+no proof of anything: the wire offers nodes of enrolled parties alone, and others are shut out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+import httpx
+
+from aggregator_server.flower.bounded_listener import raise_file_limit
+from aggregator_server.flower.gateway import Gateway
+from aggregator_server.flower.internals import LINK_ERRORS, Session
+from aggregator_server.flower.nodes import let_in, pem
+from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
+from aggregator_server.flower.wire import DEFAULT_TTL_S, GridWire, SwitchableWire
+from aggregator_server.identities import require_identities
+from aggregator_server.identities.enrolment_service import Desk
+from pate.errors import PateError, ProcessError
+from pate.runtime.screen import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.identities import Identities, Member
+    from aggregator_server.identities.registry import Stamp
+
+_WATCH_S: Final = 0.2
+#: Between two looks at whom the SuperLink lets in, if the list of parties stays as it is.
+_NODES_S: Final = 2.0
+#: Starts in a row that may fail before the deployment gives up.
+_ATTEMPTS: Final = 4
+#: What a SuperLink answers when our run is not one that it lets us use: it was stopped or is gone.
+_RUN_IS_OVER: Final = frozenset({401, 403, 404})
+#: Least time between two looks at what has come, however much of it comes, in seconds.
+_BREATH_S: Final = 0.02
+#: Between two looks at who is connected, if nothing comes, in seconds.
+_LOOK_S: Final = 1.0
+#: A party that asks to be let in counts as coming back for so long: it has to be let in, say who it
+#: is, and be asked.
+_RETURNING_S: Final = 15.0
+
+
+class Deployment:
+    """SuperLink, gateway and run of one campaign; use it as a context manager.
+
+    Attributes:
+        address: what a party is told to connect to, ``host:port``.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        identities: Identities | None = None,
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        ttl: float = DEFAULT_TTL_S,
+        on_event: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Take the public port.
+
+        Args:
+            home: directory for the SuperLink's log and secret.
+            host: address that parties connect to.
+            port: its port; 0 takes any free one.
+            identities: the server's; with them it speaks TLS, and only to enrolled parties. None:
+                in clear, and to everybody on this machine; ``host`` must be loopback.
+            clock: tells the time, by which certificates and one-time codes expire.
+            ttl: how long a message to a party and its answer are good for, in seconds.
+            on_event: called with one line for the operator when something was started, ended or
+                went wrong, from any thread.
+
+        Raises:
+            PortInUseError: if somebody else listens there.
+            UsageError: if ``host`` is reached from outside and there are no identities, or their
+                certificate cannot be used.
+            StateError: if the certificate has expired.
+        """
+        require_identities(host, identities)
+        self._identities = identities
+        desk = trust = None
+        if identities is not None:
+            identities.require_valid(clock())
+            desk, trust = Desk(identities, clock=clock, on_event=on_event), trust_in(identities)
+        self._home = home / "superlink"
+        self._ttl = ttl
+        self._on_event = on_event
+        self._wire = SwitchableWire(self._suspected)
+        self._stir = threading.Event()
+        self._knocks: dict[str, float] = {}
+        self._name_of: dict[bytes, str] = {}
+        self._gateway = Gateway(
+            host,
+            port,
+            tls_certificate=None if identities is None else identities.certificate,
+            tls_key=None if identities is None else identities.certificate_key,
+            trust=trust,
+            desk=desk,
+            on_knock=self._knocked,
+            on_arrived=self._wire.renew,
+            on_stir=self._stir.set,
+        )
+        shown = f"[{host}]" if ":" in host else host
+        self.address = f"{shown}:{self._gateway.port}"
+        self._superlink: SuperLink | None = None
+        self._session: Session | None = None
+        self._names: Mapping[int, str] = {}
+        self._members: Mapping[str, Member] = {}
+        self._seen: Stamp | None = None
+        self._looked = 0.0
+        self._trouble = ""
+        self._closing = threading.Event()
+        self._suspicion: str | None = None
+        self._times_outgrown = 0
+        self._watcher = threading.Thread(target=self._watch, name="superlink-watch", daemon=True)
+
+    @property
+    def wire(self) -> Wire:
+        """The way to the parties; the same object before and after a SuperLink was lost."""
+        return self._wire
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """The enrolled party of each node of the wire; empty without identities.
+
+        A node has proved that it holds the node key of that party, so what it says in another
+        name is false.
+        """
+        return self._names
+
+    def returning(self) -> frozenset[str]:
+        """Return the enrolled parties that asked to be let in a moment ago."""
+        since = time.monotonic() - _RETURNING_S
+        return frozenset(name for name, when in dict(self._knocks).items() if when > since)
+
+    def pause(self, seconds: float) -> None:
+        """Wait until something has come from a party that may be news, or for a while.
+
+        Args:
+            seconds: how long whoever looks would wait without being called; here it is longer, since
+                all but a party that goes in silence is noticed at once.
+        """
+        time.sleep(_BREATH_S)
+        self._stir.wait(max(seconds, _LOOK_S))
+        self._stir.clear()
+
+    def _knocked(self, key: bytes) -> None:
+        """Note that the holder of a node key (PEM) asks to be let in. From the gateway's thread."""
+        if (name := self._name_of.get(key)) is not None:
+            self._knocks[name] = time.monotonic()
+            self._stir.set()
+
+    @property
+    def superlink_pid(self) -> int | None:
+        """Process id of the SuperLink, or None while there is none."""
+        superlink = self._superlink
+        return None if superlink is None else superlink.child.pid
+
+    def __enter__(self) -> Self:
+        """Start everything; see :meth:`start`."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything."""
+        self.close()
+
+    def start(self) -> None:
+        """Start everything, and return when parties can connect.
+
+        Raises:
+            ProcessError: if the SuperLink or the gateway does not start.
+            DiskError: if ``home`` cannot be written.
+        """
+        raise_file_limit()
+        try:
+            # First of all, so that parties that are early are told that it is not ready yet.
+            self._gateway.start()
+            self._bring_up()
+        except LINK_ERRORS as error:
+            self.close()
+            raise ProcessError(f"the SuperLink started and then failed: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Stop everything, in order. Harmless if it was done before."""
+        self._closing.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._wire.close()
+        self._gateway.stop()
+        self._tear_down()
+
+    def _bring_up(self) -> None:
+        """Start a SuperLink and a run on it, and join the wire and the gateway to them."""
+        self._superlink = SuperLink(
+            self._home, identities=self._identities, cancelled=self._closing.is_set
+        )
+        address, trust = self._superlink.address, self._superlink.trust
+        self._session = Session(
+            address, self._superlink.secret, trust=trust, on_taken=self._gateway.taken
+        )
+        # Before anybody can reach it: an enrolled party would be refused, and not know why.
+        self._let_in(self._superlink)
+        self._session.grid.on_fetched = self._stir.set
+        self._wire.attach(
+            GridWire(
+                self._session.grid,
+                ttl=self._ttl,
+                admits=self._admits,
+                on_sent=self._gateway.wake,
+            )
+        )
+        self._gateway.point_at(self._superlink.address)
+
+    def _tear_down(self) -> int:
+        """Stop the SuperLink, or reap it. Returns how many messages are lost."""
+        self._gateway.point_at(None)
+        lost = self._wire.detach()
+        self._names, self._members = {}, {}
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        superlink, self._superlink = self._superlink, None
+        if superlink is not None:
+            superlink.stop()
+        return lost
+
+    def _let_in(self, superlink: SuperLink) -> None:
+        """Tell a SuperLink who is enrolled. One that was told before is told what has changed."""
+        if self._identities is None:
+            return
+        # First the stamp: what changes after it was taken is seen as a change again.
+        stamp, self._looked = self._identities.registry.stamp(), time.monotonic()
+        members = self._identities.enrolled()
+        # Whoever is revoked is out here, even if the SuperLink cannot be told now.
+        self._name_of = {pem(member.node): member.name for member in members.values()}
+        self._gateway.keep_in(self._name_of)
+        known = self._names
+        self._names = {
+            node: name for node, name in known.items() if members.get(name) == self._members[name]
+        }
+        changed = let_in(superlink.address, superlink.trust, members)
+        self._names, self._members = changed.names, members
+        self._gateway.let_in(changed.keys)
+        self._seen = stamp
+        if went := sorted(known[node] for node in changed.went if node in known):
+            self._on_event(f"shut out: {listed(went)}")
+        if strange := sum(node not in known for node in changed.went):
+            self._on_event(
+                f"shut out: {strange} that no enrolled party knows of; somebody on this machine "
+                "let them in, and they were sent nothing"
+            )
+
+    def _admits(self, node: int) -> bool:
+        """Say whether a node may take part: with identities, if it is an enrolled party's."""
+        return self._identities is None or node in self._names
+
+    def _look_at_registry(self, superlink: SuperLink) -> None:
+        """Follow what was enrolled or revoked meanwhile, and shut out what nobody enrolled."""
+        if self._identities is None:
+            return
+        changed = self._identities.registry.stamp() != self._seen
+        if not changed and time.monotonic() - self._looked < _NODES_S:
+            return
+        try:
+            self._let_in(superlink)
+        except (PateError, *LINK_ERRORS) as error:
+            # Tried again at the next look; said once.
+            trouble = f"cannot follow the list of parties: {error}"
+            if changed and trouble != self._trouble:
+                self._on_event(trouble)
+                self._trouble = trouble
+        else:
+            self._trouble = ""
+
+    def _suspected(self, error: BaseException) -> None:
+        """Note what the wire met; the watcher decides. Called while the wire is locked."""
+        over = isinstance(error, httpx.HTTPStatusError) and (
+            error.response.status_code in _RUN_IS_OVER
+        )
+        if over:
+            self._suspicion = "the SuperLink no longer knows the run"
+
+    def _watch(self) -> None:
+        """Bring up a new SuperLink whenever the old one has ended, until :meth:`close`."""
+        while not self._closing.wait(_WATCH_S):
+            superlink = self._superlink
+            if superlink is None or not superlink.child.running:
+                code = None if superlink is None else superlink.child.exit_code
+                self._renew(f"the SuperLink ended (exit code {code})")
+            elif self._suspicion is not None:
+                self._renew(self._suspicion)
+            elif (memory := superlink.memory() or 0) > MOST_MEMORY:
+                self._outgrown(memory)
+            else:
+                self._look_at_registry(superlink)
+                self._forget_what_nobody_fetches()
+
+    def _forget_what_nobody_fetches(self) -> None:
+        """Let the SuperLink forget the replies whose messages have expired."""
+        if self._session is not None:
+            for reply in self._gateway.left():
+                with contextlib.suppress(*LINK_ERRORS):  # then the link is down: see `_suspected`
+                    self._session.grid.forget(reply)
+
+    def _outgrown(self, memory: int) -> None:
+        """Start a SuperLink anew that has too much memory; give up if that is of no use."""
+        why = f"the SuperLink has {memory >> 20} MiB of memory, and may have {MOST_MEMORY >> 20}"
+        if (most := self._gateway.most_pushed()) is not None:
+            names = {pem(member.node): name for name, member in self._members.items()}
+            who = names.get(most[0], "a node without a name")
+            why += (
+                f". Most was sent by {who} ({most[1] >> 20} MiB): if its data do not explain that, "
+                "revoke it with `pate-server revoke`"
+            )
+        self._times_outgrown += 1
+        if self._times_outgrown < _ATTEMPTS:
+            self._renew(why)
+            return
+        self._on_event(why)
+        self._tear_down()
+        self._wire.fail(ProcessError(f"{why}; it was started anew {_ATTEMPTS - 1} times already"))
+        self._closing.set()
+
+    def _renew(self, why: str) -> None:
+        began = time.monotonic()
+        self._on_event(f"{why}; starting it again")
+        lost = self._tear_down()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._bring_up()
+            except (PateError, *LINK_ERRORS) as error:
+                self._tear_down()
+                if self._closing.is_set():
+                    return
+                self._on_event(f"attempt {attempt} of {_ATTEMPTS} to start it failed: {error}")
+                if attempt == _ATTEMPTS:
+                    self._give_up(error)
+                    return
+                self._closing.wait(2.0**attempt)
+            else:
+                self._suspicion = None
+                self._on_event(
+                    f"the SuperLink is back after {time.monotonic() - began:.1f} s; "
+                    f"{lost} messages will be sent again"
+                )
+                return
+
+    def _give_up(self, error: BaseException) -> None:
+        self._wire.fail(
+            ProcessError(f"the SuperLink cannot be kept running ({_ATTEMPTS} attempts): {error}")
+        )
+        self._closing.set()

@@ -1,0 +1,364 @@
+"""What each node was asked through the gateway, and what it may send because of that.
+
+A SuperLink stores what an enrolled node pushes: a message that answers nothing is taken for an
+instruction of the server itself, to any node, with pieces without number. Here a node may only
+answer: one reply to each message that was handed to it, from the node of the key that signs, of as
+many pieces and bytes as a message of ours can have. It may fetch the pieces of messages that it was
+handed, and confirm those messages, and no others.
+
+How much a node has stored in the SuperLink is known here, too: from the announcement of a reply to
+the moment when the campaign has fetched it, or its message has expired.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from google.protobuf.message import DecodeError
+
+from aggregator_server.flower.fleet.allowance import Allowance
+from aggregator_server.flower.fleet.requests import (
+    MAX_PIECE,
+    ActivateNodeResponse,
+    PullMessagesResponse,
+    PushMessagesResponse,
+    PushObjectResponse,
+    RefusedCallError,
+)
+from aggregator_server.flower.internals import FLOWER_NODE
+from protos.bounds import MAX_MESSAGE
+from protos.flower.runtime import pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.proto.message_pb2 import ObjectTree
+    from google.protobuf.message import Message
+
+    from aggregator_server.flower.fleet.requests import Call
+
+    #: Takes the answer of a call that passed, or None if it had none.
+    Settle = Callable[[bytes | None], None]
+
+#: Most bytes of one reply: the largest message, and what Flower puts around it.
+MAX_REPLY: Final = MAX_MESSAGE + 2**20
+#: Most bytes of replies that a SuperLink stores at a time: of one node, and of all.
+STORED_EACH: Final = 2 * MAX_REPLY
+STORED_IN_ALL: Final = 2**30
+#: Pieces of a reply that hold nothing but names and lengths: the message, its records, its array.
+_FRAME: Final = 4
+_FRAME_BYTES: Final = 256 * 2**10
+#: A message is forgotten so long after it has expired, in seconds: both clocks are this machine's.
+_LATER_S: Final = 5.0
+#: Times that one reply may be announced: Flower does so again when an answer is lost.
+_MOST_ANNOUNCED: Final = 32
+#: Nodes that are known at a time. Without enrolment, on loopback, whoever asks is one.
+_MOST_NODES: Final = 4096
+_PIECE_NAME: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass
+class _Reply:
+    """A reply that was announced: what it is made of, and how much of it is here."""
+
+    root: str
+    digest: bytes
+    pieces: frozenset[str]
+    #: Bytes that are set aside for it; never fewer than are stored of it.
+    room: int = 0
+    session: str = ""
+    #: Pieces that the SuperLink asked for, and the sizes of those that it has.
+    wanted: frozenset[str] = frozenset()
+    #: Pieces that it did not ask for: it has them of another reply, and keeps them for this one, too.
+    shared: frozenset[str] = frozenset()
+    stored: dict[str, int] = field(default_factory=dict)
+    under_way: int = 0
+    announced: int = 0
+    is_whole: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of it are stored, or on the way."""
+        return sum(self.stored.values()) + self.under_way
+
+
+@dataclass
+class _Handed:
+    """A message that was handed to a node: until when it counts, and what was replied."""
+
+    run: int
+    ends: float
+    pieces: frozenset[str]
+    reply: _Reply | None = None
+
+
+@dataclass
+class _Node:
+    """A node that one key activated, and what it was handed, by the id of the message."""
+
+    id: int
+    handed: dict[str, _Handed] = field(default_factory=dict)
+    runs: set[int] = field(default_factory=set)
+
+
+class Traffic:
+    """What passed between one SuperLink and its nodes. Used from one event loop.
+
+    Attributes:
+        stored: bytes of replies that the SuperLink stores or may yet store, by node key.
+        pushed: bytes that it has taken since it was started, by node key.
+        left: ids of replies that nobody fetched before their message expired. A SuperLink forgets the
+            message, and keeps the pieces until it is told that they were received.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        on_whole: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Know nobody.
+
+        Args:
+            clock: seconds since 1970, by the clock that messages are dated with.
+            on_whole: called when all pieces of a reply are in the SuperLink. To look for it before
+                is in vain.
+        """
+        self._clock = clock
+        self._on_whole = on_whole
+        self.stored = Allowance(STORED_IN_ALL, STORED_EACH)
+        self.pushed: Counter[bytes] = Counter()
+        self.left: deque[str] = deque()
+        self._nodes: dict[bytes, _Node] = {}
+        self._whose: dict[str, bytes] = {}
+
+    async def admit(self, key: bytes, call: Call, body: bytes) -> Settle:
+        """Decide whether one call of the holder of ``key`` may pass.
+
+        Returns:
+            What must be called once when the call is over: with the body of the answer if it was
+            answered with success, else with None.
+
+        Raises:
+            RefusedCallError: if the call may not pass.
+        """
+        request = call.read(body)
+        if call.name in ("register-node", "activate-node"):
+            return self._come(key, request, activates=call.name == "activate-node")
+        node = self._nodes.get(key)
+        named = request.node.node_id if hasattr(request, "node") else request.node_id
+        if node is None or node.id != named:
+            # As a SuperLink says it that was started anew, so that the node comes again.
+            raise RefusedCallError(401, "not the node of this key")
+        if call.name == "push-messages":
+            return await self._announce(key, node, request)
+        if call.name == "push-object":
+            return self._store(key, node, request)
+        _check(node, call.name, request)
+        if call.name == "pull-messages":
+            return lambda answer: self._hand(key, node, answer)
+        return lambda _: None
+
+    def taken(self, message: str) -> None:
+        """Note that the campaign has fetched the reply to ``message``, or given it up."""
+        key = self._whose.get(message)
+        if key is not None:
+            self._drop(key, message)
+
+    def most(self) -> tuple[bytes, int] | None:
+        """Return the key that has pushed the most bytes, and how many; None if nobody has."""
+        return next(iter(self.pushed.most_common(1)), None)
+
+    def _come(self, key: bytes, request: Any, *, activates: bool) -> Settle:
+        if request.public_key != key:
+            raise RefusedCallError(401, "another key than the one that signs")
+        if activates and key not in self._nodes and len(self._nodes) >= _MOST_NODES:
+            raise RefusedCallError(503, "too many nodes")
+
+        def settle(answer: bytes | None) -> None:
+            given = _read(ActivateNodeResponse, answer) if activates else None
+            known = self._nodes.get(key)
+            if given is not None and (known is None or known.id != given.node_id):
+                self._nodes[key] = _Node(given.node_id)
+
+        return settle
+
+    def _hand(self, key: bytes, node: _Node, answer: bytes | None) -> None:
+        """Note what a node was handed."""
+        given = _read(PullMessagesResponse, answer)
+        if given is None:
+            return
+        for message, tree in zip(given.messages_list, given.message_object_trees, strict=False):
+            data = message.metadata
+            # One of more pieces than ours have is not the campaign's: it cannot be fetched.
+            with contextlib.suppress(ValueError):
+                ends = data.created_at + data.ttl + _LATER_S
+                handed = _Handed(data.run_id, ends, frozenset(pieces_of(tree)))
+                node.handed[data.message_id] = handed
+                node.runs.add(data.run_id)
+                self._whose[data.message_id] = key
+
+    async def _announce(self, key: bytes, node: _Node, request: Any) -> Settle:
+        """Let a node announce its one reply to a message that it was handed."""
+        self.forget_expired()
+        if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
+            raise RefusedCallError(400, "not one message")
+        data, tree = request.messages_list[0].metadata, request.message_object_trees[0]
+        handed = node.handed.get(data.reply_to_message_id)
+        if (
+            handed is None
+            or data.run_id != handed.run
+            or data.src_node_id != node.id
+            or data.dst_node_id != FLOWER_NODE
+            or data.message_id != tree.object_id
+        ):
+            raise RefusedCallError(400, "no reply to a message that this node was handed")
+        reply = handed.reply or _reply(tree)
+        if reply.digest != _digest(tree):
+            raise RefusedCallError(409, "a second reply to one message")
+        handed.reply = reply
+        # Each announcement costs the SuperLink a little that it does not free before its end.
+        reply.announced += 1
+        if reply.announced > _MOST_ANNOUNCED:
+            raise RefusedCallError(429, "a reply that was announced too often")
+        needed = _room_for(len(reply.pieces))
+        missing = max(0, needed - reply.room)
+        try:
+            await self.stored.take(key, missing)
+        except TimeoutError as error:
+            raise RefusedCallError(503, "no room for another reply") from error
+        # Meanwhile the message may have expired, or the same announcement may have got its room.
+        is_here = node.handed.get(data.reply_to_message_id) is handed
+        reply.room, had = (max(needed, reply.room) if is_here else 0), reply.room
+        self.stored.give(key, had + missing - reply.room)
+        if not is_here:
+            raise RefusedCallError(400, "the message has expired")
+
+        def settle(answer: bytes | None) -> None:
+            given = _read(PushMessagesResponse, answer)
+            if given is not None:
+                reply.wanted = frozenset(given.objects_to_push)
+                # It asks for nothing of a reply that it refuses, and has nothing of it.
+                if reply.wanted or reply.session:
+                    reply.shared = reply.pieces - reply.wanted - reply.stored.keys()
+                reply.session = given.session_id
+                self._settled(key, reply)
+
+        return settle
+
+    def _store(self, key: bytes, node: _Node, request: Any) -> Settle:
+        """Let a node push a piece of a reply that it has announced."""
+        replies = [
+            handed.reply
+            for handed in node.handed.values()
+            if handed.reply is not None and handed.run == request.run_id
+        ]
+        found = [
+            reply
+            for reply in replies
+            if request.object_id in reply.pieces and reply.session == request.session_id != ""
+        ]
+        if not found:
+            raise RefusedCallError(400, "a piece of no reply that was announced")
+        reply, piece = found[0], request.object_id
+        # A piece that is stored is not stored again.
+        size = 0 if piece in reply.stored else len(request.object_content)
+        if size > MAX_PIECE or (size and reply.bytes + size > reply.room):
+            raise RefusedCallError(413, "more than a reply of so many pieces can have")
+        reply.under_way += size
+
+        def settle(answer: bytes | None) -> None:
+            reply.under_way -= size
+            given = _read(PushObjectResponse, answer)
+            if given is not None and given.stored:
+                reply.stored.setdefault(piece, size)
+                self.pushed[key] += size
+                self._settled(key, reply)
+
+        return settle
+
+    def _settled(self, key: bytes, reply: _Reply) -> None:
+        """If nothing more of a reply is to come, say so, and give back what was set aside for it."""
+        # How large a shared piece is was not seen here.
+        kept = reply.bytes + len(reply.shared - reply.stored.keys()) * MAX_PIECE
+        if not reply.wanted <= reply.stored.keys():
+            return
+        if reply.session and not reply.is_whole:
+            reply.is_whole = True  # said once, however often its pieces are sent again
+            self._on_whole()
+        if reply.room > kept:
+            self.stored.give(key, reply.room - kept)
+            reply.room = kept
+
+    def forget_expired(self) -> None:
+        """Forget the messages that have expired; what is stored of replies to them is ``left``."""
+        now = self._clock()
+        for key, node in self._nodes.items():
+            for message, handed in list(node.handed.items()):
+                if handed.ends < now:
+                    if handed.reply is not None and handed.reply.session:
+                        self.left.append(handed.reply.root)
+                    self._drop(key, message)
+
+    def _drop(self, key: bytes, message: str) -> None:
+        self._whose.pop(message, None)
+        node = self._nodes.get(key)
+        handed = None if node is None else node.handed.pop(message, None)
+        if handed is not None and (reply := handed.reply) is not None:
+            self.stored.give(key, reply.room)
+            reply.room = 0
+
+
+def _check(node: _Node, name: str, request: Any) -> None:
+    """Check a call that stores nothing: what it asks for must have been handed to the node.
+
+    Raises:
+        RefusedCallError: otherwise.
+    """
+    if name in ("get-run", "get-fab", "pull-object", "confirm-message-received"):
+        _require(request.run_id in node.runs)
+    if name == "pull-object":
+        _require(any(request.object_id in handed.pieces for handed in node.handed.values()))
+    if name == "confirm-message-received":
+        _require(request.message_object_id in node.handed)
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise RefusedCallError(400, "nothing that this node was handed")
+
+
+def _reply(tree: ObjectTree) -> _Reply:
+    try:
+        pieces = pieces_of(tree)
+    except ValueError as error:
+        raise RefusedCallError(413, "a reply of more pieces than ours have") from error
+    if not all(map(_PIECE_NAME.fullmatch, pieces)):
+        raise RefusedCallError(400, "a piece without a name")
+    return _Reply(tree.object_id, _digest(tree), frozenset(pieces))
+
+
+def _digest(tree: ObjectTree) -> bytes:
+    return hashlib.sha256(tree.SerializeToString(deterministic=True)).digest()
+
+
+def _room_for(pieces: int) -> int:
+    """Return how many bytes a reply of so many pieces may have."""
+    return min(MAX_REPLY, _FRAME_BYTES + max(1, pieces - _FRAME) * MAX_PIECE)
+
+
+def _read(kind: type[Message], answer: bytes | None) -> Any:
+    """Return a SuperLink's answer, or None if there is none that can be read."""
+    if answer is None:
+        return None
+    try:
+        message = kind()
+        message.ParseFromString(answer)
+    except DecodeError:
+        return None
+    return message

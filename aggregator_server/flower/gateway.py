@@ -1,0 +1,195 @@
+"""The public face of the SuperLink: what parties need passes, and nothing else.
+
+A SuperLink serves three APIs on one port. Two of them, for operators and for the processes of a
+run, ask nobody who they are: whoever reaches them can start runs and read every reply. So the
+SuperLink listens on loopback, and this gateway is what the network sees: the twelve routes of the
+API for parties, and the health check (:mod:`aggregator_server.flower.fleet.filter`). Anything else does not
+exist, but for one route of our own: where parties that were invited send their keys, while a code is
+open for one. Connections and their time are bounded (:mod:`aggregator_server.flower.listening`), and so are
+heads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from aggregator_server.flower.fleet.filter import Desk, Filter
+from aggregator_server.flower.held_pulls import HeldPulls
+from aggregator_server.flower.node_sessions import Sessions
+from pate.errors import ProcessError, UsageError
+from pate.runtime.child import LOOPBACK, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+#: Largest head of one request (its line and headers), in bytes; Flower's stay below 2 KiB.
+MAX_HEAD: Final = 32 * 2**10
+_START_DEADLINE_S: Final = 20.0
+
+
+class Gateway:
+    """The filter on a public port, served by a thread of this process.
+
+    Attributes:
+        port: where it listens.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls_certificate: Path | None = None,
+        tls_key: Path | None = None,
+        trust: ssl.SSLContext | None = None,
+        desk: Desk | None = None,
+        on_knock: Callable[[bytes], None] = lambda _: None,
+        on_arrived: Callable[[int], None] = lambda _: None,
+        on_stir: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the port. Nothing is served before :meth:`start`.
+
+        Args:
+            host: address to listen on.
+            port: port to listen on; 0 takes any free one.
+            tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
+            tls_key: its key (PEM).
+            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            desk: who takes in answers of parties that were invited; None: nobody.
+            on_knock: called with the node key (PEM) of a party that asks to be let in; as the next
+                two, from the gateway's thread.
+            on_arrived: called with a node at which there is another process than before.
+            on_stir: called when there may be something new from a party.
+
+        Raises:
+            PortInUseError: if somebody else listens there.
+            UsageError: if ``host`` is reached from outside and there is no certificate, or the
+                certificate cannot be used.
+        """
+        if (tls_certificate is None) != (tls_key is None):
+            raise UsageError("a TLS certificate and its key go together: give both, or neither")
+        if tls_certificate is None and host not in LOOPBACK:
+            raise UsageError(
+                f"{host} is reached from outside this machine, and without TLS everybody on the "
+                "way reads the votes: run `pate-server init`, or listen on 127.0.0.1"
+            )
+        self._certificate, self._key = tls_certificate, tls_key
+        _check_certificate(tls_certificate, tls_key)
+        self._pulls = HeldPulls()
+        sessions = Sessions(
+            self._pulls,
+            on_knock=on_knock,
+            on_arrived=on_arrived,
+            on_stir=on_stir,
+        )
+        self._filter = Filter(trust=trust, desk=desk, sessions=sessions, on_whole=on_stir)
+        self._listener = listen(host, port)
+        self.port = int(self._listener.getsockname()[1])
+        self._server: Any = None  # uvicorn, which is imported when it is needed
+        self._thread: threading.Thread | None = None
+
+    def point_at(self, upstream: str | None) -> None:
+        """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
+        self._filter.point_at(upstream)
+        self._pulls.release_all()
+
+    def taken(self, message: str) -> None:
+        """Note that the campaign has fetched the reply to ``message``: it is stored no longer."""
+        self._filter.taken(message)
+
+    def left(self) -> list[str]:
+        """Return the ids of replies whose messages have expired, each of them once."""
+        return self._filter.left()
+
+    def most_pushed(self) -> tuple[bytes, int] | None:
+        """Return the node key (PEM) that has pushed most to this SuperLink, and how many bytes."""
+        return self._filter.traffic.most()
+
+    def wake(self, node: int) -> None:
+        """Let a node look now whether there is a message for it."""
+        self._pulls.wake(node)
+
+    def let_in(self, keys: Iterable[bytes]) -> None:
+        """Let pass from now on what names one of these node keys (PEM), and nothing else."""
+        self._filter.keys = frozenset(keys)
+
+    def keep_in(self, keys: Iterable[bytes]) -> None:
+        """Let pass no longer what names a node key (PEM) that is not one of these.
+
+        Before the first :meth:`let_in` it changes nothing: nothing is passed on to anybody yet.
+        """
+        if self._filter.keys is not None:
+            self._filter.keys &= frozenset(keys)
+
+    def start(self) -> None:
+        """Begin to serve, and return when it does.
+
+        Raises:
+            ProcessError: if it does not.
+        """
+        import uvicorn
+
+        from aggregator_server.flower.bounded_listener import BoundedListener, room_for_connections
+        from aggregator_server.flower.listening import BoundedHead, protocol_of, quiet_uvicorn
+
+        quiet_uvicorn()
+        listener = self._listener = BoundedListener(self._listener, room_for_connections())
+        self._filter.keep = listener.keep
+        config = uvicorn.Config(
+            BoundedHead(self._filter, MAX_HEAD),
+            lifespan="on",
+            ws="none",
+            # The other parser that uvicorn may take bounds neither headers nor the request's line.
+            http=protocol_of(listener),
+            h11_max_incomplete_event_size=MAX_HEAD,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # nobody may say for another where he comes from
+            timeout_graceful_shutdown=2,
+            ssl_certfile=None if self._certificate is None else str(self._certificate),
+            ssl_keyfile=None if self._key is None else str(self._key),
+        )
+        config.load()
+        if config.ssl is not None:
+            # Both ends are ours, and the version before lets an onlooker see certificates.
+            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + _START_DEADLINE_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.stop()
+                raise ProcessError(f"the gateway at port {self.port} did not start")
+            time.sleep(0.01)
+
+    def _serve(self) -> None:
+        from aggregator_server.flower.listening import Loop
+
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(self._server.serve(sockets=[self._listener]))
+
+    def stop(self) -> None:
+        """Stop serving and give the port back. Harmless if it never started."""
+        self._pulls.close()
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(timeout=10)
+        self._listener.close()
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> None:
+    if certificate is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"{certificate} and {key} cannot be used as certificate and key: {error}"
+        ) from error

@@ -1,0 +1,94 @@
+"""Whose SuperNodes a SuperLink lets in: exactly those of the enrolled parties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from aggregator_server.flower.internals import (
+    ControlClient,
+    ListNodesRequest,
+    RegisterNodeRequest,
+    UnregisterNodeRequest,
+)
+from pate.formats.enrolment import node_key
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from aggregator_server.identities import Member
+
+_GONE: Final = "unregistered"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a SuperLink was told.
+
+    Attributes:
+        keys: the node keys (PEM) that it lets in now.
+        names: the enrolled party of each node id that it lets in now.
+        came: parties whose nodes may connect from now on.
+        went: ids of nodes that are shut out from now on. What such a node calls itself is not
+            here: whoever reaches the SuperLink's interface for operators can have named it.
+    """
+
+    keys: frozenset[bytes]
+    names: Mapping[int, str]
+    came: tuple[str, ...]
+    went: tuple[int, ...]
+
+
+def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Member]) -> Changed:
+    """Make the SuperLink at ``address`` let in the nodes of ``members``, and no others.
+
+    What it lets in now is asked first, so a call that broke off is mended by the next one. Whoever
+    must go, goes before anybody comes.
+
+    Raises:
+        httpx.HTTPError: if the SuperLink does not answer or refuses.
+    """
+    wanted = {pem(member.node): member.name for member in members.values()}
+    with ControlClient(address, trust) as control:
+        known = _nodes(control)
+        went = []
+        for key, node in known.items():
+            if key not in wanted:
+                _shut_out(control, node)
+                went.append(node)
+        names, came = {}, []
+        for key, name in wanted.items():
+            if key in known:
+                names[known[key]] = name
+            else:
+                request = RegisterNodeRequest(public_key=key, name=name)
+                names[control.RegisterNode(request).node_id] = name
+                came.append(name)
+    return Changed(frozenset(wanted), names, tuple(came), tuple(went))
+
+
+def _nodes(control: ControlClient) -> dict[bytes, int]:
+    """Return the nodes that are let in: id by public key."""
+    return {
+        node.public_key: node.node_id
+        for node in control.ListNodes(ListNodesRequest()).nodes_info
+        if node.status != _GONE
+    }
+
+
+def _shut_out(control: ControlClient, node: int) -> None:
+    try:
+        control.UnregisterNode(UnregisterNodeRequest(node_id=node))
+    except httpx.HTTPStatusError:
+        # A SuperLink in memory fails, after it has shut it out, for a node that never connected.
+        if node in _nodes(control).values():
+            raise
+
+
+def pem(node: bytes) -> bytes:
+    """Return a node key as Flower writes it."""
+    return node_key(node).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -1,0 +1,139 @@
+"""The SuperLink: Flower's server, as a child process that only this machine can reach.
+
+Its state is in memory: with plain aggregation it holds votes in clear, and those may not touch a
+disk. So a SuperLink that dies has forgotten everything, and :mod:`aggregator_server.flower.deployment`
+asks again, and tells the new one whose nodes may connect.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import httpx
+
+from aggregator_server.flower.internals import NOBODY, SUPERLINK_MAIN
+from pate.errors import ProcessError
+from pate.runtime.child import Child, free_port
+from pate.runtime.home import new_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator_server.identities import Identities
+
+_HOST: Final = "127.0.0.1"
+_POLL_S: Final = 0.1
+#: Most memory that a SuperLink may have, in bytes: what it stores of replies at most
+#: (:mod:`aggregator_server.flower.fleet.traffic`), as much again for what is on the way, and itself.
+MOST_MEMORY: Final = 3 * 2**30
+#: How long a SuperLink may take to answer after its start, on a machine that is busy.
+START_DEADLINE_S: Final = 90.0
+
+
+class SuperLink:
+    """A SuperLink that was started, and answers, at a free port of loopback.
+
+    Attributes:
+        address: where it listens, ``host:port``.
+        trust: whom to trust as this SuperLink; None: it is spoken to in clear.
+        secret: what allows this process, and no other, to take the tasks of its runs.
+        child: its process.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        identities: Identities | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Start one and wait until it answers.
+
+        Args:
+            home: its directory, for its log and its secret.
+            identities: the server's; with them it speaks TLS, and only to nodes whose keys it is
+                told. None: in clear, and to every node that can reach it.
+            cancelled: asked while waiting; if it says yes, the start is given up.
+
+        Raises:
+            ProcessError: if it ends, does not answer in time, or the start is cancelled.
+            DiskError: if ``home`` cannot be written.
+        """
+        self._secret_file = home.resolve() / "superexec.secret"
+        self.secret = new_secret(self._secret_file)
+        port = free_port(_HOST)
+        self.address = f"{_HOST}:{port}"
+        self.trust = None if identities is None else trust_in(identities)
+        doors = ["--insecure"]
+        if identities is not None:
+            doors = [
+                *("--ssl-ca-certfile", str(identities.ca)),
+                *("--ssl-certfile", str(identities.certificate)),
+                *("--ssl-keyfile", str(identities.certificate_key)),
+                "--enable-supernode-auth",
+            ]
+        self.child = Child(
+            "superlink",
+            SUPERLINK_MAIN,
+            [
+                *doors,
+                *("--host", _HOST, "--port", str(port)),
+                *("--isolation", "process"),
+                *("--superexec-auth-secret-file", str(self._secret_file)),
+                "--disable-runtime-dependency-installation",
+            ],
+            home=home,
+        )
+        try:
+            self._wait_until_it_answers(cancelled)
+        except BaseException:
+            self.stop()
+            raise
+
+    def answers(self) -> bool:
+        """Say whether it answers its health check now."""
+        scheme = "http" if self.trust is None else "https"
+        try:
+            return httpx.get(
+                f"{scheme}://{self.address}/health",
+                timeout=5,
+                trust_env=False,
+                verify=self.trust or NOBODY,
+            ).is_success
+        except httpx.HTTPError:
+            return False
+
+    def memory(self) -> int | None:
+        """Return how many bytes of memory it has now; None where the system does not say."""
+        try:
+            pages = Path(f"/proc/{self.child.pid}/statm").read_text("ascii").split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError, ValueError, AttributeError):
+            return None
+
+    def stop(self) -> None:
+        """End it, reap it, and remove its secret."""
+        self.child.stop()
+        self._secret_file.unlink(missing_ok=True)
+
+    def _wait_until_it_answers(self, cancelled: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self.answers():
+            if self.child.ended(_POLL_S):
+                raise self.child.failure()
+            if cancelled():
+                raise ProcessError("the start of the SuperLink was given up")
+            if time.monotonic() > deadline:
+                raise ProcessError(
+                    f"the SuperLink does not answer after {START_DEADLINE_S:.0f} s; "
+                    f"its log is {self.child.log}:\n{self.child.last_words()}"
+                )
+
+
+def trust_in(identities: Identities) -> ssl.SSLContext:
+    """Return what trusts the server of these identities, and nobody else."""
+    return ssl.create_default_context(cafile=str(identities.ca))

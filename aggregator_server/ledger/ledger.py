@@ -1,0 +1,417 @@
+"""The ledger of one campaign: every step of it, durable before anything that follows from it.
+
+:class:`Ledger` is the one writer. A step is first admitted by the rules of
+:mod:`aggregator_server.ledger.rules`, then committed to the disk, and only then is the new state seen by
+anybody. So after a crash at any instruction the file holds a state that the rules allow, and the
+campaign goes on from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self, cast
+
+from aggregator_server.ledger import encoding, stored_votes, verify
+from aggregator_server.ledger import entries as bodies
+from aggregator_server.ledger.chain import Entry
+from aggregator_server.ledger.freshness import must_close
+from aggregator_server.ledger.rules import follow
+from aggregator_server.ledger.store import stores, tables
+from aggregator_server.ledger.store.rows import releases, write_entry
+from pate.errors import LedgerError, StateError
+from pate.runtime.failpoints import reach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator_server.ledger.chain import Head
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.state import CampaignState, Charge
+    from aggregator_server.ledger.store.place import Place
+    from aggregator_server.ledger.store.rows import Row
+    from aggregator_server.ledger.store.stores import Store
+    from pate.campaign.roster import RosterParty
+    from pate.campaign.spec import CampaignSpec
+    from pate.mechanisms import Outcome
+    from pate.storage.hash_chain import Json
+    from pate.votes import Counts, Total
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Ledger:
+    """The open ledger of a campaign. Its methods may be called from several threads.
+
+    After a write that the disk or the database refused, what is there is not known: the object
+    then refuses everything more, and the ledger must be opened anew, which reads all of it.
+    """
+
+    def __init__(
+        self, place: Place, database: Store, state: CampaignState, clock: Callable[[], datetime]
+    ) -> None:
+        self._place = place
+        self._database = database
+        self._state = state
+        self._clock = clock
+        self._turn = threading.Condition(threading.RLock())
+        #: The charge that this process made and may release. One that an earlier process left
+        #: open is not taken up: see :meth:`charge`.
+        self._held: Charge | None = None
+        self._failed = False
+
+    @classmethod
+    def create(
+        cls, place: Place, spec: CampaignSpec, *, clock: Callable[[], datetime] = _now
+    ) -> Self:
+        """Start the ledger of a new campaign.
+
+        Args:
+            place: of the ledger; its folder is made if need be, for this user alone.
+            spec: of the campaign.
+            clock: gives the time to note with each entry.
+
+        Raises:
+            StateError: if there is a ledger already, or another process is at it.
+            DiskError: if the disk is full or not writable.
+            UnreachableError: if the database does not answer.
+        """
+        body: dict[str, Json] = {"spec": spec.to_dict()}
+        first = Entry.after(None, "open", body, _stamp(clock()))
+        state = follow(None, first)
+        database = stores.create(place, lambda connection: write_entry(connection, first))
+        with stores.or_closed(database):
+            database.remember(state.head)
+        return cls(place, database, state, clock)
+
+    @classmethod
+    def open(
+        cls,
+        place: Place,
+        *,
+        head: Head | None = None,
+        close: bool = False,
+        clock: Callable[[], datetime] = _now,
+    ) -> Self:
+        """Take up a campaign where its ledger stands, after checking all of it but its pages.
+
+        Args:
+            place: of the ledger.
+            head: the newest that is known from elsewhere; it must be there.
+            close: end the campaign if nothing shows that its ledger is the newest one.
+            clock: gives the time to note with each entry.
+
+        Raises:
+            UsageError: as of :func:`must_close`.
+            StateError: if there is none, another process has it, or a newer version wrote it.
+            LedgerError: if it does not hold, or lacks an entry that was there.
+            UnreachableError: if the database does not answer.
+        """
+        database = stores.open_for_writing(place)
+        with stores.or_closed(database):
+            with database.reading() as connection:
+                state = verify.audited(connection, database.newest_known(), head)
+            closing = must_close(place, database, state, head=head, close=close)
+            ledger = cls(place, database, state, clock)
+            # Closed before the folder vouches for it: one that dies here leaves it unproven.
+            ledger.finish() if closing else database.remember(state.head)
+        return ledger
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> Place:
+        """Where the ledger is."""
+        return self._place
+
+    def state(self) -> CampaignState:
+        """Return where the campaign stands: what is committed, and no more."""
+        with self._turn:
+            return self._state
+
+    def wait_after(
+        self, seq: int, stop: Callable[[], bool], timeout: float | None = None
+    ) -> CampaignState:
+        """Wait until there is an entry after number ``seq``, ``stop()`` holds or time is up.
+
+        ``stop`` is asked again after each :meth:`wake`.
+        """
+        with self._turn:
+            self._turn.wait_for(lambda: self._state.head.seq > seq or stop(), timeout)
+            return self._state
+
+    def wake(self) -> None:
+        """Let everybody in :meth:`wait_after` ask again whether to stop."""
+        with self._turn:
+            self._turn.notify_all()
+
+    def record_roster(
+        self, parties: Sequence[RosterParty], classes: Sequence[str]
+    ) -> CampaignState:
+        """Fix the parties, the classes, and with them the mechanisms and the budget.
+
+        Args:
+            parties: in the order of the roster.
+            classes: class names, in the order of the vote columns.
+
+        Raises:
+            QuorumError: if there are too few parties.
+            RefusedError: if one is not invited, or guards a smaller unit than is promised.
+            SchemaError: if the classes are not the campaign's.
+            BudgetError: if not a single answer fits the budget.
+        """
+        return self._append("roster", bodies.roster(self.state().spec, parties, classes))
+
+    def record_opening(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
+        """Keep with whom a masked sum is opened, before anybody is asked to.
+
+        An opening that stands in the ledger as it is asked for is not written again.
+
+        Args:
+            first: place of the batch's first query among those voted on; the others follow it.
+            count: number of its queries.
+            survivors: names of the parties in the sum, in the order of the roster.
+
+        Raises:
+            QuorumError: if they are too few.
+            LedgerError: if another list was written down before, or there is nothing to open.
+        """
+        with self._turn:
+            wanted = (first, count, tuple(survivors))
+            if wanted in [(e.first, e.count, e.survivors) for e in self._state.openings]:
+                return self._state
+            body: dict[str, Json] = {
+                "first": first,
+                "count": count,
+                "survivors": list(survivors),
+            }
+            return self._append("opening", body)
+
+    def record_votes(
+        self, first: int, histogram: Total, responders: Sequence[str]
+    ) -> CampaignState:
+        """Keep the summed votes of one batch, so that they are not asked for again.
+
+        Args:
+            first: place of the batch's first query among those voted on; the others follow it.
+            histogram: (count, classes) votes, with the parties' noise if the campaign has it.
+            responders: names of the parties that are in the sum, in the order of the roster.
+
+        Raises:
+            QuorumError: if too few parties answered.
+            LedgerError: if the votes do not fit the roster, or were recorded before.
+        """
+        body, row = bodies.votes(self.state(), first, histogram, responders)
+        return self._append("votes", body, ((tables.batches, row),))
+
+    def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
+        """Charge the worst cost of answering ``queries`` in the present round, durably.
+
+        When this returns, noise may be drawn once for each query, and the answers be handed to
+        :meth:`release`. If they never are, the cost stays spent, and no later process takes the
+        charge up: whether a release was interrupted may depend on what was in it (its length on a
+        disk almost full), and drawing again until one goes through would be a choice among
+        answers that nobody paid for. A query that is asked again is paid for again.
+
+        Args:
+            queries: indices into the public set, none with a label, none answered this round.
+            simulated: whether the noise will be seeded; noted for good. With noise shares the
+                server draws none, and notes that.
+
+        Raises:
+            BudgetError: if it does not fit the budget, the round's share or ``max_queries``.
+            LedgerError: if a query must not be asked.
+            StateError: if the campaign is not labelling.
+        """
+        with self._turn:
+            body = bodies.charge(self._state, queries, self._noise_name(simulated=simulated))
+            self._held = self._append("charge", body).open_charge
+            return cast("Charge", self._held)
+
+    def release(self, charge: Charge, outcomes: Sequence[Outcome]) -> CampaignState:
+        """Record the answers to a charge, durably, and give back what they did not use.
+
+        When this returns, the labels may be handed out. A charge has one attempt: if this raises,
+        its answers are lost and its cost stays spent.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            outcomes: one per query of the charge, in its order.
+
+        Raises:
+            LedgerError: if the charge is not open, or the answers are not to it.
+        """
+        with self._turn:
+            self._take(charge, len(outcomes))
+            body, rows = bodies.release(self._state, charge, outcomes)
+            return self._append("release", body, releases(rows))
+
+    def release_batch(self, charge: Charge, labels: Sequence[int | None] | None) -> CampaignState:
+        """Record what came of a gated batch, durably.
+
+        When this returns, the labels may be handed out. As with :meth:`release`, a charge has one
+        attempt.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            labels: one per query of the charge, None where there is no answer; or None if the
+                gate stayed closed.
+
+        Raises:
+            LedgerError: if the charge is not open, or the answers are not to it.
+        """
+        with self._turn:
+            self._take(charge, len(charge.queries) if labels is None else len(labels))
+            body, rows = bodies.release_batch(charge, labels)
+            return self._append("release", body, releases(rows))
+
+    def release_matrix(self, charge: Charge, noisy: Counts) -> CampaignState:
+        """Record the noisy counts of neighbour votes and the labels made of them, durably.
+
+        When this returns, both may be handed out. As with :meth:`release`, a charge has one attempt.
+
+        Args:
+            charge: the last one that :meth:`charge` returned.
+            noisy: (queries, classes) int64, with their noise; queries in the order of the charge.
+
+        Raises:
+            LedgerError: if the charge is not open, or the counts are not to it.
+        """
+        with self._turn:
+            self._take(charge, len(noisy))
+            body, rows = bodies.release_matrix(self._state, charge, noisy)
+            return self._append("release", body, releases(rows))
+
+    def end_round(self, *, wants_predictions: bool) -> CampaignState:
+        """End the present round.
+
+        Args:
+            wants_predictions: whether another one follows that needs the student's predictions.
+
+        Raises:
+            LedgerError: if no round follows that would need them.
+        """
+        with self._turn:
+            body: dict[str, Json] = {
+                "round": self._state.round,
+                "wants_predictions": wants_predictions,
+            }
+            self._held = None
+            return self._append("round-end", body)
+
+    def record_predictions(self, round_: int, probabilities: Probabilities) -> bool:
+        """Keep the student's predictions for a round; the first ones count.
+
+        Args:
+            round_: the round that they are for, from 2.
+            probabilities: (queries, classes) float32.
+
+        Returns:
+            Whether the round had predictions already, so that these were not looked at.
+
+        Raises:
+            StateError: if no predictions are awaited.
+            LedgerError: if they are for another round, or of another shape.
+        """
+        with self._turn:
+            if round_ in self._state.predictions:
+                return True
+            rows, classes = probabilities.shape
+            blob = encoding.pack_probabilities(probabilities)
+            digest = encoding.probabilities_digest(blob, round_, rows, classes)
+            body: dict[str, Json] = {
+                "round": round_,
+                "rows": rows,
+                "classes": classes,
+                "digest": digest,
+            }
+            row = {"round": round_, "probabilities": blob, "digest": bytes.fromhex(digest)}
+            self._append("predictions", body, ((tables.predictions, row),))
+            return False
+
+    def finish(self) -> CampaignState:
+        """Close the campaign: nothing is charged or released after that."""
+        with self._turn:
+            body: dict[str, Json] = {
+                "labels_released": len(self._state.labels),
+                "spent": str(self._state.spent),
+            }
+            self._held = None
+            return self._append("close", body)
+
+    def counts(self) -> Counts:
+        """Return all summed votes: (queries, classes) int64, zeros where there are none.
+
+        They are private to the server. With noise shares the noise is in them.
+        """
+        return stored_votes.all_counts(self._database, self.state())
+
+    def votes(self) -> stored_votes.HeldVotes:
+        """Return a view of all summed votes that reads from the ledger what is asked of it."""
+        return stored_votes.HeldVotes(self.state, self.counts_of)
+
+    def counts_of(self, queries: Sequence[int]) -> Counts:
+        """Return the summed votes of some queries, (queries, classes) int64, in their order.
+
+        Raises:
+            LedgerError: if there are none for one of them.
+        """
+        return stored_votes.counts_of(self._database, self.state(), queries)
+
+    def predictions(self, round_: int) -> Probabilities | None:
+        """Return the student's predictions for a round, or None: (queries, classes) float32."""
+        return stored_votes.predictions_for(self._database, self.state(), round_)
+
+    def entries(self, least: int = 1, kinds: Sequence[str] | None = None) -> list[Entry]:
+        """Return committed entries from number ``least`` on, of the given kinds or of all."""
+        with self._database.reading() as connection:
+            return verify.read_entries(connection, least, kinds)
+
+    def close(self) -> None:
+        """Close the ledger and let others have it."""
+        with self._turn:
+            self._failed = True
+            self._turn.notify_all()
+            self._database.close()
+
+    def _noise_name(self, *, simulated: bool) -> str:
+        if self._state.spec.distributed:
+            return "parties"
+        return "simulated" if simulated else "system"
+
+    def _take(self, charge: Charge, answers: int) -> None:
+        """Use up the charge that this process holds: one attempt, whatever comes of it."""
+        if self._held is None or charge != self._held:
+            raise LedgerError(f"charge {charge.entry} is not open in this process")
+        self._held = None
+        if answers != len(charge.queries):
+            raise LedgerError(f"{answers} answers to {len(charge.queries)} queries")
+
+    def _append(self, kind: str, body: dict[str, Json], rows: Sequence[Row] = ()) -> CampaignState:
+        with self._turn:
+            if self._failed:
+                raise StateError(f"the ledger {self.place} is closed or failed: open it again")
+            entry = Entry.after(self._state.head, kind, body, _stamp(self._clock()))
+            state = follow(self._state, entry)
+            try:
+                with self._database.writing() as connection:
+                    write_entry(connection, entry, rows)
+                    reach("entry-written")
+                self._database.remember(entry.head)
+            except BaseException:
+                # Also after a commit that reported a failure: it may have reached the disk or not.
+                self._failed = True
+                raise
+            self._state = state
+            self._turn.notify_all()
+            return state
+
+
+def _stamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")

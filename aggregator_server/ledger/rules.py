@@ -1,0 +1,404 @@
+"""The rules of the ledger, in one place: what entry may follow a state, and the state after it.
+
+The same function admits an entry before it is written and checks it when the ledger is read, so a
+ledger that this code wrote is one that it verifies. It looks at the chain alone: no clock, no
+files, no votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import numpy as np
+
+from aggregator_server.ledger.json_fields import Fields, noisy_counts
+from aggregator_server.ledger.label_table import Answered, Labels
+from aggregator_server.ledger.state import (
+    CampaignState,
+    Charge,
+    PredictionRecord,
+    ReleasedLabel,
+    Source,
+)
+from aggregator_server.ledger.vote_rules import opening, votes
+from pate.accounting.budget import PrivacyFilter
+from pate.accounting.composition import total_cost
+from pate.accounting.events import event_from_dict
+from pate.campaign.neighbour_terms import require_size
+from pate.campaign.roster import RosterParty
+from pate.campaign.spec import UNITS, CampaignSpec
+from pate.campaign.terms import recorded_terms, voted_rows
+from pate.errors import (
+    BudgetError,
+    LedgerError,
+    PateError,
+    QuorumError,
+    RefusedError,
+    SchemaError,
+    StateError,
+)
+from pate.formats.noisy_counts import NoisyVotes
+from pate.mechanisms import MatrixMechanism, Neighbour, mechanism_from_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator_server.ledger.chain import Entry
+    from pate.storage.hash_chain import Json
+
+#: Noise as a charge names it. ``simulated`` is seeded, and protects nobody; ``parties`` is in the
+#: votes already.
+NOISE_NAMES: Final = ("system", "simulated", "parties")
+
+#: Most queries of one charge: what an interruption may waste is bounded with it.
+MOST_QUERIES: Final = 256
+
+
+def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
+    """Return the state after ``entry``.
+
+    Args:
+        state: before it; None before the first.
+        entry: the next one of the chain.
+
+    Raises:
+        LedgerError: if the entry does not belong there: a broken chain, a step out of turn, a
+            release without its charge, a query answered twice, a cost that is not the
+            accountant's.
+        BudgetError: if a charge does not fit the budget, the round's share or ``max_queries``.
+        QuorumError: if too few parties joined or answered.
+        SchemaError: if the classes are not the campaign's.
+        RefusedError: if a party is not invited, or guards a smaller unit than is promised.
+        StateError: if the campaign is finished or in another phase.
+    """
+    body = entry.check(state.head if state else None)
+    if state is None:
+        if entry.kind != "open":
+            raise LedgerError(f"the first entry is {entry.kind!r}, not 'open'")
+        fields = Fields(body, "spec")
+        return CampaignState(CampaignSpec.from_dict(fields.object("spec")), entry.head)
+    if entry.kind == "open":
+        raise LedgerError(f"entry {entry.seq} opens the campaign a second time")
+    phases, step = _STEPS[entry.kind]
+    if state.phase not in phases:
+        raise StateError(
+            f"entry {entry.seq}: {entry.kind!r} has no place while the campaign is {state.phase}"
+        )
+    return replace(step(state, entry, body), head=entry.head)
+
+
+def replay(entries: Iterable[Entry]) -> CampaignState:
+    """Return the state after all entries of a ledger.
+
+    Raises:
+        LedgerError: if there are none, or any is not what may stand there.
+    """
+    state: CampaignState | None = None
+    for entry in entries:
+        try:
+            state = follow(state, entry)
+        except LedgerError as error:
+            raise LedgerError(f"entry {entry.seq} ({entry.kind}): {error}") from error
+        except PateError as error:
+            raise LedgerError(f"entry {entry.seq} ({entry.kind}) breaks a rule: {error}") from error
+    if state is None:
+        raise LedgerError("the ledger is empty")
+    return state
+
+
+def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "parties classes mechanisms composition cap")
+    parties = tuple(_party(each) for each in fields.many("parties"))
+    spec = state.spec
+    names = [party.name for party in parties]
+    if len(set(names)) != len(names):
+        raise RefusedError(f"two parties have the same name: {', '.join(names)}")
+    keys = [party.identity for party in parties if party.identity]
+    if len(set(keys)) != len(keys):
+        raise RefusedError("two parties have the same identity key")
+    if isinstance(spec.parties, tuple) and (uninvited := sorted(set(names) - set(spec.parties))):
+        raise RefusedError(f"not invited to this campaign: {', '.join(uninvited)}")
+    if not spec.min_parties <= len(parties) <= spec.wanted_parties:
+        raise QuorumError(
+            f"{len(parties)} parties joined; the campaign needs {spec.min_parties} "
+            f"to {spec.wanted_parties}"
+        )
+    for party in parties:
+        if spec.unit != "party" and UNITS.index(party.unit) < UNITS.index(spec.unit):
+            raise RefusedError(
+                f"the campaign promises privacy per {spec.unit}, but {party.name} keeps only each "
+                f"{party.unit} within one teacher: it must name its group column"
+            )
+        if spec.matrix and party.teachers != spec.most_votes:
+            raise LedgerError(f"{party.name} may put other votes on a count than the campaign says")
+    classes = fields.texts("classes")
+    if len(classes) < 2 or len(set(classes)) != len(classes) or not all(classes):
+        raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
+    if spec.classes is not None and spec.classes != classes:
+        raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
+    if spec.representatives is not None:
+        require_size(len(spec.representatives), len(classes))
+    mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
+    cap = fields.fraction("cap")
+    composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)
+    return replace(
+        state,
+        phase="voting",
+        roster=parties,
+        classes=classes,
+        mechanisms=mechanisms,
+        composition=composition,
+        cap=cap,
+        voted=voted_rows(spec, mechanisms, composition, cap),
+    )
+
+
+def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "round queries mechanism events cost noise")
+    if state.rounds_over:
+        raise StateError("the last round has ended: nothing can be charged any more")
+    if (round_ := fields.integer("round", 1)) != state.round:
+        raise LedgerError(f"a charge for round {round_} in round {state.round}")
+    mechanism = state.mechanism(round_)
+    if _plain(fields.object("mechanism")) != mechanism.to_dict():
+        raise LedgerError(f"a charge for another mechanism than the one of round {round_}")
+    if state.spec.interactive and round_ > 1 and round_ not in state.predictions:
+        raise StateError(f"round {round_} has no predictions of the student yet")
+    queries = fields.integers("queries")
+    _check_free(state, round_, queries)
+    events = tuple(event_from_dict(_plain(each)) for each in fields.many("events"))
+    worst, cost = state.charged(len(queries))
+    if events != worst:
+        raise LedgerError("the events of a charge are not the worst that its mechanism can do")
+    if fields.fraction("cost") != cost:
+        raise LedgerError(f"a charge of {fields.text('cost')}, the accountant says {cost}")
+    if (name := fields.text("noise")) not in NOISE_NAMES:
+        raise LedgerError(f"unknown noise {name!r}")
+    if (name == "parties") != state.spec.distributed:
+        raise LedgerError(f"noise of {name!r} in a campaign with {state.spec.noise} noise")
+    if state.queries_left is not None and len(queries) > state.queries_left:
+        raise BudgetError(
+            f"{len(queries)} queries, but only {state.queries_left} more may be asked"
+        )
+    # A charge whose release never came stays spent: see Ledger.charge.
+    PrivacyFilter(state.limit, min(state.spent, state.limit)).reserve(cost)
+    PrivacyFilter(state.cap, state.spent).reserve(cost)
+    lost = state.open_charge.cost if state.open_charge else 0
+    return replace(
+        state,
+        phase="labelling",
+        spent=state.spent + cost,
+        wasted=state.wasted + lost,
+        open_charge=Charge(entry.seq, round_, queries, events, cost),
+        simulated=state.simulated or name == "simulated",
+    )
+
+
+def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
+    # A gated batch, or a matrix, is charged once, however many queries are in it.
+    most = state.spec.queries if state.spec.gated or state.spec.matrix else MOST_QUERIES
+    if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
+        raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
+    answered = state.answered.get(round_, frozenset())
+    if state.spec.matrix and queries != tuple(state.voted.rows):
+        raise LedgerError("neighbour votes are charged for all their queries together")
+    for query in queries:
+        if query in state.labels:
+            raise LedgerError(f"query {query} has its label already: it is never asked again")
+        if query in answered:
+            raise LedgerError(f"query {query} was answered in round {round_} already")
+        state.batch_of(query)
+
+
+def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    gated, matrix = state.spec.gated is not None, state.spec.matrix
+    # With noise shares a query costs the same whatever is said of it: its sum has been seen.
+    whole = gated or matrix or state.spec.distributed
+    together = gated or matrix
+    fields = Fields(body, "charge round answers cost" + " gate" * gated + " noisy" * matrix)
+    charge = state.open_charge
+    if charge is None or charge.entry != fields.integer("charge", 1):
+        raise LedgerError(f"a release for entry {body['charge']}, which is not an open charge")
+    if charge.round != fields.integer("round", 1):
+        raise LedgerError(
+            f"a release in round {body['round']} for a charge of round {charge.round}"
+        )
+    fresh: dict[int, ReleasedLabel] = {}
+    answered, used = [], charge.cost if together else Fraction(0)
+    gate = _gate(fields.text("gate")) if gated else None
+    for answer in fields.many("answers"):
+        query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
+        if source == "reinforced" and not state.mechanism(charge.round).interactive:
+            raise LedgerError(f"query {query} has a student's label, and no student was asked")
+        if (source == "records") != (matrix and label is not None):
+            raise LedgerError(f"query {query} has a label from {source}")
+        answered.append(query)
+        if not together:
+            used += total_cost(state.composition, charge.events[:events])
+        if label is not None:
+            if gate == "closed":
+                raise LedgerError(f"query {query} got a label although the gate was closed")
+            if query in state.labels or query in fresh:
+                raise LedgerError(f"query {query} has its label already")
+            fresh[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
+    if tuple(answered) != charge.queries:
+        raise LedgerError("a release answers other queries than were charged for")
+    noisy = _noisy(state, charge, fields.many("noisy"), fresh) if matrix else None
+    if fields.fraction("cost") != used:
+        raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
+    budget = PrivacyFilter(state.cap, state.spent - charge.cost)
+    budget.settle(budget.reserve(charge.cost), used)
+    labels, before = state.labels, state.answered.get(charge.round)
+    # Both share memory with those of the state before; see the module.
+    labels = labels if isinstance(labels, Labels) else Labels().grown(labels.items())
+    before = before if isinstance(before, Answered) else Answered().grown(before or ())
+    return replace(
+        state,
+        spent=budget.spent,
+        labels=labels.grown(fresh.items()),
+        answered={**state.answered, charge.round: before.grown(answered)},
+        gate=gate,
+        noisy=noisy,
+        open_charge=None,
+    )
+
+
+def _noisy(
+    state: CampaignState, charge: Charge, noisy: list[Json], labels: Mapping[int, ReleasedLabel]
+) -> NoisyVotes:
+    """Return the noisy counts that a matrix was released with; its labels are what they say."""
+    mechanism = state.mechanism(charge.round)
+    counts = noisy_counts(noisy, len(charge.queries), len(state.classes))
+    if not isinstance(mechanism, MatrixMechanism):
+        raise LedgerError("noisy counts of a mechanism that releases none")
+    for query, label in zip(charge.queries, mechanism.labels(counts), strict=True):
+        held = labels.get(query)
+        if label != (None if held is None else held.label):
+            raise LedgerError(f"query {query} has another label than its noisy counts say")
+    parties = len(state.batches[0].responders)
+    sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
+    return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
+
+
+def _gate(text: str) -> Literal["open", "closed"]:
+    if text not in ("open", "closed"):
+        raise LedgerError(f"a gate is open or closed, not {text!r}")
+    return cast("Literal['open', 'closed']", text)
+
+
+def _answer(
+    answer: Json, charge: Charge, classes: int, *, whole: bool
+) -> tuple[int, int | None, str | None, int]:
+    """Return query, label, source and number of events of one answer, checked.
+
+    ``whole``: every answer uses all that was charged for it.
+    """
+    most = len(charge.events)
+    least = most if whole else 1
+    if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
+        answer = None  # to Python, true is the integer 1
+    match answer:
+        case [int(query), None, None, int(events)] if least <= events < most + whole:
+            return query, None, None, events
+        case [int(query), int(label), "reinforced", int(events)] if (
+            least <= events < most + whole and 0 <= label < classes
+        ):
+            return query, label, "reinforced", events
+        # The teachers' or records' label is worth everything that was charged for it.
+        case [int(query), int(label), ("teachers" | "records") as source, int(events)] if (
+            events == most and 0 <= label < classes
+        ):
+            return query, label, source, events
+    raise LedgerError(f"not an answer to a charge of {len(charge.events)} events: {answer!r}")
+
+
+def _round_end(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "round wants_predictions")
+    if state.rounds_over or fields.integer("round", 1) != state.round:
+        raise LedgerError(f"round {body['round']} cannot end now: it is round {state.round}")
+    wants, more = fields.flag("wants_predictions"), state.round < state.spec.rounds
+    if wants and not (more and state.spec.interactive):
+        raise LedgerError("no further round needs predictions")
+    after = _waste_open(state)
+    if wants:
+        return replace(after, phase="predicting", round=state.round + 1)
+    if more and not state.spec.interactive:
+        return replace(after, phase="labelling", round=state.round + 1)
+    return replace(after, phase="labelling", rounds_over=True)
+
+
+def _predictions(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    fields = Fields(body, "round rows classes digest")
+    if fields.integer("round", 1) != state.round:
+        raise LedgerError(f"predictions for round {body['round']}, wanted is {state.round}")
+    if (fields.integer("rows"), fields.integer("classes")) != (
+        state.spec.queries,
+        len(state.classes),
+    ):
+        raise LedgerError("predictions of another shape than (queries, classes)")
+    return replace(
+        state,
+        phase="labelling",
+        predictions={
+            **state.predictions,
+            state.round: PredictionRecord(fields.text("digest"), entry.seq),
+        },
+    )
+
+
+def _close(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
+    del entry
+    fields = Fields(body, "labels_released spent")
+    if fields.integer("labels_released") != len(state.labels):
+        raise LedgerError(
+            f"closed with {body['labels_released']} labels, there are {len(state.labels)}"
+        )
+    if fields.fraction("spent") != state.spent:
+        raise LedgerError(f"closed with {body['spent']} spent, it is {state.spent}")
+    return replace(_waste_open(state), phase="finished", rounds_over=True)
+
+
+def _waste_open(state: CampaignState) -> CampaignState:
+    if state.open_charge is None:
+        return state
+    return replace(state, wasted=state.wasted + state.open_charge.cost, open_charge=None)
+
+
+def _party(body: Json) -> RosterParty:
+    fields = Fields(body, "name identity teachers unit")
+    party = RosterParty(
+        fields.text("name"),
+        fields.text("identity"),
+        fields.integer("teachers", 1),
+        fields.text("unit"),
+    )
+    if not party.name or party.unit not in ("record", "patient"):
+        raise LedgerError(f"not a party: {body!r}")
+    return party
+
+
+def _plain(body: Json) -> Mapping[str, str | int]:
+    """Return an object of texts and integers, as events and mechanisms are written."""
+    if not isinstance(body, dict) or not all(isinstance(v, str | int) for v in body.values()):
+        raise LedgerError(f"not an event or a mechanism: {body!r}")
+    return cast("Mapping[str, str | int]", body)
+
+
+_Step = Callable[[CampaignState, "Entry", "dict[str, Json]"], CampaignState]
+
+#: By kind of entry: the phases in which it may come, and what it does.
+_STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
+    "roster": (("gathering",), _roster),
+    "opening": (("voting",), opening),
+    "votes": (("voting", "labelling"), votes),
+    "charge": (("voting", "labelling"), _charge),
+    "release": (("labelling",), _release),
+    "round-end": (("labelling",), _round_end),
+    "predictions": (("predicting",), _predictions),
+    "close": (("gathering", "voting", "labelling", "predicting"), _close),
+}

@@ -1,0 +1,266 @@
+"""Where a campaign stands: the value that a replay of its ledger gives."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
+from pate.accounting.composition import Zcdp, total_cost
+from pate.campaign.order import VotedRows
+from pate.errors import LedgerError, StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from aggregator_server.ledger.chain import Head
+    from pate.accounting.composition import Composition
+    from pate.accounting.events import Charged
+    from pate.campaign.roster import RosterParty
+    from pate.campaign.spec import CampaignSpec
+    from pate.formats.noisy_counts import NoisyVotes
+    from pate.mechanisms import Mechanism
+
+Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
+__all__ = [
+    "CampaignState",
+    "Charge",
+    "Phase",
+    "PredictionRecord",
+    "ReleasedLabel",
+    "Source",
+    "SumOpening",
+    "VoteBatch",
+]
+
+
+@dataclass(frozen=True)
+class SumOpening:
+    """With whom a masked sum is opened: written before any party is asked to open it.
+
+    A party gives its shares for one list of survivors and no other, ever. So does the server.
+
+    Attributes:
+        first: place of the batch's first query among those that are voted on.
+        count: number of queries, consecutive there.
+        survivors: names of the parties in the sum, in the order of the roster.
+        entry: number of the ledger entry.
+    """
+
+    first: int
+    count: int
+    survivors: tuple[str, ...]
+    entry: int
+
+
+@dataclass(frozen=True)
+class VoteBatch:
+    """What the chain says about one batch of summed votes.
+
+    Attributes:
+        first: place of its first query among those that are voted on.
+        count: number of queries, consecutive there.
+        teachers: number of teachers that voted, the sum of each row; of neighbour votes, the most
+            that one count can be.
+        responders: names of the parties that answered, in the order of the roster.
+        digest: a hiding commitment to the counts, hex.
+        entry: number of the ledger entry.
+    """
+
+    first: int
+    count: int
+    teachers: int
+    responders: tuple[str, ...]
+    digest: str
+    entry: int
+
+
+@dataclass(frozen=True)
+class PredictionRecord:
+    """What the chain says about the student's predictions for a round.
+
+    Attributes:
+        digest: of the probabilities, hex.
+        entry: number of the ledger entry.
+    """
+
+    digest: str
+    entry: int
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A durable charge: the right to draw noise once for each of its queries.
+
+    Attributes:
+        entry: number of the ledger entry.
+        round: from 1.
+        queries: indices into the public set.
+        events: what may happen to each query, in order; a prefix of them will. Or the one gated
+            batch, or matrix.
+        cost: worst cost of all queries together, in the campaign's composition.
+    """
+
+    entry: int
+    round: int
+    queries: tuple[int, ...]
+    events: tuple[Charged, ...]
+    cost: Fraction
+
+
+@dataclass(frozen=True)
+class CampaignState:
+    """A campaign as of one entry of its ledger.
+
+    Attributes:
+        spec: the parameters.
+        head: the last entry.
+        phase: what goes on; ``labelling`` until the close once the last round has ended.
+        round: the present or the last round, from 1.
+        roster: the parties, empty while gathering.
+        classes: class names, empty while gathering.
+        mechanisms: the one of the first round, and with interactive that of all later ones.
+        composition: how costs add up, fixed with the roster.
+        cap: the budget in it, fixed with the roster.
+        spent: charged so far; what an interrupted charge held back stays in it.
+        wasted: the part of ``spent`` that was charged for answers that never came.
+        voted: the queries that parties vote on, fixed with the roster.
+        openings: of masked sums, ordered by first query; all with the same survivors.
+        batches: summed votes, ordered by first query.
+        labels: by query, in the order of release.
+        answered: by round, the queries that got a label or no answer in it.
+        predictions: records of the student's predictions, by the round they are for.
+        open_charge: the last charge, while its release may still come.
+        gate: whether the gate of a gated batch opened; None before it was tried.
+        noisy: the noisy counts of neighbour votes, which are public; None before their release.
+        rounds_over: whether no further round will begin.
+        simulated: whether any charge was for seeded noise.
+    """
+
+    spec: CampaignSpec
+    head: Head
+    phase: Phase = "gathering"
+    round: int = 1
+    roster: tuple[RosterParty, ...] = ()
+    classes: tuple[str, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = ()
+    composition: Composition = field(default_factory=Zcdp)
+    cap: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    wasted: Fraction = Fraction(0)
+    voted: VotedRows = field(default_factory=VotedRows)
+    openings: tuple[SumOpening, ...] = ()
+    batches: tuple[VoteBatch, ...] = ()
+    labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
+    answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
+    predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
+    open_charge: Charge | None = None
+    gate: Literal["open", "closed"] | None = None
+    noisy: NoisyVotes | None = None
+    rounds_over: bool = False
+    simulated: bool = False
+
+    @property
+    def left(self) -> Fraction:
+        """What is left of the budget."""
+        return self.cap - self.spent
+
+    @property
+    def teachers(self) -> int:
+        """M, the number of teachers of the whole roster; none where records vote themselves."""
+        if self.spec.matrix:
+            return 0
+        return sum(party.teachers for party in self.roster)
+
+    @property
+    def epsilon(self) -> float:
+        """The guarantee: what the budget is worth at the campaign's delta; 0 before the roster."""
+        return self.composition.epsilon(self.cap, self.spec.delta)
+
+    @property
+    def limit(self) -> Fraction:
+        """What may be spent in all by the end of the present round."""
+        if self.round == 1 and self.spec.rounds > 1:
+            return self.cap * self.spec.first_round_share
+        return self.cap
+
+    @property
+    def queries_asked(self) -> int:
+        """Queries that were answered, by a label or by no answer; twice if in two rounds."""
+        return sum(len(queries) for queries in self.answered.values())
+
+    @property
+    def queries_left(self) -> int | None:
+        """How many more the campaign may answer, None without a bound."""
+        most = self.spec.max_queries
+        return None if most is None else most - self.queries_asked
+
+    @property
+    def missing_votes(self) -> tuple[range, ...]:
+        """The queries without votes, as ranges of places among those that are voted on.
+
+        A batch whose opening began is a range by itself: it is asked for again as it was.
+        """
+        held = {batch.first for batch in self.batches}
+        gaps: list[range] = []
+        at = 0
+        places = {(batch.first, batch.count) for batch in self.batches}
+        places |= {(opening.first, opening.count) for opening in self.openings}
+        for first, count in sorted(places):
+            gaps.append(range(at, first))
+            at = first + count
+            if first not in held:
+                gaps.append(range(first, at))
+        gaps.append(range(at, len(self.voted)))
+        return tuple(gap for gap in gaps if gap)
+
+    @property
+    def survivors(self) -> tuple[str, ...] | None:
+        """The parties that every masked sum from now on is of; None while none was opened."""
+        return self.openings[0].survivors if self.openings else None
+
+    def batch_of(self, query: int) -> VoteBatch:
+        """Return the batch of votes that ``query`` is in.
+
+        Raises:
+            LedgerError: if there are no votes for it.
+        """
+        place = self.voted.place_of(query)
+        if place is None:
+            raise LedgerError(f"query {query} is not one that is voted on")
+        at = bisect_right(self.batches, place, key=lambda batch: batch.first) - 1
+        if at < 0 or place >= self.batches[at].first + self.batches[at].count:
+            raise LedgerError(f"query {query} has no votes in the ledger")
+        return self.batches[at]
+
+    def charged(self, queries: int) -> tuple[tuple[Charged, ...], Fraction]:
+        """Return what a charge for so many queries of the present round is for, and its cost.
+
+        Of single queries, the events of each and the cost of all; or the gated batch, or the one
+        event of a matrix.
+
+        Raises:
+            StateError: before the roster is complete.
+        """
+        if self.spec.gated is not None:
+            return (self.spec.gated,), self.composition.cost(self.spec.gated)
+        events = self.mechanism(self.round).worst
+        if self.spec.matrix:
+            return events, total_cost(self.composition, events)
+        return events, total_cost(self.composition, events) * queries
+
+    def mechanism(self, round_: int) -> Mechanism:
+        """Return the mechanism of a round, from 1.
+
+        Raises:
+            StateError: before the roster is complete.
+            LedgerError: for a round that the campaign has not.
+        """
+        if not self.mechanisms:
+            raise StateError("the roster is not complete: the mechanism is not known yet")
+        if not 1 <= round_ <= self.spec.rounds:
+            raise LedgerError(f"there is no round {round_} of {self.spec.rounds}")
+        return self.mechanisms[min(round_, len(self.mechanisms)) - 1]

@@ -1,0 +1,105 @@
+"""Opening the ledger at a place, whichever kind of place it is."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from aggregator_server.ledger.store.database import Database
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection
+
+    from aggregator_server.ledger.chain import Head
+    from aggregator_server.ledger.store.place import InDatabase, Place
+    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    from aggregator_server.ledger.store.postgres.session import Facts
+
+
+class Store(Protocol):
+    """An open ledger: what :class:`Database` and :class:`PostgresDatabase` have in common."""
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """One durable transaction: committed when the block ends, undone if it raises."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """One consistent view of what is committed."""
+
+    def remember(self, head: Head) -> None:
+        """Be told of an entry that is committed."""
+
+    def newest_known(self) -> Head | None:
+        """Return an entry that must be in it, if one is known."""
+
+    def could_be_older(self, seq: int) -> bool:
+        """Say whether there may have been entries after number ``seq`` of which nothing is known."""
+
+    def close(self) -> None:
+        """Close it, and let others have it."""
+
+
+def exists(place: Place) -> bool:
+    """Say whether there is a ledger at a place.
+
+    Raises:
+        StateError: if there was one, and it is gone.
+        UnreachableError: if its database does not answer.
+    """
+    return place.exists() if isinstance(place, Path) else _postgres().exists(place)
+
+
+def create(place: Place, fill: Callable[[Connection], None]) -> Store:
+    """Make a ledger, with what ``fill`` writes, and open it; see the ``create`` of either kind."""
+    if isinstance(place, Path):
+        return Database.create(place, fill)
+    return _postgres().create(place, fill)
+
+
+def open_for_writing(place: Place) -> Store:
+    """Open a ledger as its one writer; see the ``open`` of either kind."""
+    return Database.open(place) if isinstance(place, Path) else _postgres().open(place)
+
+
+def examine(place: Place) -> Store:
+    """Open a ledger for reading alone; see the ``examine`` of either kind."""
+    return Database.examine(place) if isinstance(place, Path) else _postgres().examine(place)
+
+
+def known_head(place: Place) -> Head | None:
+    """Return an entry that must be in the ledger at a place, if one is known."""
+    return None if isinstance(place, Path) else place.head
+
+
+@contextmanager
+def or_closed(store: Store) -> Iterator[None]:
+    """Close a ledger if the block raises."""
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
+
+
+def _postgres() -> type[PostgresDatabase]:
+    try:
+        from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    except ImportError as error:
+        raise UsageError(
+            "a ledger in a database needs psycopg: pip install 'federated-pate[postgres]'"
+        ) from error
+    return PostgresDatabase
+
+
+def facts(place: InDatabase) -> Facts:
+    """Connect to a database as a ledger is opened, and return what it is; nothing is written.
+
+    Raises:
+        UnreachableError: if it does not answer.
+        StateError: if it is no server that a ledger can be trusted to.
+    """
+    return _postgres().facts(place)

@@ -1,0 +1,100 @@
+"""Reading back what a ledger holds beside its chain: summed votes, and the student's predictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sqlalchemy import select
+
+from aggregator_server.ledger import encoding
+from aggregator_server.ledger.store import tables
+from pate.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.state import CampaignState
+    from aggregator_server.ledger.store.stores import Store
+    from pate.votes import Counts
+
+
+class HeldVotes:
+    """The summed votes of a campaign, in its ledger, indexed like a matrix by its rows.
+
+    Args:
+        state: returns the campaign's state as it is now.
+        counts_of: returns the summed votes of some queries, see :func:`counts_of`.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], CampaignState],
+        counts_of: Callable[[Sequence[int]], Counts],
+    ) -> None:
+        self._state = state
+        self._counts_of = counts_of
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Queries of the public set, classes."""
+        state = self._state()
+        return state.spec.queries, len(state.classes)
+
+    def __getitem__(self, queries: Sequence[int]) -> Counts:
+        """Return the summed votes of some queries, (queries, classes) int64, in their order."""
+        return self._counts_of(queries)
+
+
+def all_counts(store: Store, state: CampaignState) -> Counts:
+    """Return all summed votes: (queries, classes) int64, zeros where there are none."""
+    whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
+    with store.reading() as connection:
+        for first, count, blob in connection.execute(
+            select(tables.batches.c.first, tables.batches.c.count, tables.batches.c.counts)
+        ):
+            votes = encoding.unpack_counts(blob, count, len(state.classes))
+            whole[list(state.voted.rows[first : first + count])] = votes
+    return whole
+
+
+def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Counts:
+    """Return the summed votes of some queries, (queries, classes) int64, in their order.
+
+    Each batch that one of them is in is read once, and one is in memory at a time.
+
+    Raises:
+        LedgerError: if there are none for one of them.
+    """
+    table = tables.batches
+    found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
+    places = [state.voted.place_of(query) for query in queries]
+    at = np.array([-1 if place is None else place for place in places], dtype=np.int64)
+    firsts = np.array([batch.first for batch in state.batches], dtype=np.int64)
+    ends = firsts + [batch.count for batch in state.batches]
+    of = np.searchsorted(firsts, at, side="right") - 1
+    if bool(np.any((at < 0) | (of < 0))) or bool(np.any(at >= ends[of])):
+        raise LedgerError("there are no votes in the ledger on some of these queries")
+    with store.reading() as connection:
+        for each in np.unique(of).tolist():
+            batch = state.batches[each]
+            (blob,) = connection.execute(
+                select(table.c.counts).where(table.c.first == batch.first)
+            ).one()
+            rows = np.flatnonzero(of == each)
+            votes = encoding.view_counts(blob, batch.count, len(state.classes))
+            found[rows] = votes[at[rows] - batch.first]
+    return found
+
+
+def predictions_for(store: Store, state: CampaignState, round_: int) -> Probabilities | None:
+    """Return the student's predictions for a round, or None: (queries, classes) float32."""
+    table = tables.predictions
+    with store.reading() as connection:
+        blob = connection.execute(
+            select(table.c.probabilities).where(table.c.round == round_)
+        ).scalar_one_or_none()
+    if blob is None:
+        return None
+    return encoding.unpack_probabilities(blob, state.spec.queries, len(state.classes))

@@ -1,0 +1,158 @@
+"""The page's answers: its files, the overview as JSON and as a stream, metrics, and two probes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator  # noqa: TC003 - FastAPI reads the annotations of routes
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request  # noqa: TC002 - as above
+
+from aggregator_server.monitoring import metrics
+from aggregator_server.monitoring.auth import Guard
+from pate.errors import PateError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from aggregator_server.monitoring.board import Board
+    from aggregator_server.monitoring.overview import Overview
+
+#: Browsers that may follow at a time.
+STREAMS: Final = 16
+#: Between two looks at the board, and between two signs of life; seconds.
+_LOOK_S: Final = 0.5
+_SIGN_S: Final = 5.0
+
+_FILES: Final = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.svg": ("page.svg", "image/svg+xml"),
+}
+
+
+class _Told:
+    """The board's overview, and the JSON text of it: made once, whoever looks."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._last: tuple[Overview, str] | None = None
+
+    def __call__(self) -> tuple[Overview, str]:
+        found = self._board.overview()
+        last = self._last
+        if last is None or last[0] is not found:
+            last = self._last = found, json.dumps(found.to_json(), allow_nan=False)
+        return last
+
+
+def make_app(
+    board: Board,
+    *,
+    token: str,
+    hosts: Collection[str],
+    cookie: str = "pate-page",
+    secure: bool = False,
+    closing: threading.Event | None = None,
+    scrape: Callable[[Overview, int], bytes] = lambda found, _: metrics.render(found),
+    on_fault: Callable[[BaseException], None] = lambda _: None,
+    keep: Callable[[tuple[str, int]], None] = lambda _: None,
+) -> FastAPI:
+    """Return the application that shows a board.
+
+    Args:
+        board: of the campaign.
+        token: who has it may look.
+        hosts: names and addresses under which it may be asked for.
+        cookie: name of the browser's cookie; other servers of this machine need other ones.
+        secure: whether it is served over TLS.
+        closing: ends the streams when it is set.
+        scrape: makes metrics of an overview and the number of browsers that follow.
+        on_fault: takes an error of the page itself; whoever asked is told nothing of it.
+        keep: takes the address of whoever has shown the token; see :class:`Guard`.
+    """
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.add_middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure, keep=keep)
+    told, over = _Told(board), closing or threading.Event()
+    following: set[int] = set()
+
+    for path, (name, kind) in _FILES.items():
+        app.add_api_route(path, _file(name, kind), methods=["GET", "HEAD"])
+
+    @app.exception_handler(PateError)
+    async def unreadable(_: Request, error: PateError) -> Response:
+        on_fault(error)
+        return PlainTextResponse(f"{type(error).public}\n", 503)
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, error: Exception) -> Response:
+        on_fault(error)
+        return PlainTextResponse("the page failed; the campaign goes on\n", 500)
+
+    @app.get("/api/overview")
+    def overview() -> Response:
+        return Response(told()[1], media_type="application/json")
+
+    @app.get("/metrics")
+    def measured() -> Response:
+        content = scrape(told()[0], len(following))
+        return Response(content, media_type=metrics.CONTENT_TYPE)
+
+    @app.get("/healthz")
+    async def alive() -> Response:
+        return PlainTextResponse("alive\n")
+
+    @app.get("/readyz")
+    def ready() -> Response:
+        fit = board.ready()
+        return PlainTextResponse("ready\n" if fit else "not ready\n", 200 if fit else 503)
+
+    async def seat(request: Request) -> AsyncIterator[None]:
+        if len(following) >= STREAMS:
+            raise HTTPException(503, f"{STREAMS} browsers follow already", {"retry-after": "10"})
+        following.add(id(request))
+        try:
+            yield
+        finally:
+            following.discard(id(request))
+
+    @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(seat)])
+    async def stream() -> AsyncIterator[ServerSentEvent]:
+        last, quiet = "", 0.0
+        while not over.is_set():
+            try:
+                text = (await run_in_threadpool(told))[1]
+            except PateError as error:
+                on_fault(error)
+                return  # the browser comes again, and sees that nothing is there
+            if text != last:
+                yield ServerSentEvent(event="overview", raw_data=text)
+                last, quiet = text, 0.0
+            elif quiet >= _SIGN_S:
+                yield ServerSentEvent(event="sign", raw_data="-")
+                quiet = 0.0
+            await asyncio.sleep(_LOOK_S)
+            quiet += _LOOK_S
+
+    @app.exception_handler(404)
+    async def absent(_: Request, __: Exception) -> Response:
+        return JSONResponse({"error": "there is nothing here"}, 404)
+
+    return app
+
+
+def _file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+    content = (resources.files("aggregator_server.monitoring") / "static" / name).read_bytes()
+
+    async def answer() -> Response:
+        return Response(content, media_type=kind)
+
+    return answer

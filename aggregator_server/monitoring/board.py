@@ -1,0 +1,334 @@
+"""The board: where a campaign says what goes on, and from which its overview is read.
+
+Whoever works tells it in passing, and is never held up: what the page needs of the ledger is read
+when somebody looks, in the thread of whoever looks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from aggregator_server.exchange.presence import Presence
+from aggregator_server.monitoring.ledger_counts import Tally, short_time
+from aggregator_server.monitoring.overview import (
+    PHASES,
+    Budget,
+    Check,
+    ClassLabels,
+    CurvePoint,
+    LogLine,
+    Overview,
+    PartyRow,
+    Queries,
+    StudentRound,
+)
+from aggregator_server.results.statement import server_epsilon
+from pate.errors import PateError
+from pate.formats.privacy_statement import mechanism_in_words, neighbours_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from fractions import Fraction
+
+    from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.state import CampaignState
+    from pate.runtime.log import Line
+
+#: Lines of the log that are kept, and characters of each.
+LINES: Final = 60
+LINE_LENGTH: Final = 400
+#: Parties that are listed by name; of more the first are, those in trouble before all others.
+LISTED: Final = 200
+_NAME_LENGTH: Final = 200
+
+
+class Board:
+    """One campaign, to be looked at. Its methods may be called from any thread.
+
+    Args:
+        ledger: of the campaign, open.
+        clock: tells the time.
+        accuracies: what the student says of its accuracy, by the round it says it before.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        accuracies: Callable[[], Mapping[int, float]] = dict,
+    ) -> None:
+        spec = ledger.state().spec
+        self._ledger = ledger
+        self._clock = clock
+        self._accuracies = accuracies
+        self._began = clock()
+        #: Times of a gated batch are told roughly: how long its test takes may depend on votes.
+        self._roughly = spec.gated is not None
+        #: Held for a moment by whoever tells; the other one while an overview is made.
+        self._inbox, self._making = threading.Lock(), threading.Lock()
+        self._news = 0
+        self._presence = Presence()
+        self._log: deque[LogLine] = deque(maxlen=LINES)
+        self._checks: list[Callable[[], Check]] = []
+        self._doors: tuple[str, Callable[[], bool]] | None = None
+        self._tally = Tally(to_the_minute=self._roughly)
+        self._worth: dict[Fraction, float] = {}
+        self._agreements: dict[int, float | None] = {}
+        self._made: tuple[object, Overview] | None = None
+
+    # --- told by whoever works -----------------------------------------------------------
+
+    def present(self, presence: Presence) -> None:
+        """Take who is here and what is asked; the same as before is no news."""
+        with self._inbox:
+            if presence != self._presence:
+                self._presence = presence
+                self._news += 1
+
+    def line(self, line: Line) -> None:
+        """Take a line that the server said."""
+        said = line.time.astimezone(UTC).isoformat()
+        text = _readable(line.text, LINE_LENGTH)
+        with self._inbox:
+            time = short_time(said, to_the_minute=self._roughly)
+            self._log.append(LogLine(time, line.level, text))
+            self._news += 1
+
+    def check(self, look: Callable[[], Check]) -> None:
+        """Take something that can be well or not; it is asked whenever somebody looks."""
+        with self._inbox:
+            self._checks.append(look)
+            self._news += 1
+
+    def open_doors(self, address: str, link: Callable[[], bool]) -> None:
+        """Take that parties can come in.
+
+        Args:
+            address: where.
+            link: says whether what carries their messages runs.
+        """
+        with self._inbox:
+            self._doors = address, link
+
+    def close_doors(self) -> None:
+        """Take that no party can come in any more; none is connected then."""
+        with self._inbox:
+            self._doors, self._presence = None, Presence()
+            self._news += 1
+
+    def time(self) -> str:
+        """Return the time as an overview tells it."""
+        return short_time(self._clock().astimezone(UTC).isoformat(), to_the_minute=self._roughly)
+
+    # --- asked by whoever looks ----------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Whether the ledger is open, and the doors are, as long as parties are needed."""
+        state = self._ledger.state()
+        try:
+            self._ledger.entries(state.head.seq)
+        except PateError:
+            return False
+        return _fit(self._checks_of_doors(state))
+
+    def overview(self) -> Overview:
+        """Return the campaign as of now; the same object until something has changed.
+
+        Raises:
+            PateError: if the ledger cannot be read.
+        """
+        with self._making:
+            with self._inbox:
+                news, presence, log = self._news, self._presence, tuple(self._log)
+                looks = tuple(self._checks)
+            state = self._ledger.state()
+            checks = (*self._checks_of_doors(state), *(look() for look in looks))
+            said = dict(self._accuracies())
+            key = (news, state.head.seq, checks, tuple(sorted(said.items())))
+            if self._made is None or self._made[0] != key:
+                made = self._make(state, presence, log, checks, said)
+                self._made = key, made
+            return self._made[1]
+
+    def _make(
+        self,
+        state: CampaignState,
+        presence: Presence,
+        log: tuple[LogLine, ...],
+        checks: tuple[Check, ...],
+        said: Mapping[int, float],
+    ) -> Overview:
+        spec, tally = state.spec, self._tally
+        if tally.entries < state.head.seq:
+            entries = self._ledger.entries(tally.entries + 1)
+            # A newer one may have been written since `state` was taken: it is for the next time.
+            tally.take(entry for entry in entries if entry.seq <= state.head.seq)
+        rows = self._rows(state, presence)
+        return Overview(
+            campaign=_readable(spec.name),
+            id=spec.id,
+            mechanism=spec.aggregator,
+            mechanism_words="; then ".join(
+                mechanism_in_words(each.to_dict()) for each in state.mechanisms
+            ),
+            aggregation=spec.aggregation,
+            noise=spec.noise,
+            publish=spec.publish,
+            gate=state.gate,
+            phase=state.phase,
+            phases=tuple(p for p in PHASES if p != "predicting" or spec.interactive),
+            round=state.round,
+            rounds=spec.rounds,
+            wanted=spec.wanted_parties,
+            min_parties=spec.min_parties,
+            teachers=state.teachers,
+            parties=rows[:LISTED],
+            parties_unlisted=max(0, len(rows) - LISTED),
+            connected=sum(row.connected for row in rows),
+            step="" if state.phase == "finished" else presence.step,
+            queries=Queries(
+                public_set=spec.queries,
+                voted_on=len(state.voted),
+                votes_in=sum(batch.count for batch in state.batches),
+                asked=state.queries_asked,
+                labels=len(state.labels),
+            ),
+            labels=tuple(
+                ClassLabels(_readable(name), tally.labels[at])
+                for at, name in enumerate(state.classes)
+            ),
+            budget=_budget(state, self._epsilon(state, state.spent)) if state.roster else None,
+            curve=self._curve(state),
+            student=self._student(state, said),
+            ledger=tally.tail,
+            ledger_entries=tally.entries,
+            log=log,
+            checks=checks + _checks_of(state),
+            ready=_fit(checks),
+            began=short_time(self._began.astimezone(UTC).isoformat(), to_the_minute=False),
+            made=self.time(),
+        )
+
+    def _checks_of_doors(self, state: CampaignState) -> tuple[Check, ...]:
+        with self._inbox:
+            doors = self._doors
+        if doors is None:
+            over = state.phase == "finished"
+            text = "closed: the campaign is over" if over else "not open yet"
+            return (Check("doors", over, text),)
+        address, link = doors
+        runs = link()
+        return (
+            Check("doors", ok=True, text=f"parties come in at {address}"),
+            Check("link", runs, "running" if runs else "being started again"),
+        )
+
+    def _rows(self, state: CampaignState, presence: Presence) -> tuple[PartyRow, ...]:
+        over, spec = state.phase == "finished", state.spec
+        if state.roster:
+            names = [party.name for party in state.roster]
+        else:
+            invited = spec.parties if isinstance(spec.parties, tuple) else ()
+            names = sorted(presence.here.union(invited))
+        made = [
+            PartyRow(
+                name=_readable(name),
+                connected=name in presence.here,
+                doing="done" if over else presence.doing(name),
+                trouble=not over and presence.troubled(name),
+                done=self._tally.votes[name],
+                total=len(state.voted),
+            )
+            for name in names
+        ]
+        if len(made) > LISTED:
+            made.sort(key=lambda row: (not row.trouble, row.connected))
+        return tuple(made)
+
+    def _epsilon(self, state: CampaignState, spent: Fraction) -> float:
+        if spent not in self._worth:
+            self._worth[spent] = state.composition.epsilon(spent, state.spec.delta)
+        return self._worth[spent]
+
+    def _curve(self, state: CampaignState) -> tuple[CurvePoint, ...]:
+        if not state.roster:
+            return ()
+        points = self._tally.points
+        made = tuple(CurvePoint(labels, self._epsilon(state, cost)) for labels, cost in points)
+        kept = {cost for _, cost in points} | {state.spent}
+        self._worth = {cost: worth for cost, worth in self._worth.items() if cost in kept}
+        return made
+
+    def _student(self, state: CampaignState, said: Mapping[int, float]) -> tuple[StudentRound, ...]:
+        asked = sorted(
+            {*state.predictions, *([state.round] if state.phase == "predicting" else [])}
+        )
+        return tuple(
+            StudentRound(
+                round_,
+                round_ in state.predictions,
+                self._agreement(state, round_) if round_ in state.predictions else None,
+                said.get(round_),
+            )
+            for round_ in asked
+        )
+
+    def _agreement(self, state: CampaignState, round_: int) -> float | None:
+        """Return the share of labels from before a round that the student predicts as well."""
+        if round_ not in self._agreements:
+            predictions = self._ledger.predictions(round_)
+            before = [
+                (query, held.label)
+                for query, held in state.labels.items()
+                if held.round < round_ and held.source != "reinforced"
+            ]
+            agreed = None
+            if predictions is not None and before:
+                queries, labels = np.array(before, dtype=np.int64).T
+                agreed = float(np.mean(predictions[queries].argmax(axis=1) == labels))
+            self._agreements[round_] = agreed
+        return self._agreements[round_]
+
+
+def _fit(checks: Sequence[Check]) -> bool:
+    return all(check.ok for check in checks if check.name in ("doors", "link"))
+
+
+def _budget(state: CampaignState, charged: float) -> Budget:
+    spent = round(float(state.spent / state.cap), 4)
+    return Budget(
+        epsilon=state.epsilon,
+        delta=state.spec.delta,
+        unit=state.spec.unit,
+        adjacency=neighbours_of(state.spec.unit, records_vote=state.spec.matrix),
+        observer="public",
+        spent=spent,
+        left=round(1 - spent, 4),
+        epsilon_charged=charged,
+        epsilon_server=server_epsilon(state),
+        composition=state.composition.name,
+    )
+
+
+def _checks_of(state: CampaignState) -> tuple[Check, ...]:
+    """Return what the state itself has to say about how it is."""
+    found = []
+    if state.simulated:
+        found.append(Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed"))
+    if state.wasted:
+        share = float(state.wasted / state.cap)
+        text = f"interruptions cost {share:.1%} of the budget: charged, and no answer came"
+        found.append(Check("interrupted", ok=True, text=text))
+    return tuple(found)
+
+
+def _readable(text: str, most: int = _NAME_LENGTH) -> str:
+    """Return foreign text fit to be shown: on one line, printable, and not endless."""
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(mark if mark.isprintable() else " " for mark in cut)

@@ -1,0 +1,110 @@
+"""What the entries of a ledger add up to for the page, taken in one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.monitoring.overview import LedgerLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator_server.ledger.chain import Entry
+
+#: Entries that the page shows.
+TAIL: Final = 12
+#: Points of the curve that are kept, at most: more than a screen can tell apart.
+POINTS: Final = 96
+
+#: What each kind of entry says. Never what is in it: votes stand behind their commitment.
+_WORDS: Final = {
+    "open": "the campaign was opened",
+    "roster": "parties, classes, mechanism and budget were fixed",
+    "opening": "with whom a masked sum is opened was written down",
+    "votes": "summed votes of a batch were kept",
+    "charge": "the worst cost of the next answers was charged",
+    "release": "answers were released",
+    "round-end": "a round ended",
+    "predictions": "the student's predictions were kept",
+    "close": "the campaign was closed",
+}
+
+
+class Tally:
+    """Labels by class, costs over labels, and the last entries.
+
+    Attributes:
+        labels: number of labels by class index.
+        votes: number of queries by party whose sum holds its votes.
+        entries: number of entries taken in.
+    """
+
+    def __init__(self, *, to_the_minute: bool) -> None:
+        """Begin before the first entry.
+
+        Args:
+            to_the_minute: whether times are given to the minute alone. So they must be where the
+                time that a step takes may depend on votes.
+        """
+        self.labels: Counter[int] = Counter()
+        self.votes: Counter[str] = Counter()
+        self.entries = 0
+        self._to_the_minute = to_the_minute
+        self._spent = Fraction(0)
+        self._charged = Fraction(0)
+        self._points: list[tuple[int, Fraction]] = [(0, Fraction(0))]
+        self._every = 1
+        self._releases = 0
+        self._tail: deque[LedgerLine] = deque(maxlen=TAIL)
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take in the entries that follow those taken in so far."""
+        for entry in entries:
+            self.entries = entry.seq
+            when = short_time(entry.written_at, to_the_minute=self._to_the_minute)
+            words = _WORDS.get(entry.kind, entry.kind)
+            self._tail.appendleft(LedgerLine(entry.seq, entry.kind, words, when))
+            if entry.kind in ("charge", "release"):
+                self._pay(entry.kind, json.loads(entry.body))
+            elif entry.kind == "votes":
+                body = json.loads(entry.body)
+                self.votes.update(dict.fromkeys(body["responders"], body["count"]))
+
+    def _pay(self, kind: str, body: dict[str, object]) -> None:
+        cost = Fraction(str(body["cost"]))
+        if kind == "charge":
+            self._spent, self._charged = self._spent + cost, cost
+            return
+        # What the answers did not use came back with their release.
+        self._spent += cost - self._charged
+        answers = body["answers"]
+        assert isinstance(answers, list)  # noqa: S101 - the ledger has checked its entries
+        self.labels.update(label for _, label, _, _ in answers if label is not None)
+        self._releases += 1
+        if self._releases % self._every == 0:
+            self._points.append((self.labels.total(), self._spent))
+        if len(self._points) > POINTS:
+            self._points, self._every = self._points[::2], 2 * self._every
+
+    @property
+    def tail(self) -> tuple[LedgerLine, ...]:
+        """The last entries, the newest first."""
+        return tuple(self._tail)
+
+    @property
+    def points(self) -> list[tuple[int, Fraction]]:
+        """Labels released, and what was charged by then, from nothing to the last entry."""
+        now = (self.labels.total(), self._spent)
+        return self._points if self._points[-1] == now else [*self._points, now]
+
+
+def short_time(stamp: str, *, to_the_minute: bool) -> str:
+    """Return an ISO 8601 time in UTC without what is below a second, or below a minute.
+
+    >>> short_time("2026-01-02T03:04:05.678+00:00", to_the_minute=True)
+    '2026-01-02T03:04Z'
+    """
+    return stamp[: 16 if to_the_minute else 19] + "Z"

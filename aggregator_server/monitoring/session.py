@@ -1,0 +1,91 @@
+"""A campaign with somebody watching it: the board, what it looks at, and the page if there is one."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from aggregator_server.monitoring.board import Board
+from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring.serving import Page, PageDoor
+from pate.errors import ProcessError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from aggregator_server.identities import Identities
+    from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.student_service import StudentService
+    from pate.runtime.screen import Screen
+
+
+@contextmanager
+def watched(
+    ledger: Ledger,
+    home: Path,
+    door: PageDoor | None,
+    *,
+    identities: Identities | None,
+    service: StudentService,
+    screen: Screen,
+) -> Iterator[Board]:
+    """Show a campaign while the block runs; yields the board that the campaign tells.
+
+    Args:
+        ledger: of the campaign.
+        home: of the server.
+        door: where the page is; None: there is none, and the board is told in vain.
+        identities: the server's.
+        service: of the student.
+        screen: whose lines the page shows, too.
+
+    Raises:
+        PortInUseError: if a port was asked for that somebody else has.
+        UsageError, StateError, DiskError: if the page may not be or cannot be there.
+    """
+    board = Board(ledger, accuracies=lambda: service.accuracies)
+    board.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
+    board.check(lambda: _student(service))
+    if identities is not None:
+        board.check(lambda: _certificates(identities))
+    if door is None:
+        yield board
+        return
+    page = Page(
+        board,
+        door,
+        home,
+        identities=identities,
+        students=lambda: service.followers,
+        say=screen.say,
+    )
+    try:
+        page.start()
+    except ProcessError as error:
+        screen.say(f"{error}; the campaign goes on", "warning")
+        yield board
+        return
+    page.tell(screen)
+    # Only now: the page itself must not show the link that opens it.
+    end = screen.listen(board.line)
+    try:
+        yield board
+    finally:
+        end()
+        page.stop()
+
+
+def _student(service: StudentService) -> Check:
+    count = service.followers
+    who = {0: "no student follows", 1: "one student follows"}.get(count, f"{count} students follow")
+    return Check("student", ok=True, text=f"labels are served on port {service.port}; {who}")
+
+
+def _certificates(identities: Identities) -> Check:
+    try:
+        lines = identities.warnings(datetime.now(UTC))
+    except (OSError, ValueError) as error:
+        return Check("certificates", ok=False, text=f"cannot be read: {error}")
+    return Check("certificates", not lines, "; ".join(lines) or "good for 30 days or more")

@@ -1,0 +1,172 @@
+"""Checks of a campaign: its public set, its settings and what they buy, and the ledger that it has."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.ledger import verify as audit
+from aggregator_server.ledger.store import stores
+from aggregator_server.ledger.store.place import place_of
+from aggregator_server.results.report import describe, verify
+from pate.campaign.settings import of_gated_delta, spec_of
+from pate.campaign.terms import budget, composition_of, resolve
+from pate.data.read import read_inputs
+from pate.data.values import Images
+from pate.errors import StateError
+from pate.formats.privacy_statement import rounded_up
+from pate.mechanisms import worst_cost
+from pate.preflight import Finding, Skipped
+from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
+
+if TYPE_CHECKING:
+    from aggregator_server.options import CheckOptions
+    from pate.campaign.spec import CampaignSpec
+    from pate.data.values import Inputs
+
+#: What `pate-party start` makes of each party's data unless it is told otherwise.
+TEACHERS_EACH = 10
+#: With fewer answers a class a student has little to learn from.
+_FEW_OF_A_CLASS = 10
+
+
+def read_public(options: CheckOptions) -> Inputs:
+    """Read the public set.
+
+    Raises:
+        Skipped: if none is named.
+        DataError: if it cannot be read.
+    """
+    if options.public is None:
+        raise Skipped("no public set is named: --public")
+    return read_inputs(options.public, drop=options.dropped, window=options.window)
+
+
+def specification(options: CheckOptions, inputs: Inputs) -> CampaignSpec:
+    """Return the specification that a start would make of the options; nothing is kept of it.
+
+    The representatives of neighbour votes are counted and not chosen, which would take long.
+
+    Raises:
+        UsageError: naming the option that makes no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    return spec_of(
+        options,
+        inputs,
+        chosen=lambda inputs, number, _: tuple(range(min(number, len(inputs)))),
+    )
+
+
+def check_public(inputs: Inputs) -> Finding:
+    """Say what the public set is, and how it is sent."""
+    size = _bytes(inputs)
+    what = inputs.schema() if isinstance(inputs, Images) else f"{len(inputs.names)} columns"
+    text = f"{len(inputs)} inputs, {what}"
+    if size >= MAX_PUBLIC_SET:
+        return Finding.warning(
+            f"{text}; {size / 2**30:.1f} GiB are too large to be sent to a party that has no copy",
+            "use fewer inputs, or give every party its own copy (--public there)",
+        )
+    text += f"; sent in {_many(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
+    if copies := len(inputs) - len(set(inputs.row_hashes())):
+        return Finding.warning(
+            f"{text}; {_many(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
+            "leave the copies out: each would cost an answer of its own, and with --noise "
+            "distributed a campaign in several batches refuses them",
+        )
+    return Finding.ok(text)
+
+
+def _bytes(inputs: Inputs) -> int:
+    """Return about how many bytes the public set has on the way."""
+    if isinstance(inputs, Images):
+        return inputs.pixels.nbytes
+    return sum(
+        8 * len(column) if column.dtype.kind == "f" else sum(map(len, column.tolist()))
+        for column in inputs.columns
+    )
+
+
+def check_settings(spec: CampaignSpec) -> Finding:
+    """Say what the settings are, now that they were found to fit together."""
+    batches = ""
+    if spec.classes is not None and not spec.matrix:
+        number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
+        batches = f", {_many(number, 'batch', 'batches')}"
+    votes = (
+        f"{spec.aggregation} sums of {spec.min_parties} of {spec.wanted_parties} parties or more"
+    )
+    return Finding.ok(
+        f"{spec.aggregator}, {_many(spec.rounds, 'round')}{batches}; {votes}, {spec.noise} noise, "
+        f"{spec.publish}"
+    )
+
+
+def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
+    """Say how many queries the budget pays for at worst, whatever the votes are.
+
+    The figures are public: they follow from the settings and from a guessed number of teachers.
+    """
+    teachers = options.expected_teachers or TEACHERS_EACH * spec.wanted_parties
+    each = -(-teachers // spec.wanted_parties)
+    votes = spec.votes_per_patient or (each if spec.unit == "party" else 1)
+    mechanisms = resolve(spec, teachers, votes)
+    composition = composition_of(spec, mechanisms)
+    cap = budget(spec, mechanisms, composition)
+    worth = rounded_up(composition.epsilon(cap, spec.delta))
+    promise = f"epsilon {worth} at delta {spec.delta:g} per {spec.unit}"
+    if spec.matrix:
+        number = len(spec.representatives or ())
+        return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
+    guess = f"with {teachers} teachers" + (
+        ""
+        if options.expected_teachers
+        else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
+    )
+    if spec.gated is not None:
+        most = min(spec.queries, spec.max_queries or spec.queries)
+        text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
+        line = of_gated_delta(spec.publish, spec.delta)
+        return Finding.warning(text, line) if line else Finding.ok(text)
+    asked_most = spec.queries * spec.rounds if spec.max_queries is None else spec.max_queries
+    paid = min(int(cap / worst_cost(composition, mechanisms, 1)), asked_most)
+    text = f"{promise} pays for {_many(paid, 'answer')} at worst, {guess}"
+    classes = len(spec.classes or ("", ""))
+    if paid < min(_FEW_OF_A_CLASS * classes, spec.queries):
+        return Finding.warning(
+            f"{text}: few, for {spec.queries} queries",
+            "more noise (--sigma2), more teachers, or more epsilon; `pate plan` finds the best",
+        )
+    return Finding.ok(text)
+
+
+def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
+    """Verify the ledger of the campaign, if it has one, and say where it stands."""
+    if not stores.exists(place_of(options.folder, options.ledger)):
+        return Finding.ok(f"none yet of {options.campaign!r}: a start will make it")
+    found = verify(options.folder, None, options.ledger)
+    stands = describe(options.folder, options.ledger)
+    text = (
+        f"of {options.campaign!r}: holds, {found['entries']} entries; the campaign is "
+        f"{found['phase']}, {found['labels_released']} labels released"
+    )
+    if "budget_spent" in stands:
+        text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
+    campaign = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
+    # Which queries the representatives of neighbour votes are is chosen at a start.
+    if spec is not None and not (campaign.matrix and spec.matrix):
+        try:
+            campaign.require_same(spec)
+        except StateError as error:
+            raise StateError(f"{error}; or `pate-server resume` without them") from error
+    if found["phase"] == "finished":
+        return Finding.warning(
+            text, "`pate-server export` its labels; name a new campaign with --campaign"
+        )
+    return Finding.ok(f"{text}; `pate-server resume` goes on with it")
+
+
+def _many(number: int, one: str, more: str = "") -> str:
+    return f"{number:,} {one if number == 1 else more or one + 's'}"

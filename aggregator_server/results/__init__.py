@@ -1,0 +1,1 @@
+"""What a campaign publishes: labels, the privacy statement, and robustness certificates."""

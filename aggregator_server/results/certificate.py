@@ -1,0 +1,275 @@
+"""By how many votes each released label was safe, and whether any one party could have changed it.
+
+**Private.** Margins depend on votes and are covered by no epsilon: a certificate stays with the
+server, like the sums themselves. So does its summary. One unit votes on every query, so the number of
+safe labels can move by as many as there are labels, and a noisy count of them would say nothing.
+What could be published is a private test in the way of the gate (docs/proofs/gate.md): how many
+units would have to change before fewer than a wanted number are safe moves by one per unit. It would
+have to be charged to the ledger before it is drawn; nothing here does that.
+
+**What is certified** is about the counts that the server holds. With noise shares they have the
+noise in them, and a label is their largest: had any one party cast its votes otherwise, all other
+votes and *all* noise as they were, a safe label would have been the same. With central noise the
+server holds exact sums and keeps no noise: had any one party cast its votes otherwise, a safe label
+would still have had *most votes*; which label the noise would have picked, nobody can say. A label
+that was not the largest count itself is never safe.
+
+**What is presumed**: each party cast just its k votes. With plain aggregation the server has seen to
+it. Under masks it has not (docs/decisions/0008-vote-proofs.md): there a certificate tells how much hangs
+on one party's teachers, not what a party could do that cheats in the sum, or in its noise share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.errors import LedgerError, UsageError
+from pate.mechanisms import round_predictions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.state import CampaignState
+    from pate.mechanisms import Mechanism
+    from pate.votes import Counts
+
+
+@dataclass(frozen=True)
+class LabelCertificate:
+    """How safe one label of the teachers was. Private.
+
+    Attributes:
+        query: index into the public set.
+        label: index into the classes.
+        margin: its count less the largest other one, in votes; below 0 where noise decided.
+        safe_votes: the most votes that could have been cast otherwise, by whomever, with the label
+            still ahead; None where it was not ahead.
+        largest_party: most teachers of one party in the sum.
+        safe_against_any_party: whether ``safe_votes`` covers them.
+        answered_against_any_party: whether the counts would have reached the mechanism's threshold
+            whatever any one party had voted. If not, one party could have kept the label from being
+            released, or pushed it over the threshold: with central noise, unless the noise of
+            the check decided otherwise. None where there is no threshold, or what the student
+            predicted is not at hand.
+    """
+
+    query: int
+    label: int
+    margin: int
+    safe_votes: int | None
+    largest_party: int
+    safe_against_any_party: bool
+    answered_against_any_party: bool | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures over all labels of the teachers. Private: see the module.
+
+    Attributes:
+        labels: from the teachers.
+        ahead: of them, those whose count is the largest one.
+        safe: of them, those that no one party could have changed.
+        checked: of them, those with an answer to ``answered_against_any_party``.
+        answered: of these, those that no one party could have kept from being answered.
+        reinforced: labels of the student's own, which are not certified.
+    """
+
+    labels: int
+    ahead: int
+    safe: int
+    checked: int
+    answered: int
+    reinforced: int
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How safe the labels of a campaign were. Private to the server.
+
+    Attributes:
+        campaign: its id, hex.
+        noise: ``distributed``: in the counts, so that released labels are certified; ``central``:
+            not in them, so that pluralities are.
+        masked: whether that each party cast just its own votes is presumed, and not checked.
+        labels: of the teachers, in the order of release.
+        reinforced: number of labels that are the student's own.
+    """
+
+    campaign: str
+    noise: str
+    masked: bool
+    labels: tuple[LabelCertificate, ...]
+    reinforced: int
+
+    @property
+    def summary(self) -> Summary:
+        """The figures over all labels. Private as well."""
+        checked = [each for each in self.labels if each.answered_against_any_party is not None]
+        return Summary(
+            labels=len(self.labels),
+            ahead=sum(each.safe_votes is not None for each in self.labels),
+            safe=sum(each.safe_against_any_party for each in self.labels),
+            checked=len(checked),
+            answered=sum(bool(each.answered_against_any_party) for each in checked),
+            reinforced=self.reinforced,
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return it for a private file: nothing of it may be published."""
+        return {
+            "private": "depends on votes and is covered by no epsilon: do not publish",
+            "campaign": self.campaign,
+            "noise": self.noise,
+            "masked": self.masked,
+            "summary": asdict(self.summary),
+            "labels": [asdict(each) for each in self.labels],
+        }
+
+
+def certificate_of(
+    state: CampaignState,
+    counts: Counts,
+    predictions: Mapping[int, Probabilities] | None = None,
+) -> Certificate:
+    """Return how safe the labels of a campaign are, of any phase.
+
+    Args:
+        state: of its ledger.
+        counts: (queries, classes) int64, of the whole public set, as the ledger holds them.
+        predictions: by round, (queries, classes) float32, the student's; without them the check of
+            an interactive mechanism is left open.
+
+    Raises:
+        LedgerError: if counts or predictions are of another shape, or a label has no votes.
+        UsageError: for neighbour votes.
+    """
+    if state.spec.matrix:
+        raise UsageError(
+            "a certificate says what one party's teachers could change; of neighbour votes nobody "
+            "knows how many a party has cast"
+        )
+    shape = (state.spec.queries, len(state.classes))
+    if state.labels and counts.shape != shape:
+        raise LedgerError(f"votes of shape {counts.shape}, the campaign has {shape}")
+    for round_, held in (predictions or {}).items():
+        if held.shape != shape:
+            raise LedgerError(
+                f"predictions of shape {held.shape} for round {round_}, the campaign has {shape}"
+            )
+    teachers = {party.name: party.teachers for party in state.roster}
+    certified = []
+    for query, held_label in state.labels.items():
+        if held_label.source != "teachers":
+            continue
+        batch = state.batch_of(query)
+        largest = max(teachers[name] for name in batch.responders)
+        row, label = counts[query], held_label.label
+        mechanism = state.mechanism(held_label.round)
+        excess = _excess(
+            mechanism, row, query, batch.teachers, (predictions or {}).get(held_label.round)
+        )
+        safe = int(safe_votes(row, label))
+        certified.append(
+            LabelCertificate(
+                query=query,
+                label=label,
+                margin=int(row[label] - np.delete(row, label).max()),
+                safe_votes=None if safe < 0 else safe,
+                largest_party=largest,
+                safe_against_any_party=safe >= largest,
+                answered_against_any_party=None
+                if excess is None
+                else not can_be_stopped(
+                    excess,
+                    _threshold(mechanism),
+                    largest,
+                    votes=None if mechanism.noise_inside else row,
+                ),
+            )
+        )
+    return Certificate(
+        campaign=state.spec.id,
+        noise=state.spec.noise,
+        masked=state.spec.masked,
+        labels=tuple(certified),
+        reinforced=len(state.labels) - len(certified),
+    )
+
+
+def safe_votes(row: NDArray[np.int64], label: int) -> int:
+    """Return the most votes that may be cast otherwise with ``label`` still the largest count.
+
+    Below 0 if it is not the largest now. A vote that goes from the label to class j takes 2 from the
+    gap between them, and nothing takes more, so the bound is reached. Among equals the lowest index
+    wins, as in every mechanism: towards a lower class the gap must stay above 0.
+
+    >>> safe_votes(np.array([3, 10, 1]), 1), safe_votes(np.array([3, 10, 1]), 0)
+    (3, -4)
+
+    Args:
+        row: (classes,) int64, votes, of two classes or more.
+        label: index into the classes.
+    """
+    gaps = row[label] - row - (np.arange(len(row)) < label)
+    return int(np.delete(gaps, label).min()) // 2
+
+
+def can_be_stopped(
+    excess: NDArray[np.int64],
+    threshold: int,
+    party: int,
+    *,
+    votes: NDArray[np.int64] | None = None,
+) -> bool:
+    """Return whether a party could have kept every class below a threshold by other votes.
+
+    It has to take from each class what that has too much, with no more votes than its own, and to put
+    them where there is room. Staying away altogether is not considered.
+
+    >>> can_be_stopped(np.array([80, 15, 5]), 75, 6), can_be_stopped(np.array([80, 15, 5]), 75, 5)
+    (True, False)
+
+    Args:
+        excess: (classes,) int64, what is held against the threshold: votes, or votes less what
+            the student's prediction leads one to expect.
+        threshold: T, which the largest of them has to reach for an answer.
+        party: its teachers.
+        votes: (classes,) int64, exact votes, none of which can be taken below 0; None where noise
+            is in them.
+    """
+    most = threshold - 1
+    taken = np.maximum(excess - most, 0)
+    if votes is not None and bool(np.any(taken > votes)):
+        return False
+    return int(taken.sum()) <= party and int((most - excess).sum()) >= 0
+
+
+def _threshold(mechanism: Mechanism) -> int:
+    """Return T of a mechanism that has one; see :func:`_excess`."""
+    return int(getattr(mechanism, "threshold", 0))
+
+
+def _excess(
+    mechanism: Mechanism,
+    row: NDArray[np.int64],
+    query: int,
+    teachers: int,
+    predictions: Probabilities | None,
+) -> NDArray[np.int64] | None:
+    """Return what the mechanism's check looks at, without its noise; None if that is not known."""
+    if not hasattr(mechanism, "threshold"):
+        return None
+    if not mechanism.interactive:
+        return row
+    if predictions is None:
+        return None
+    expected: NDArray[np.int64] = round_predictions(predictions[query : query + 1], teachers)[0]
+    excess: NDArray[np.int64] = row - expected
+    return excess

@@ -1,0 +1,178 @@
+"""What can be said of a campaign from its ledger: for the screen, for JSON, for a label file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from aggregator_server.ledger import verify as audit
+from aggregator_server.ledger.chain import Head
+from aggregator_server.ledger.store import place
+from aggregator_server.ledger.store.place import place_of
+from aggregator_server.results.statement import privacy_statement, server_epsilon
+from pate.errors import StateError
+from pate.formats.labels import LabelRow, LabelSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from aggregator_server.ledger.state import CampaignState
+
+#: The ledger's name in a campaign's folder, if it is a file.
+LEDGER_FILE: Final = place.LEDGER_FILE
+_TERMS: Final = ("delta", "unit", "adjacency", "observer")
+
+
+def describe(folder: Path, database: str | None = None) -> dict[str, object]:
+    """Return where the campaign in ``folder`` stands, also while a server runs it.
+
+    Args:
+        folder: of the campaign.
+        database: address of the one that has its ledger, for a folder that does not say so.
+
+    Raises:
+        StateError: if there is none.
+        LedgerError: if its chain does not hold.
+    """
+    state, _ = audit.read_campaign(place_of(folder, database))
+    return describe_state(state)
+
+
+def describe_state(state: CampaignState) -> dict[str, object]:
+    """Return what may be told of a campaign: public figures alone."""
+    spec = state.spec
+    found: dict[str, object] = {
+        "campaign": spec.name,
+        "id": spec.id,
+        "phase": state.phase,
+        "round": state.round,
+        "rounds": spec.rounds,
+        "aggregator": spec.aggregator,
+        "queries": spec.queries,
+        "queries_asked": state.queries_asked,
+        "labels_released": len(state.labels),
+        "parties": [party.name for party in state.roster],
+        "teachers": state.teachers,
+        "classes": list(state.classes),
+        "ledger_head": str(state.head),
+    }
+    if spec.gated is not None:
+        found["gate"] = state.gate or ("interrupted" if state.spent else "not tried")
+    if state.roster:
+        statement = privacy_statement(state)
+        found |= {
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "unit": statement.unit,
+            "adjacency": statement.adjacency,
+            "observer": statement.observer,
+            "aggregation": spec.aggregation,
+            "noise": spec.noise,
+            "epsilon_server": server_epsilon(state),
+            "budget_spent": round(float(state.spent / state.cap), 4),
+        }
+    return found
+
+
+def show(found: Mapping[str, object]) -> None:
+    """Print what :func:`describe` returned as a table."""
+    sheet = Table(show_header=False)
+    sheet.add_column(style="bold")
+    sheet.add_column()
+    for name, value in found.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        text = "nothing is promised" if value is None else text
+        sheet.add_row(name.replace("_", " "), text)
+    Console(highlight=False).print(sheet)
+
+
+def label_set(folder: Path) -> LabelSet:
+    """Return the released labels of the campaign in ``folder`` with their privacy statement.
+
+    Raises:
+        StateError: if there is no campaign, or it has not ended.
+        LedgerError: if its chain does not hold.
+    """
+    state, _ = audit.read_campaign(place_of(folder))
+    if state.phase != "finished":
+        raise StateError(
+            f"the campaign in {folder} is {state.phase}: its labels can be exported once it is "
+            "finished; `pate-server resume` goes on with it"
+        )
+    return LabelSet(
+        campaign=bytes.fromhex(state.spec.id),
+        classes=state.classes,
+        public_set=bytes.fromhex(state.spec.public_set),
+        queries=state.spec.queries,
+        rows=tuple(
+            LabelRow(query, held.label, held.round, held.source)
+            for query, held in state.labels.items()
+        ),
+        privacy=privacy_statement(state).to_json(),
+        noisy=state.noisy,
+    )
+
+
+def entries(folder: Path) -> list[dict[str, object]]:
+    """Return the ledger's entries; they are private to the server."""
+    _, held = audit.read_campaign(place_of(folder))
+    return [
+        {
+            "seq": entry.seq,
+            "kind": entry.kind,
+            "written_at": entry.written_at,
+            "body": json.loads(entry.body),
+            "digest": entry.digest.hex(),
+        }
+        for entry in held
+    ]
+
+
+def show_entries(held: Sequence[Mapping[str, object]], widest: int = 100) -> None:
+    """Print entries, one a line, long bodies cut."""
+    console = Console(highlight=False, soft_wrap=True)
+    for entry in held:
+        body = json.dumps(entry["body"], separators=(",", ":"))
+        cut = body if len(body) <= widest else body[: widest - 1] + "…"
+        console.print(
+            f"{entry['seq']:>6} {entry['written_at']} {entry['kind']:<12} "
+            f"{str(entry['digest'])[:12]} {cut}",
+            markup=False,
+        )
+
+
+def verify(folder: Path, head: str | None, database: str | None = None) -> dict[str, object]:
+    """Replay the ledger and return what it sums up to.
+
+    Args:
+        folder: of the campaign.
+        head: ``number:digest`` that must be in the chain, or None.
+        database: as for :func:`describe`.
+
+    Raises:
+        LedgerError: if anything does not hold.
+        StateError: if there is no ledger.
+    """
+    known = None if head is None else Head.parse(head)
+    found = audit.verify(place_of(folder, database), known)
+    stated = describe(folder, database)
+    return {
+        # Before the roster there is no guarantee to state the terms of.
+        **{key: value for key, value in stated.items() if key in _TERMS},
+        "campaign": found.campaign,
+        "phase": found.phase,
+        "head": str(found.head),
+        "entries": found.head.seq,
+        "labels_released": found.labels,
+        "queries_asked": found.queries_asked,
+        "epsilon": found.epsilon,
+        "composition": found.composition,
+        "cap": str(found.cap),
+        "spent": str(found.spent),
+        "wasted": str(found.wasted),
+        "simulated": found.simulated,
+    }

@@ -1,0 +1,149 @@
+"""From a campaign's state to its privacy statement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from pate.errors import StateError
+from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
+from pate.mechanisms import worst_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator_server.ledger.state import CampaignState
+    from pate.formats.privacy_statement import Unit
+
+
+def privacy_statement(state: CampaignState) -> PrivacyStatement:
+    """Return what the campaign promises, as of ``state``.
+
+    The epsilon is the same from the roster to the end: that of the cap.
+
+    Raises:
+        StateError: before the roster, which fixes mechanism and budget.
+    """
+    if not state.roster:
+        raise StateError("the campaign has no roster yet, so there is no privacy statement")
+    spec = state.spec
+    epsilon = state.epsilon
+    return PrivacyStatement(
+        campaign=spec.id,
+        epsilon=epsilon,
+        delta=spec.delta,
+        unit=cast("Unit", spec.unit),
+        adjacency=adjacency_of(spec.unit, records_vote=spec.matrix),
+        mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
+        aggregation=spec.aggregation,
+        noise=_noise(state),
+        teachers=state.teachers,
+        queries_asked=state.queries_asked,
+        labels_released=len(state.labels),
+        composition=state.composition.name,
+        cap=str(state.cap),
+        realised=str(state.spent),
+        ledger_head=str(state.head),
+        statements=(_public(state, epsilon), _server(state)),
+    )
+
+
+def _gate(state: CampaignState) -> tuple[Mapping[str, str | int], ...]:
+    """Return what stood between the labels and the public, as one more step of the mechanism."""
+    if state.spec.gated is None:
+        return ()
+    parameters = {k: v for k, v in state.spec.gated.to_dict().items() if k != "event"}
+    return ({"mechanism": "gate", **parameters},)
+
+
+#: What the promise stands on, by composition.
+_HOW: Final = {
+    "zcdp": "by a cap on the noise's cost that looks at no vote, ",
+    "gdp": "by a cap on the noise's cost that looks at no vote, ",
+    "gate": "by a private test that let the batch out as a whole or kept it back, ",
+}
+
+
+def server_epsilon(state: CampaignState) -> float | None:
+    """Return what the server may learn from the noisy sums that it sees, at the campaign's delta.
+
+    Of every query that was voted on, asked or not, it sees one noisy histogram.
+
+    Returns:
+        The epsilon, the same for all data; None where nothing is promised.
+    """
+    if not state.spec.distributed:
+        return None
+    whole = worst_cost(state.composition, state.mechanisms, len(state.voted))
+    return state.composition.epsilon(whole, state.spec.delta)
+
+
+def _noise(state: CampaignState) -> str:
+    if state.simulated:
+        return "simulated: drawn from a seed, so that nothing is guaranteed"
+    if state.spec.distributed:
+        return (
+            f"distributed: exact discrete noise, a share from each party, of which "
+            f"{state.spec.honest} are counted"
+        )
+    return "central: exact discrete noise, drawn by the server"
+
+
+def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
+    if state.simulated:
+        return ObserverStatement(
+            "public", None, None, "no guarantee: the noise of this run came from a seed"
+        )
+    provided = (
+        f"if at most {_parties(state.spec.colluders)} tell others of their noise"
+        if state.spec.distributed
+        else "if the server is honest and keeps the votes and its noise to itself"
+    )
+    return ObserverStatement(
+        "public",
+        epsilon,
+        state.spec.delta,
+        (
+            "whoever sees the released noisy counts, the labels made of them, and anything made of "
+            "either: (epsilon, delta)-differential privacy for the whole release, "
+            if state.spec.matrix
+            else "whoever sees the released labels, which queries got none, and anything made of "
+            "them: (epsilon, delta)-differential privacy for all rounds together, "
+        )
+        + "whatever the records are, "
+        + _HOW[state.composition.name]
+        + provided
+        + "; it is about this campaign alone, and the costs of campaigns over the same records add "
+        "up",
+    )
+
+
+def _server(state: CampaignState) -> ObserverStatement:
+    spec = state.spec
+    if not spec.masked:
+        return ObserverStatement(
+            "server",
+            None,
+            None,
+            "no guarantee: with plain aggregation the server sees the votes of each party as they "
+            "are",
+        )
+    masks = (
+        f"of the votes it sees sums over {_parties(spec.min_parties)} or more alone, if at most "
+        f"{_parties(spec.colluders)} collude with it, in this and all campaigns over the same queries"
+    )
+    if not spec.distributed:
+        return ObserverStatement(
+            "server", None, None, f"no guarantee: the server sees exact sums of votes; {masks}"
+        )
+    return ObserverStatement(
+        "server",
+        server_epsilon(state),
+        spec.delta,
+        "the noisy histograms of all queries that were voted on: (epsilon, delta)-differential "
+        f"privacy by the noise of {_parties(spec.honest)} that nobody else knows; {masks}, and the "
+        "others add the noise that they should",
+    )
+
+
+def _parties(number: int) -> str:
+    return "1 party" if number == 1 else f"{number} parties"

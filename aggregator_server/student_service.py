@@ -1,0 +1,415 @@
+"""The gRPC service through which a student gets labels and hands in its predictions.
+
+It reads what is committed to the ledger and nothing else, so a label that a student has seen
+is on the disk, and a restarted server tells the same events under the same cursors.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
+from aggregator_server.results.statement import privacy_statement
+from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
+from pate.runtime.failpoints import reach
+from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
+from protos.pate.v1 import student_pb2, student_pb2_grpc
+from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aggregator_server.ledger.chain import Entry
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.ledger import Ledger
+
+#: Largest message in either direction, bytes.
+MESSAGE_LIMIT: Final = 64 * 1024 * 1024
+
+#: Students that may follow at a time; each holds a thread.
+FOLLOWERS: Final = 8
+
+_NAME: Final = "pate.v1.Student"
+_TELLING: Final = ("release", "round-end", "close")
+_SOURCES: Final = {
+    "teachers": student_pb2.SOURCE_TEACHERS,
+    "reinforced": student_pb2.SOURCE_REINFORCED,
+    "records": student_pb2.SOURCE_RECORDS,
+}
+
+
+class StudentService:
+    """Serves one campaign's labels on a loopback port.
+
+    Args:
+        ledger: of the campaign.
+        host: a loopback address; without TLS nothing else is served.
+        port: 0 for any free one.
+        token: what makes a student the campaign's own; None: a fresh one. Whoever reaches the port
+            may read what is released. Predictions, which decide what is asked and spent, are taken
+            from a student with the token only, and only it is waited for at the end.
+
+    Raises:
+        UsageError: if the host is not loopback.
+    """
+
+    def __init__(
+        self, ledger: Ledger, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    ) -> None:
+        if not _is_loopback(host):
+            raise UsageError(
+                f"labels are served on loopback only until TLS is set up, got {host!r}: use 127.0.0.1"
+            )
+        self._ledger = ledger
+        self._where = (host, port)
+        self._port = port
+        self._stopping = threading.Event()
+        #: Of the student.
+        self.token = new_token() if token is None else token
+        self._servicer = _Servicer(ledger, self._stopping, self.token)
+        self._server: grpc.Server | None = None
+        self._health = health.HealthServicer()
+
+    @property
+    def port(self) -> int:
+        """The port that is served, once started."""
+        return self._port
+
+    def start(self) -> int:
+        """Serve; return the port.
+
+        Raises:
+            PortInUseError: if somebody else has the port.
+            UsageError: if the address cannot be used.
+        """
+        # Followers hold a thread each; the rest answers the short calls beside them.
+        pool = ThreadPoolExecutor(FOLLOWERS + 4, thread_name_prefix="student-service")
+        server = grpc.server(
+            pool,
+            options=(
+                ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+                ("grpc.max_send_message_length", MESSAGE_LIMIT),
+                # Else two servers could share a port and each get half of the calls.
+                ("grpc.so_reuseport", 0),
+            ),
+        )
+        student_pb2_grpc.add_StudentServicer_to_server(  # type: ignore[no-untyped-call]
+            self._servicer, server
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        host, port = self._where
+        try:
+            bound = server.add_insecure_port(
+                f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            )
+        except RuntimeError as error:
+            server.stop(None)
+            _refuse_address(host, port, error)
+        if bound == 0:
+            server.stop(None)
+            _refuse_address(host, port, None)
+        server.start()
+        for name in ("", _NAME):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self._server, self._port = server, bound
+        return bound
+
+    def stop(self, grace: float = 2.0) -> None:
+        """End streams and calls, after at most ``grace`` seconds, and free the port."""
+        self._stopping.set()
+        self._ledger.wake()
+        self._health.enter_graceful_shutdown()
+        if self._server is not None:
+            self._server.stop(grace).wait()
+            self._server = None
+
+    @property
+    def followers(self) -> int:
+        """How many students follow now."""
+        return self._servicer.followers
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """What the student says of its accuracy, by the round it said it before. Not kept on disk."""
+        return dict(self._servicer.accuracies)
+
+    def wait_for_predictions(
+        self, round_: int, stop: threading.Event, meanwhile: Callable[[], None] = lambda: None
+    ) -> Probabilities | None:
+        """Wait until the student's predictions for a round are in the ledger, and return them.
+
+        Args:
+            round_: from 2.
+            stop: ends the wait; looked at four times a second.
+            meanwhile: called as often.
+
+        Returns:
+            (queries, classes) float32; None if ``stop`` was set or the service ended first.
+        """
+
+        def done() -> bool:
+            return stop.is_set() or self._stopping.is_set()
+
+        state = self._ledger.state()
+        while round_ not in state.predictions and not done():
+            meanwhile()
+            state = self._ledger.wait_after(state.head.seq, done, timeout=0.25)
+        return self._ledger.predictions(round_) if round_ in state.predictions else None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether a student with the token got the campaign's end, and the final statement."""
+        return self._servicer.sent_end.is_set() and self._servicer.sent_statement.is_set()
+
+    def wait_until_delivered(self, stop: threading.Event, timeout: float | None = None) -> bool:
+        """Wait until :attr:`delivered`, ``stop`` or ``timeout`` seconds; return the first."""
+
+        def done() -> bool:
+            return self.delivered or stop.is_set() or self._stopping.is_set()
+
+        waited, step = 0.0, 0.25
+        while not done() and (timeout is None or waited < timeout):
+            pause = step if timeout is None else min(step, timeout - waited)
+            with self._servicer.progress:
+                self._servicer.progress.wait_for(done, pause)
+            waited += pause
+        return self.delivered
+
+
+class _Servicer(student_pb2_grpc.StudentServicer):
+    def __init__(self, ledger: Ledger, stopping: threading.Event, token: str) -> None:
+        self._ledger = ledger
+        self._token = token
+        self._stopping = stopping
+        self._seats = threading.BoundedSemaphore(FOLLOWERS)
+        self._count = threading.Lock()
+        self.followers = 0
+        self.accuracies: dict[int, float] = {}
+        self.progress = threading.Condition()
+        self.sent_end = threading.Event()
+        self.sent_statement = threading.Event()
+
+    def GetCampaign(  # noqa: N802  (the name is the protocol's)
+        self, request: student_pb2.GetCampaignRequest, context: grpc.ServicerContext
+    ) -> student_pb2.CampaignInfo:
+        """Return the public description of the campaign."""
+        del request, context
+        state = self._ledger.state()
+        spec = state.spec
+        return student_pb2.CampaignInfo(
+            id=bytes.fromhex(spec.id),
+            name=spec.name,
+            mechanism=spec.aggregator,
+            classes=state.classes,
+            public_set=bytes.fromhex(spec.public_set),
+            queries=spec.queries,
+            schema=spec.schema,
+            rounds=spec.rounds,
+            phase=state.phase,
+        )
+
+    def StreamLabels(  # noqa: N802
+        self, request: student_pb2.StreamLabelsRequest, context: grpc.ServicerContext
+    ) -> Iterator[student_pb2.LabelEvent]:
+        """Send events after the cursor; with ``follow`` until the campaign has ended."""
+        own = self._reads(context)
+        if not self._seats.acquire(blocking=False):
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{FOLLOWERS} students follow already"
+            )
+        self._follow(1)
+        try:
+            yield from self._events(request.after, request.follow, context, own=own)
+        finally:
+            self._follow(-1)
+            self._seats.release()
+
+    def _follow(self, change: int) -> None:
+        with self._count:
+            self.followers += change
+
+    def _events(
+        self, after: int, follow: bool, context: grpc.ServicerContext, *, own: bool
+    ) -> Iterator[student_pb2.LabelEvent]:
+        def gone() -> bool:
+            return self._stopping.is_set() or not context.is_active()
+
+        # Else a follower that went away would hold its thread until the next entry.
+        context.add_callback(self._ledger.wake)
+        seen = after >> _INDEX_BITS
+        while True:
+            state = self._ledger.state()
+            for event in self._read(max(seen, 1), after, context):
+                yield event
+                reach("label-sent")
+                after = event.cursor
+            if state.phase == "finished":
+                if own:
+                    self._note(self.sent_end)
+                return
+            if not follow:
+                return
+            seen = state.head.seq
+            self._ledger.wait_after(seen, gone)
+            if self._stopping.is_set():
+                context.abort(
+                    grpc.StatusCode.UNAVAILABLE, "the server is stopping: come back later"
+                )
+            if not context.is_active():
+                return
+
+    def _read(
+        self, least: int, after: int, context: grpc.ServicerContext
+    ) -> list[student_pb2.LabelEvent]:
+        try:
+            entries = self._ledger.entries(least, _TELLING)
+        except PateError as error:
+            context.abort(grpc.StatusCode.INTERNAL, type(error).public)
+        return [e for entry in entries for e in _told(entry) if e.cursor > after]
+
+    def SubmitPredictions(  # noqa: N802
+        self, request: student_pb2.Predictions, context: grpc.ServicerContext
+    ) -> student_pb2.PredictionsReceipt:
+        """Check and keep the student's predictions; the first ones for a round count."""
+        if not self._proved(context, predictions_proof(self._token, request)):
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                f"predictions need the token in {STUDENT_TOKEN} of the server's home",
+            )
+        state = self._ledger.state()
+        if request.campaign != bytes.fromhex(state.spec.id):
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "predictions for another campaign")
+        if request.round not in state.predictions:
+            if state.phase != "predicting" or request.round != state.round:
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"no predictions are awaited for round {request.round}",
+                )
+            try:
+                probabilities = checked_predictions(request, state)
+                accuracy = checked_accuracy(request)
+            except UsageError as error:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            try:
+                reach("predictions-arrived")
+                already = self._ledger.record_predictions(request.round, probabilities)
+                reach("predictions-recorded")
+            except (StateError, LedgerError):
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has gone on")
+            except PateError as error:
+                context.abort(grpc.StatusCode.INTERNAL, type(error).public)
+            if accuracy is not None and not already:
+                self.accuracies[request.round] = accuracy
+            return student_pb2.PredictionsReceipt(already_had=already)
+        return student_pb2.PredictionsReceipt(already_had=True)
+
+    def GetNoisyVotes(  # noqa: N802
+        self, request: student_pb2.GetNoisyVotesRequest, context: grpc.ServicerContext
+    ) -> student_pb2.NoisyVotes:
+        """Return the released noisy counts of neighbour votes; nothing where there are none."""
+        del request, context
+        state = self._ledger.state()
+        if state.noisy is None:
+            return student_pb2.NoisyVotes(classes=len(state.classes))
+        return student_pb2.NoisyVotes(
+            queries=state.noisy.queries.tolist(),
+            classes=len(state.classes),
+            counts=state.noisy.counts.astype("<i8").tobytes(),
+            sigma=state.noisy.sigma,
+        )
+
+    def GetPrivacyStatement(  # noqa: N802
+        self, request: student_pb2.GetPrivacyStatementRequest, context: grpc.ServicerContext
+    ) -> student_pb2.PrivacyStatement:
+        """Return the statement as of now; it is final once the campaign is finished."""
+        del request
+        own = self._reads(context)
+        state = self._ledger.state()
+        try:
+            statement = privacy_statement(state)
+        except StateError:
+            context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, "the campaign has no roster yet: no statement"
+            )
+        if own and state.phase == "finished":
+            context.add_callback(lambda: self._note(self.sent_statement))
+        return student_pb2.PrivacyStatement(json=statement.to_json())
+
+    def _reads(self, context: grpc.ServicerContext) -> bool:
+        """Return whether who reads has the token; who has none may read all the same."""
+        campaign = bytes.fromhex(self._ledger.state().spec.id)
+        return self._proved(context, reading_proof(self._token, campaign))
+
+    def _proved(self, context: grpc.ServicerContext, wanted: str) -> bool:
+        """Return whether a call carries its proof; one that carries another ends here."""
+        given = dict(context.invocation_metadata()).get(PROOF_KEY)
+        if given is None:
+            return False
+        if not same(str(given), wanted):
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                f"the token given is not the one in {STUDENT_TOKEN} of the server's home",
+            )
+        return True
+
+    def _note(self, what: threading.Event) -> None:
+        with self.progress:
+            what.set()
+            self.progress.notify_all()
+
+
+#: Bits of a cursor that number the events of one entry.
+_INDEX_BITS: Final = 20
+
+
+def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:
+    """Yield the public events of an entry. A cursor is the entry's number, then the place in it."""
+    body = json.loads(entry.body)
+    cursor = entry.seq << _INDEX_BITS
+    if entry.kind == "release":
+        for place, (query, label, source, _) in enumerate(body["answers"]):
+            if label is not None:
+                told = student_pb2.Label(
+                    query=query, label=label, round=body["round"], source=_SOURCES[source]
+                )
+                yield student_pb2.LabelEvent(cursor=cursor | place, label=told)
+    elif entry.kind == "round-end":
+        end = student_pb2.RoundEnd(round=body["round"], wants_predictions=body["wants_predictions"])
+        yield student_pb2.LabelEvent(cursor=cursor, round_end=end)
+    elif entry.kind == "close":
+        closed = student_pb2.CampaignEnd(labels_released=body["labels_released"])
+        yield student_pb2.LabelEvent(cursor=cursor, campaign_end=closed)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_address(host: str, port: int, cause: Exception | None) -> NoReturn:
+    """Find out why an address could not be had, and say so."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise UsageError(f"{host}:{port} cannot be served: {error.strerror}") from cause
+    # Also when the probe got it: whoever had the port has let go of it in between.
+    raise PortInUseError(
+        f"port {port} on {host} is taken by another program: stop it or choose another --student-port"
+    ) from cause

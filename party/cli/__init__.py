@@ -1,0 +1,1 @@
+"""``pate-party``: its commands and their options."""

@@ -1,0 +1,98 @@
+"""``pate-party enroll``: become known to a server."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pate.runtime.command import JsonOption, print_json
+from pate.runtime.home import default_home, locked, private_directory
+from pate.runtime.screen import Screen
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where teachers, votes and keys are kept. Default: your state directory.",
+        metavar="DIR",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``pate-party``."""
+    app.command()(enroll)
+
+
+def enroll(
+    bundle: Annotated[
+        Path, typer.Argument(help="The bundle that the coordinator gave you.", metavar="BUNDLE")
+    ],
+    answer: Annotated[
+        Path | None,
+        typer.Option(
+            help="Do not send the answer, but write it to this file for the coordinator.",
+            metavar="FILE",
+        ),
+    ] = None,
+    new_identity: Annotated[
+        bool,
+        typer.Option(
+            "--new-identity",
+            help="Make a new identity key, as a party must that was revoked. Campaigns that know "
+            "the old one will not know you.",
+        ),
+    ] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make this party's keys and enrol with the server that wrote BUNDLE, once.
+
+    The private keys stay here. If the server cannot be reached, its coordinator gets an answer as a file, which holds no secret.
+
+    If it broke off, give the same command again: the same answer is sent.
+    """  # noqa: E501 - a help text is folded where it is shown
+    from party.identity.enrolment import enrol, read_bundle
+    from pate.formats.enrolment import fingerprint, line_of_party, readable
+
+    screen = Screen("pate-party")
+    invitation = read_bundle(bundle, dt.datetime.now(dt.UTC))
+    place = private_directory(home or default_home("party") / invitation.name)
+    screen.say(
+        f"enrolling as {invitation.name} with {invitation.server}; its authority is "
+        f"{readable(fingerprint(invitation.ca))}: compare it with the coordinator's"
+    )
+    with locked(place / "lock", "another pate-party"):
+        done = enrol(
+            invitation,
+            place,
+            file=answer or Path(f"{invitation.name}.answer.json"),
+            send=answer is None,
+            new_identity=new_identity,
+        )
+    screen.say(f"your identity key is {done.identity.hex()}; keys are kept in {place}")
+    screen.say(
+        "in [parties] of a policy.toml, yours or another party's: "
+        + line_of_party(invitation.name, done.identity)
+    )
+    if done.answer is not None:
+        screen.say(
+            f"{done.why}: give {done.answer} to the coordinator, for `pate-server admit "
+            f"{done.answer.name}`"
+        )
+    if done.waits:
+        screen.say(
+            "the enrolment that you have is used until then: when it was admitted, `pate-party "
+            f"enroll {bundle}` again, while the server runs"
+        )
+    if as_json:
+        print_json(
+            {
+                "party": invitation.name,
+                "server": invitation.server,
+                "identity": done.identity.hex(),
+                "answer": None if done.answer is None else str(done.answer),
+            }
+        )

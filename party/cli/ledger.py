@@ -1,0 +1,281 @@
+"""``pate-party ledger`` and ``pate-party verify``: what left, and whether a statement is true to it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from pate.errors import DataError, LedgerError, UsageError
+from pate.runtime.command import JsonOption, print_json
+from pate.runtime.home import default_home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from party.ledger.accountant import Figure
+    from party.ledger.ledger import CampaignRecord, PartyLedger
+    from party.offer import Offer
+    from pate.accounting.filters import Delta
+
+#: No privacy statement is larger.
+_LARGEST_STATEMENT = 2**20
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the party keeps its state. Default: your state directory, if one party has "
+        "its state there.",
+        metavar="DIR",
+    ),
+]
+PolicyOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="The policy whose delta counts for the own figure. Default: policy.toml in --home.",
+        metavar="FILE",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``pate-party``."""
+    app.command()(ledger)
+    app.command()(verify)
+
+
+def ledger(
+    home: HomeOption = None, policy: PolicyOption = None, as_json: JsonOption = False
+) -> None:
+    """Say what left this machine: votes per campaign, synthetic rows, and what all of it came to.
+
+    The whole chain is checked first. It works while a party runs.
+    """
+    from party.cli.synthesis_lines import as_json as rows_as_json
+
+    place = _home(home)
+    books = _books(place)
+    delta = _delta(place, policy)
+    figure = books.own_figure(delta)
+    if as_json:
+        print_json(
+            {
+                "head": books.head,
+                "campaigns": [_as_json(each, delta) for each in books.campaigns()],
+                "synthetic_rows": [rows_as_json(each) for each in books.syntheses()],
+                "own_figure": _figure_json(figure),
+                "bounds": [each.to_dict() for each in books.bounds()],
+            }
+        )
+        return
+    _print([*_in_words(books, delta, figure)])
+
+
+def verify(
+    statement: Annotated[
+        Path,
+        typer.Argument(help="A published privacy statement (privacy.json).", metavar="STATEMENT"),
+    ],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check a published privacy statement against what this party knows of the campaign.
+
+    Ends with an error if anything differs from the signed terms, from what this party answered, or
+    from what the figures come to. What this party cannot tell is "unclear", and no error.
+    """
+    from party.ledger.verify import agrees, unclear, verify_statement
+    from pate.formats.privacy_statement import PrivacyStatement
+
+    published = PrivacyStatement.from_json(_text(statement))
+    checks = verify_statement(published, _books(_home(home)).find(published.campaign))
+    if as_json:
+        print_json({
+            "agrees": agrees(checks),
+            "unclear": unclear(checks),
+            "checks": [asdict(each) for each in checks],
+        })  # fmt: skip
+    else:
+        _print([str(each) for each in checks])
+        if agrees(checks) and (names := unclear(checks)):
+            _print([f"nothing differs; this party cannot tell: {', '.join(names)}"])
+    if not agrees(checks):
+        wrong = [each.name for each in checks if each.finding == "differs"]
+        raise LedgerError(f"{statement} does not agree with our ledger: {', '.join(wrong)}")
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            body = file.read(_LARGEST_STATEMENT + 1)
+        if len(body) > _LARGEST_STATEMENT:
+            raise DataError(f"{path} is too large for a privacy statement")
+        return body.decode()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text") from error
+
+
+def _home(given: Path | None) -> Path:
+    from party.ledger.ledger import LEDGER_FILE
+
+    if given is not None:
+        return given
+    found = sorted(path.parent for path in default_home("party").glob(f"*/{LEDGER_FILE}"))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(f"no party has a ledger in {default_home('party')}: give its --home")
+    names = ", ".join(path.name for path in found)
+    raise UsageError(
+        f"several parties have a ledger in {default_home('party')} ({names}): give the --home of one"
+    )
+
+
+def _books(home: Path) -> PartyLedger:
+    from party.ledger.ledger import LEDGER_FILE, PartyLedger
+
+    return PartyLedger(home / LEDGER_FILE, read_only=True)
+
+
+def _delta(home: Path, policy: Path | None) -> Delta:
+    from party.policy.file import policy_of
+
+    return policy_of(home, loopback=False, file=policy).divided_delta
+
+
+def _print(lines: list[str]) -> None:
+    console = Console(highlight=False)
+    for line in lines:
+        # Never as markup: names are of other people's choosing.
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _in_words(books: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
+    from party.cli.synthesis_lines import in_words as rows_in_words
+    from party.ledger.bounds import together
+
+    campaigns, rows = books.campaigns(), books.syntheses()
+    yield f"{books.path}: the chain holds, head {books.head}"
+    if not campaigns and not rows:
+        yield "nothing has left: no campaign was joined"
+        return
+    for each in campaigns:
+        yield ""
+        yield from _campaign_in_words(each, delta)
+    for release in rows:
+        yield ""
+        yield from rows_in_words(release, delta)
+    yield ""
+    what = f"all {len(campaigns)}"
+    if rows:
+        what = f"{_number(len(campaigns), 'campaign')} and {_number(len(rows), 'release')} of synthetic rows"
+    yield f"{what} together, by our own accountant: {figure.in_words}"
+    if bounds := books.bounds():
+        yield f"our own accountant keeps: {bounds[-1].in_words}"
+    if len(bounds) > 1:
+        yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
+
+
+def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
+    from party.ledger.accountant import own_figure
+    from pate.formats.enrolment import readable
+    from pate.formats.privacy_statement import in_words, neighbours_of
+
+    offer = record.offer
+    yield f"campaign {offer.campaign}, joined {record.joined_at}"
+    yield f"  signed by the key {readable(offer.key)}"
+    yield (
+        f"  asked: {offer.aggregator} over a public set of {_number(offer.public_queries, 'query')}"
+        f", {_number(offer.rounds, 'round')}"
+    )
+    if offer.roster is not None:
+        yield (
+            f"  with {_number(len(offer.roster), 'party')} ({', '.join(offer.roster)}), "
+            f"{_who_votes(offer)}"
+        )
+    yield f"  left: {_votes_in_words(record)}"
+    for survivors, batches, queries in _openings(record):
+        yield (
+            f"  opened: the sum over {_number(queries, 'query')} in "
+            f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
+        )
+    among = neighbours_of(offer.unit, records_vote=offer.records_vote)
+    yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
+    if record.ending is not None:
+        end = record.ending
+        yield (
+            f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, "
+            f"{_number(end.labels_released, 'label')} released, "
+            f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
+        )
+    yield f"  our own figure: {own_figure([record.totals], delta).in_words}"
+
+
+def _who_votes(offer: Offer) -> str:
+    if not offer.records_vote:
+        return _number(offer.teachers or 0, "teacher")
+    each = offer.teachers_each
+    return "records vote" + (f", at most {max(each)} of a party on a count" if each else "")
+
+
+def _votes_in_words(record: CampaignRecord) -> str:
+    if not record.batches:
+        return "no votes"
+    how = {
+        ("masked", "central"): "masked: nobody saw our votes alone, the server their exact sum",
+        ("masked", "distributed"): "masked, with a noise share: nobody saw our votes alone, the "
+        "server their noisy sum",
+        ("plain", "central"): "plain: the server saw our vote vectors",
+    }[record.offer.aggregation, record.offer.noise]
+    times = sum(len(each.answered_at) for each in record.batches)
+    again = times - len(record.batches)
+    first, last = (
+        record.batches[0].answered_at[0],
+        max(each.answered_at[-1] for each in record.batches),
+    )
+    return (
+        f"votes on {_number(record.queries, 'query')} in "
+        f"{_number(len(record.batches), 'batch', 'batches')}"
+        + (f", {_number(again, 'batch', 'batches')} again" if again else "")
+        + f", from {first} to {last}; {how}"
+    )
+
+
+def _openings(record: CampaignRecord) -> Iterator[tuple[tuple[str, ...], int, int]]:
+    """Yield survivors, batches and queries, one for each list of survivors."""
+    for survivors in dict.fromkeys(each.survivors for each in record.opened):
+        if survivors is not None:
+            these = [each for each in record.opened if each.survivors == survivors]
+            yield survivors, len(these), sum(each.queries for each in these)
+
+
+def _number(count: int, one: str, many: str | None = None) -> str:
+    if count == 1:
+        return f"1 {one}"
+    plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
+    return f"{count} {plural}"
+
+
+def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
+    from party.ledger.accountant import own_figure
+
+    return {
+        "offer": record.offer.to_dict(),
+        "joined_at": record.joined_at,
+        "queries": record.queries,
+        "batches": [asdict(each) for each in record.batches],
+        "ending": None if record.ending is None else asdict(record.ending),
+        "own_figure": _figure_json(own_figure([record.totals], delta)),
+    }
+
+
+def _figure_json(figure: Figure) -> dict[str, object]:
+    """Return a figure; epsilon is null where there is none at that delta."""
+    made: dict[str, object] = asdict(figure)
+    return made | {"epsilon": None if math.isinf(figure.epsilon) else figure.epsilon}

@@ -1,0 +1,66 @@
+"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON, without times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from party.ledger.accountant import own_figure
+from pate.formats.privacy_statement import rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from party.ledger.synthesis import Synthesis, SynthesisRecord
+    from pate.accounting.filters import Delta
+    from pate.storage.hash_chain import Json
+
+
+def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
+    """Yield lines about one release; ``delta`` is that of the own figure."""
+    made = record.synthesis
+    yield f"synthetic rows {made.id}, reserved on {_day(record)}"
+    yield f"  made: at most {made.rows} rows by {made.method}, {made.release}, of the schema {made.schema}"
+    if record.spent_at is None:
+        yield "  written: as far as is known, no; they count all the same"
+    else:
+        yield f"  written, SHA-256 {record.output}"
+    if record.model is not None:
+        yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
+    yield f"  cost: {_cost(made)}"
+    if not made.free:
+        yield f"  our own figure: {own_figure([], delta, [made]).in_words}"
+
+
+def as_json(record: SynthesisRecord) -> dict[str, Json]:
+    """Return one release; the costs are exact, as text."""
+    return {
+        **record.synthesis.to_dict(),
+        "reserved_on": _day(record),
+        "output": record.output,
+        "model_kept": record.model,
+        "state": "reserved" if record.spent_at is None else "spent",
+    }
+
+
+def _day(record: SynthesisRecord) -> str:
+    """Return when it was reserved: the day alone.
+
+    Learning a model takes longer of more records, so the second at which it began, beside that at
+    which it ended or the next release began, would tell about how many there are.
+    """
+    return record.reserved_at[:10]
+
+
+def _cost(made: Synthesis) -> str:
+    if not made.private:
+        return "not private at all: no epsilon bounds what these rows show"
+    if made.parent is not None:
+        return f"nothing more: their model was paid for with synthetic rows {made.parent}"
+    if made.free:
+        return "nothing: no record was looked at"
+    parts = [f"rho {float(made.rho):.4g}"]
+    if made.epsilon is not None:
+        parts.insert(0, f"pure epsilon {rounded_up(float(made.epsilon))}")
+    if made.delta:
+        parts.append(f"delta {float(made.delta):.3g}")
+    return f"{', '.join(parts)}, per {made.unit}"

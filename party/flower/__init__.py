@@ -1,0 +1,1 @@
+"""Everything of a party that speaks Flower: its SuperNode, and the connection to it."""

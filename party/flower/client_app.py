@@ -1,0 +1,46 @@
+"""The Flower app of a party: bytes in, bytes out, and of what goes wrong only a class name."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from flwr.app import Error, Message
+from flwr.clientapp import ClientApp
+
+from protos.flower.carriage import is_array, pack, unpack_message
+from protos.flower.runtime import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Context
+
+_log = logging.getLogger(__name__)
+
+
+def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
+    """Return the app that answers each message of the server with ``handle``.
+
+    Args:
+        handle: takes the body of a message and returns the body of the answer. What it raises is
+            logged here, with its text; the server is told the name of its class and nothing more,
+            since the text of an exception can hold paths and values of records.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, _context: Context) -> Message:
+        try:
+            body = handle(unpack_message(message))
+            # In the form that was asked in, which whoever asked can read.
+            return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
+            _log.exception("a message of the server could not be answered")
+            return Message(_only_the_class(error), reply_to=message)
+
+    return app
+
+
+def _only_the_class(error: Exception) -> Error:
+    return Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, type(error).__name__)

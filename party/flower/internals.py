@@ -1,0 +1,192 @@
+"""The party's side of Flower that Flower does not promise to keep: messages of its SuperNode.
+
+What both roles use is in :mod:`protos.flower.runtime`. Everything here speaks to a SuperNode on
+loopback that this process started.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from flwr.app import Error, Message
+from flwr.common.serde import context_from_proto, message_from_proto
+from flwr.proto.node_pb2 import Node
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.error import ApiErrorCode
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+)
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    pull_and_inflate_object_from_tree,
+)
+from flwr.supernode.runtime.run_clientapp import push_message
+
+from protos.flower.runtime import (
+    NOBODY,
+    ErrorCode,
+    Heartbeat,
+    RuntimeClient,
+    SubStatus,
+    TaskType,
+    acquire,
+    carries_code,
+    finish,
+    pieces_of,
+)
+
+__all__ = [
+    "KEY_NEEDED",
+    "KEY_REFUSED",
+    "NOBODY",
+    "PIECE_ERRORS",
+    "SUPERNODE_MAIN",
+    "Errand",
+    "next_errand",
+]
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from flwr.app import Context
+    from flwr.proto.message_pb2 import ObjectTree
+    from flwr.proto.task_pb2 import Task
+
+#: What of Flower runs as the child process.
+SUPERNODE_MAIN: Final = "party.flower.supernode_process:main"
+#: How a SuperLink refuses a node that has no key of its own, though it lets in known keys alone.
+KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
+#: How it refuses a key that it does not know, or that is connected already.
+KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
+#: All that a server can make a SuperNode wait for. Each is taken, so that nothing blocks it.
+_KINDS: Final = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
+#: How long a message may take to follow its announcement, and its pieces to follow it, in seconds:
+#: the SuperNode hands them over when it has them all, and drops a message of which nothing comes
+#: (:mod:`party.flower.pieces`).
+_MESSAGE_S: Final = 30.0
+_PIECES_S: Final = 1800.0
+
+#: What Flower's pieces raise when a message or an answer did not get through whole.
+PIECE_ERRORS: Final = (ObjectPullError, ObjectPushError)
+
+
+class Errand:
+    """One message of the server, taken from the SuperNode; answered once, then closed.
+
+    Attributes:
+        context: Flower's context of the run that the message belongs to.
+        refusal: why the message must not be looked at, or None.
+    """
+
+    def __init__(self, address: str, task: Task, token: str) -> None:
+        """Take hold of the task of a message.
+
+        Raises:
+            httpx.HTTPError: if the SuperNode does not answer.
+            TimeoutError: if it announced a message that does not come.
+        """
+        self._client = RuntimeClient.of_task(address, token)
+        self._status = SubStatus.FAILED
+        self._heartbeat = Heartbeat(self._client)
+        try:
+            given = self._client.PullTaskInput(PullTaskInputRequest())
+            self.context: Context = context_from_proto(given.context)
+            self.refusal = _refusal(task, given.fab.content)
+            self._envelope, self._tree = self._announced()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the errand."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Hand the task back; see :meth:`close`."""
+        self.close()
+
+    def message(self) -> Message:
+        """Fetch the message.
+
+        Raises:
+            httpx.HTTPError: if the SuperNode does not answer.
+            Exception: of any kind, if the message cannot be read.
+        """
+        pieces_of(self._tree)
+        node, run = Node(node_id=self.context.node_id), self.context.run_id
+        message = pull_and_inflate_object_from_tree(
+            self._tree,
+            make_pull_object_fn_protobuf(self._client.PullObject, node, run),
+            make_confirm_message_received_fn_protobuf(
+                self._client.ConfirmMessageReceived, node, run
+            ),
+            return_type=Message,
+            max_time=_PIECES_S,
+            max_tries_per_object=None,
+            initial_backoff=0.05,
+            backoff_cap=0.5,
+        )
+        # The id is the hash of the message, so the message itself cannot hold it.
+        message.metadata.__dict__["_message_id"] = self._tree.object_id
+        return message
+
+    def answer(self, reply: Message) -> None:
+        """Give the reply to the SuperNode, which sends it on.
+
+        Raises:
+            httpx.HTTPError: if the SuperNode does not answer.
+            ObjectPushError: if it does not take the reply whole.
+        """
+        push_message(self._client, reply, self.context)
+        self._status = SubStatus.COMPLETED
+
+    def error(self, name: str) -> Message:
+        """Return the reply that says only that an exception of class ``name`` was raised."""
+        return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, name), reply_to=self._envelope)
+
+    def close(self) -> None:
+        """Hand the task back, whether it was answered or not."""
+        self._heartbeat.stop()
+        finish(self._client, self._status)
+        self._client.close()
+
+    def _announced(self) -> tuple[Message, ObjectTree]:
+        """Wait for the message that the task is about; Flower makes the task a little earlier."""
+        deadline = time.monotonic() + _MESSAGE_S
+        while True:
+            response = self._client.PullMessages(PullAppMessagesRequest())
+            if response.messages_list:
+                envelope = message_from_proto(response.messages_list[0])
+                tree = response.message_object_trees[0]
+                envelope.metadata.__dict__["_message_id"] = tree.object_id
+                return envelope, tree
+            if time.monotonic() > deadline:
+                raise TimeoutError("a message was announced and did not come")
+            time.sleep(0.05)
+
+
+def next_errand(door: RuntimeClient, address: str) -> Errand | None:
+    """Take the next message that waits at the SuperNode, or return None if there is none.
+
+    Raises:
+        httpx.HTTPError: if the SuperNode does not answer.
+        TimeoutError: if it announced a message that does not come.
+    """
+    taken = acquire(door, _KINDS)
+    return None if taken is None else Errand(address, *taken)
+
+
+def _refusal(task: Task, fab: bytes) -> str | None:
+    if task.type != TaskType.CLIENT_APP:
+        return f"the server asked for a task of kind {task.type!r}; only messages are answered"
+    if carries_code(fab):
+        return "the server's run carries code, and code from the network is never run here"
+    return None

@@ -1,0 +1,1 @@
+"""Who a party is to its server: its key, and its enrolment."""

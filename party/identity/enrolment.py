@@ -1,0 +1,394 @@
+"""How a party enrols: it makes its keys, answers the coordinator's bundle, and keeps what it needs.
+
+Keys and answer lie on disk before the answer is sent, in a directory of their own that
+``enrolment.pending.json`` names. When the server has taken the answer, ``enrolment.json`` names it,
+in one step. Whatever happens in between, the same bundle sends the very same answer again, which
+the server knows; and an earlier enrolment stays until then. The private keys never leave the home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import json
+import secrets
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from party.flower.supernode import Server, UntrustedServerError
+from party.identity.keys import identity_key
+from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
+from pate.formats.enrolment import ROUTE, Answer, Bundle, check_name
+from pate.runtime.child import LOOPBACK
+from pate.runtime.failpoints import reach
+from pate.runtime.home import private_directory, sync_directory, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE: Final = "enrolment.json"
+_PENDING: Final = "enrolment.pending.json"
+_FORMAT: Final = "pate-party-enrolment/1"
+_FOLDER: Final = "enrolments"
+#: In an enrolment's folder: an identity key that is new with it, until that is in its place.
+_NEW_IDENTITY: Final = "identity.new"
+_TIMEOUT_S: Final = 30.0
+WARN_BEFORE: Final = dt.timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """What a party that has enrolled knows.
+
+    Attributes:
+        name: of the party, as the coordinator calls it.
+        server: ``host:port``.
+        ca: certificate (PEM) of the authority that the server's must be signed by.
+        node_key: key of its SuperNode, OpenSSH format.
+        campaign_key: Ed25519 public key (32 bytes) that signs what the server asks.
+        ends: when the authority expires.
+        pending: whether a newer one waits, because nobody knows yet that the server has taken it.
+    """
+
+    name: str
+    server: str
+    ca: Path
+    node_key: Path
+    campaign_key: bytes
+    ends: dt.datetime
+    pending: bool = False
+
+    @classmethod
+    def load(cls, home: Path) -> Self | None:
+        """Return the enrolment in a party's home, or None if it never enrolled.
+
+        Raises:
+            StateError: if it is damaged, or the first one was begun and not finished.
+        """
+        file = home / _FILE
+        if not file.exists():
+            if not (home / _PENDING).exists():
+                return None
+            raise StateError(
+                f"an enrolment in {home} was begun, and nobody knows whether the server has taken "
+                f"it: `pate-party enroll` the same bundle again, or remove {home / _PENDING}"
+            )
+        try:
+            found = _fields(file)
+            folder = home.resolve() / _FOLDER / found["folder"]
+            _settle(home, folder)
+            ca, node_key = folder / "ca.pem", folder / "node.key"
+            for path, digest in ((ca, found["ca"]), (node_key, found["node_key"])):
+                if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+                    raise ValueError(f"{path} is not what it was")
+            # Not made here: a key that the server does not know would be of no use.
+            if (
+                not (home / "identity.key").exists()
+                or _public(identity_key(home)) != found["identity"]
+            ):
+                raise ValueError(f"{home / 'identity.key'} is not the key that was enrolled")
+            campaign_key = bytes.fromhex(found["campaign_key"])
+            if len(campaign_key) != 32:
+                raise ValueError("the campaign's key")
+            ends = x509.load_pem_x509_certificate(ca.read_bytes()).not_valid_after_utc
+            name, server = check_name(found["name"]), Server(found["server"], ca).address
+        except _DAMAGE as error:
+            raise StateError(
+                f"the enrolment in {home} is damaged ({error}); restore it from a backup, or enrol "
+                "again with a new bundle"
+            ) from error
+        waiting = _named(home, _PENDING)
+        return cls(
+            name, server, ca, node_key, campaign_key, ends, waiting not in (None, folder.name)
+        )
+
+    def warnings(self, now: dt.datetime) -> list[str]:
+        """Return lines about what expires within 30 days, and a newer enrolment that waits."""
+        lines = []
+        if self.pending:
+            lines.append(
+                "a newer enrolment waits: when the coordinator has admitted it, `pate-party "
+                "enroll` the same bundle again while the server runs; until then the old one is used"
+            )
+        if self.ends - now < WARN_BEFORE:
+            lines.append(f"the authority of {self.server} expires on {self.ends:%Y-%m-%d}: {_MEND}")
+        return lines
+
+    def require_valid(self, now: dt.datetime) -> None:
+        """Check that the server can still be trusted.
+
+        Raises:
+            StateError: if the authority has expired.
+        """
+        if now >= self.ends:
+            raise StateError(
+                f"the authority of {self.server} expired on {self.ends:%Y-%m-%d}: {_MEND}"
+            )
+
+
+#: What reading a file of an enrolment may raise.
+_DAMAGE: Final = (OSError, ValueError, KeyError, TypeError, PateError)
+_MEND: Final = "ask its coordinator for a new bundle, and `pate-party enroll` it"
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """What became of an answer.
+
+    Attributes:
+        identity: the party's public identity key, 32 bytes.
+        answer: the file that the coordinator must be given, or None: the server has the answer.
+        why: why it must be given, or an empty text.
+        waits: whether an earlier enrolment is used until the server is known to have the answer.
+    """
+
+    identity: bytes
+    answer: Path | None
+    why: str
+    waits: bool = False
+
+
+def enrol(
+    bundle: Bundle,
+    home: Path,
+    *,
+    file: Path,
+    send: bool = True,
+    new_identity: bool = False,
+) -> Enrolled:
+    """Make keys, answer ``bundle``, and keep what was agreed; once more, send the same answer.
+
+    Args:
+        bundle: of the coordinator.
+        home: of the party, which no other process uses.
+        file: where to write the answer if it is not sent, or the server cannot be reached.
+        send: whether to send it.
+        new_identity: whether to make a new identity key, though there is one.
+
+    Raises:
+        RefusedError: if the server does not take the answer; the enrolment before it stays.
+        UntrustedServerError: if what answers is not the server of the bundle.
+        UsageError: if the bundle's address cannot be read, or was answered before with the old
+            identity, and a new one is asked for now.
+        StateError: if the identity key, or what is kept of an earlier attempt, is damaged.
+        DiskError: if it cannot be written; what was there before is still there.
+    """
+    draft, is_first = _draft(bundle, home, new_identity)
+    why = "as you asked"
+    if send:
+        try:
+            why = _send(Server(bundle.server, draft.folder / "ca.pem"), draft.answer)
+        except (RefusedError, UntrustedServerError):
+            if is_first:  # nobody has taken it: there is nothing to send again
+                _discard(home, draft)
+            raise
+    if why:
+        write_file(file, draft.answer.to_json(), mode=0o644)
+    reach("enrolment-answered")
+    waits = bool(why) and _named(home, _FILE) != draft.folder.name and _is_usable(home)
+    if not waits:
+        _accept(home, draft)
+    return Enrolled(draft.answer.identity, file if why else None, why, waits)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Keys and answer as they lie on disk.
+
+    Attributes:
+        folder: where the keys are.
+        fields: content of the file that names the folder.
+        answer: to the bundle.
+    """
+
+    folder: Path
+    fields: dict[str, str]
+    answer: Answer
+
+
+def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool]:
+    """Return the answer to a bundle that lies here, or a new one, and whether it is new."""
+    mark = hashlib.sha256(b"bundle" + bundle.to_json()).hexdigest()
+    if (current := _named(home, _FILE)) is not None:
+        _settle(home, home / _FOLDER / current)
+    for name in (_PENDING, _FILE):
+        try:
+            fields = _fields(home / name)
+            if fields.get("bundle") != mark:
+                continue
+            folder = home / _FOLDER / fields["folder"]
+            answer = Answer.from_json((folder / "answer.json").read_bytes())
+        except _DAMAGE:
+            continue  # there is none, or it is of no use: a new answer takes its place
+        if new_identity and fields.get("new_identity") != "yes":
+            raise UsageError(
+                "this bundle was answered before, with the identity key that is here, and the "
+                "server may have taken that: leave out --new-identity, or ask for a new bundle"
+            )
+        return _Draft(folder, fields, answer), False
+    return _make(bundle, home, mark, new_identity), True
+
+
+def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
+    """Make keys and an answer, and store them durably as pending."""
+    label = secrets.token_hex(8)
+    folder = private_directory(home / _FOLDER / label)
+    try:
+        write_file(folder / "ca.pem", bundle.ca)
+        Server(bundle.server, folder / "ca.pem")  # before anything is stored that it would spoil
+        identity = Ed25519PrivateKey.generate() if new_identity else identity_key(home)
+        if new_identity:
+            write_file(folder / _NEW_IDENTITY, identity.private_bytes_raw())
+        node = ec.generate_private_key(ec.SECP384R1())
+        node_file = node.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.OpenSSH,
+            serialization.NoEncryption(),
+        )
+        write_file(folder / "node.key", node_file)
+        answer = Answer.make(bundle, identity, node)
+        write_file(folder / "answer.json", answer.to_json())
+        fields = {
+            "format": _FORMAT,
+            "name": bundle.name,
+            "server": bundle.server,
+            "folder": label,
+            "bundle": mark,
+            "ca": hashlib.sha256(bundle.ca).hexdigest(),
+            "node_key": hashlib.sha256(node_file).hexdigest(),
+            "identity": answer.identity.hex(),
+            "new_identity": "yes" if new_identity else "no",
+            "campaign_key": bundle.campaign_key.hex(),
+        }
+        for above in (folder.parent, home):
+            sync_directory(above)
+        write_file(home / _PENDING, json.dumps(fields, indent=1).encode() + b"\n")
+        reach("enrolment-pending")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    _sweep(home)
+    return _Draft(folder, fields, answer)
+
+
+def _accept(home: Path, draft: _Draft) -> None:
+    """Put a pending enrolment in the place of the one before; the first write decides."""
+    if _named(home, _FILE) != draft.folder.name:
+        write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
+        reach("enrolment-accepted")
+    _settle(home, draft.folder)
+    if _named(home, _PENDING) == draft.folder.name:
+        (home / _PENDING).unlink()
+    _sweep(home)
+
+
+def _settle(home: Path, folder: Path) -> None:
+    """Bring a new identity key from an accepted enrolment to its place, if that is still to do."""
+    made = folder / _NEW_IDENTITY
+    with contextlib.suppress(FileNotFoundError):
+        write_file(home / "identity.key", made.read_bytes())
+        reach("identity-settled")
+        made.unlink()
+
+
+def _discard(home: Path, draft: _Draft) -> None:
+    (home / _PENDING).unlink(missing_ok=True)
+    shutil.rmtree(draft.folder, ignore_errors=True)
+
+
+def _sweep(home: Path) -> None:
+    """Remove keys that no enrolment names."""
+    named = {_named(home, _FILE), _named(home, _PENDING)}
+    for other in (home / _FOLDER).iterdir():
+        if other.name not in named:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _is_usable(home: Path) -> bool:
+    """Say whether there is an enrolment with which this party can connect."""
+    try:
+        return Enrolment.load(home) is not None
+    except StateError:
+        return False
+
+
+def _named(home: Path, file: str) -> str | None:
+    """Return the folder that a file names; None if it names none."""
+    try:
+        return _fields(home / file)["folder"]
+    except _DAMAGE:
+        return None
+
+
+def _fields(file: Path) -> dict[str, str]:
+    """Read what names an enrolment's folder; whatever is wrong raises one of several errors."""
+    found = json.loads(file.read_bytes())
+    if found["format"] != _FORMAT:
+        raise ValueError(f"its format is not {_FORMAT}")
+    if not all(isinstance(value, str) for value in found.values()):
+        raise TypeError("something that is no text")
+    check_name(found["folder"])
+    return dict(found)
+
+
+def _send(server: Server, answer: Answer) -> str:
+    """Send an answer. Returns an empty text, or why nobody is known to have it.
+
+    Raises:
+        RefusedError: if the server did not take it.
+        UntrustedServerError: if it is another server.
+    """
+    try:
+        with (
+            httpx.Client(
+                timeout=_TIMEOUT_S, verify=server.verify, trust_env=server.host not in LOOPBACK
+            ) as client,
+            client.stream("POST", server.url + ROUTE, content=answer.to_json()) as reply,
+        ):
+            status = reply.status_code  # what else it says is not read
+    except httpx.HTTPError as error:
+        failure = server.failure(error)
+        if isinstance(failure, UntrustedServerError):
+            raise failure from error
+        return str(failure)
+    if status == httpx.codes.OK:
+        return ""
+    if status in (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND):
+        raise RefusedError(
+            f"{server.address} did not take this enrolment, and does not say why: the code was "
+            "used, replaced or has expired, or the party was revoked (then --new-identity). Its "
+            "coordinator sees the reason, and makes a new bundle with `pate-server enroll "
+            f"{answer.name}`"
+        )
+    return str(UnreachableError(f"{server.address} is not ready (HTTP {status})"))
+
+
+def _public(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
+
+
+def read_bundle(path: Path, now: dt.datetime) -> Bundle:
+    """Read the coordinator's bundle.
+
+    Raises:
+        StateError: if it cannot be read, or its code has expired.
+        ProtocolError: if it is no bundle.
+    """
+    try:
+        bundle = Bundle.from_json(path.read_bytes())
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+    if now.timestamp() >= bundle.expires:
+        raise StateError(
+            f"the code in {path} expired on "
+            f"{dt.datetime.fromtimestamp(bundle.expires, dt.UTC):%Y-%m-%d}: {_MEND}"
+        )
+    return bundle

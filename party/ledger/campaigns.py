@@ -1,0 +1,167 @@
+"""A campaign as the rules of a party's ledger look at it, an entry, and what is asked of the file.
+
+A part of :mod:`party.ledger.rules`. Campaigns are held in memory, a few kilobytes each; hashes of
+queries are not: a party answers millions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from party.ledger.accountant import Totals
+from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
+from party.ledger.sent_votes import Given
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from party.ledger.openings import How
+    from party.offer import Offer
+    from pate.storage.hash_chain import Json
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the chain, read back.
+
+    Attributes:
+        seq: its number, from 1 on.
+        kind: of the entry.
+        body: of the entry.
+        at: when it was written.
+        hashes: of the queries of the batch that it is about; empty if it is about none.
+        tags: of the votes on them, where its first answer has some; see :mod:`party.ledger.sent_votes`.
+    """
+
+    seq: int
+    kind: str
+    body: dict[str, Json]
+    at: str
+    hashes: Sequence[bytes] = ()
+    tags: Sequence[bytes] = ()
+
+
+class Past(Protocol):
+    """What was written before, asked of the file."""
+
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer that holds one of these queries, or more.
+
+        Args:
+            hashes: of the queries.
+            before: number of an entry; answers from it on do not count. None: all count.
+        """
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer with other votes on one of these queries.
+
+        Args:
+            hashes: of the queries.
+            tags: of the votes on them.
+            before: as above.
+        """
+
+    def known(
+        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
+    ) -> frozenset[bytes]:
+        """Return those of these queries that are in any of ``answers``, from ``first`` to ``last``."""
+
+
+class Nothing:
+    """The past of a batch none of whose queries is in any other: nothing needs to be looked up."""
+
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return nothing."""
+        del hashes, before
+        return frozenset()
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return nothing."""
+        del hashes, tags, before
+        return frozenset()
+
+    def known(
+        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
+    ) -> frozenset[bytes]:
+        """Return nothing."""
+        del hashes, first, last, answers
+        return frozenset()
+
+
+@dataclass
+class Campaign:
+    """A campaign as the rules look at it.
+
+    Attributes:
+        offer: the terms, as far as they were ever known.
+        joined_at: UTC.
+        last: number of the last entry about it.
+        batches: by their digests, in the order of their first answers.
+        digests: what the queries of a batch hash to together, by batch.
+        answers: number of the entry that is the first answer to a batch, and that batch.
+        votes: what the tags of a batch's votes hash to together, by batch; none of an old ledger.
+        hows: whose votes are in the sum of a batch that was opened, by batch.
+        queries: different queries of which votes left.
+        source: digest of the data and settings that its votes are made of; empty before the first.
+        matrix: what decides its records' votes; see :func:`party.ledger.sent_votes.matrix_of`.
+        view: how our data were seen; see :func:`party.ledger.sent_votes.view_of`.
+        ending: None while it may go on.
+    """
+
+    offer: Offer
+    joined_at: str
+    last: int
+    batches: dict[str, BatchRecord] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    answers: dict[int, str] = field(default_factory=dict)
+    votes: dict[str, str] = field(default_factory=dict)
+    hows: dict[str, How] = field(default_factory=dict)
+    queries: int = 0
+    source: str = ""
+    matrix: str = ""
+    view: str = ""
+    ending: EndingRecord | None = None
+
+    @property
+    def asked(self) -> int:
+        """Queries summed over different batches."""
+        return sum(each.queries for each in self.batches.values())
+
+    def new(self, hashes: Iterable[bytes], past: Past) -> int:
+        """Return how many different queries among ``hashes`` it was never asked before."""
+        found = set(hashes)
+        if self.answers:
+            first, last = min(self.answers), max(self.answers)
+            found -= past.known(tuple(found), first, last, self.answers)
+        return len(found)
+
+    @property
+    def given(self) -> Given:
+        """What new votes are compared with."""
+        return Given(self.offer, self.source, self.matrix, self.view)
+
+    @property
+    def totals(self) -> Totals:
+        """What an accountant looks at."""
+        return Totals(self.offer, self.queries, self.asked)
+
+    def record(self) -> CampaignRecord:
+        """Return all of it as a value."""
+        return CampaignRecord(
+            self.offer,
+            self.joined_at,
+            self.last,
+            self.queries,
+            tuple(self.batches.values()),
+            self.ending,
+            self.view,
+        )

@@ -1,0 +1,169 @@
+"""What a party's ledger said before, asked of its file: who held a query, and with which votes.
+
+``queries`` has an index by query, which nothing commits to: it is checked against the table whenever
+a ledger is opened. So no hash of a query has to be held in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import LedgerError
+from pate.storage.hash_chain import canonical, entry_digest
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Container, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from pate.storage.hash_chain import Json
+
+#: Of the digests of entries.
+TAG: Final = b"pate party ledger entry v1\0"
+#: Queries of one look into the file; any SQLite takes so many values.
+_AT_A_TIME: Final = 500
+_PAIRS_AT_A_TIME: Final = 400
+#: Above every entry's number.
+_LAST: Final = 2**62
+
+
+class FilePast:
+    """The past in a ledger's file.
+
+    Args:
+        reading: gives a connection to it, for as long as one look takes.
+    """
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+        self._reading = reading
+
+    @classmethod
+    def within(cls, db: sqlite3.Connection) -> FilePast:
+        """Return the past as one transaction sees it."""
+        return cls(lambda: nullcontext(db))
+
+    def sharing(
+        self, hashes: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer that holds one of these queries, or more."""
+        with self._reading() as db:
+            found = {
+                entry
+                for some in _pieces(hashes)
+                for (entry,) in db.execute(
+                    f"SELECT DISTINCT entry FROM queries WHERE query IN ({_marks(some)}) "  # noqa: S608
+                    "AND entry < ?",
+                    (*some, _LAST if before is None else before),
+                )
+            }
+            return frozenset(_batch_of(db, entry) for entry in found)
+
+    def clashing(
+        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
+    ) -> frozenset[tuple[str, str]]:
+        """Return campaign and batch of every answer with other votes on one of these queries."""
+        pairs = list(zip(hashes, tags, strict=True))
+        with self._reading() as db:
+            found: set[int] = set()
+            for first in range(0, len(pairs), _PAIRS_AT_A_TIME):
+                some = pairs[first : first + _PAIRS_AT_A_TIME]
+                rows = db.execute(
+                    f"WITH asked (query, tag) AS (VALUES {', '.join(['(?, ?)'] * len(some))}) "  # noqa: S608
+                    "SELECT DISTINCT queries.entry FROM asked "
+                    "JOIN queries ON queries.query = asked.query "
+                    "JOIN tags ON tags.entry = queries.entry AND tags.position = queries.position "
+                    "WHERE queries.entry < ? AND tags.tag <> asked.tag",
+                    (*chain.from_iterable(some), _LAST if before is None else before),
+                )
+                found.update(entry for (entry,) in rows)
+            return frozenset(_batch_of(db, entry) for entry in found)
+
+    def known(
+        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
+    ) -> frozenset[bytes]:
+        """Return those of these queries that are in any of ``answers``, from ``first`` to ``last``."""
+        with self._reading() as db:
+            return frozenset(
+                query
+                for some in _pieces(hashes)
+                for query, entry in db.execute(
+                    f"SELECT query, entry FROM queries WHERE query IN ({_marks(some)}) "  # noqa: S608
+                    "AND entry BETWEEN ? AND ?",
+                    (*some, first, last),
+                )
+                if entry in answers
+            )
+
+
+def parsed(
+    seq: int, kind: str, text: str, previous: bytes, digest: bytes, at: str
+) -> dict[str, Json]:
+    """Return the body of an entry.
+
+    Raises:
+        LedgerError: if its digest does not hold, or it is not the one text of its value.
+    """
+    if digest != entry_digest(TAG, seq, kind, text, previous, at):
+        raise LedgerError(f"entry {seq} was altered: its digest does not hold")
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LedgerError("it is not JSON") from error
+    # One text per value: else two readers could take the same bytes for different things.
+    if not isinstance(body, dict) or canonical(body) != text:
+        raise LedgerError("it is not in canonical form")
+    return body
+
+
+def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
+    """Return the queries of a first answer, in order.
+
+    Raises:
+        LedgerError: if one is missing.
+    """
+    rows = db.execute(
+        "SELECT position, query FROM queries WHERE entry = ? ORDER BY position", (entry,)
+    )
+    found = []
+    for at, (position, query) in enumerate(rows):
+        if position != at:
+            raise LedgerError(f"query {at} is missing")
+        found.append(query)
+    return tuple(found)
+
+
+def tags_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
+    """Return the tags of a first answer's votes, in order; see :mod:`party.ledger.sent_votes`."""
+    rows = db.execute("SELECT tag FROM tags WHERE entry = ? ORDER BY position", (entry,))
+    return tuple(tag for (tag,) in rows)
+
+
+def not_alone(db: sqlite3.Connection) -> frozenset[int]:
+    """Return the numbers of the answers that hold a query which is in the ledger more than once."""
+    return frozenset(
+        entry
+        for (entry,) in db.execute(
+            "SELECT DISTINCT entry FROM queries WHERE query IN "
+            "(SELECT query FROM queries GROUP BY query HAVING count(*) > 1)"
+        )
+    )
+
+
+def _batch_of(db: sqlite3.Connection, entry: int) -> tuple[str, str]:
+    row = db.execute("SELECT body FROM entries WHERE seq = ?", (entry,)).fetchone()
+    if row is None:
+        raise LedgerError(f"entry {entry} is missing, though its queries are here")
+    body = json.loads(row[0])
+    return str(body["campaign"]), str(body["batch"])
+
+
+def _pieces(hashes: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
+    for first in range(0, len(hashes), _AT_A_TIME):
+        yield tuple(hashes[first : first + _AT_A_TIME])
+
+
+def _marks(values: Sequence[bytes]) -> str:
+    return ", ".join("?" * len(values))

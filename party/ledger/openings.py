@@ -1,0 +1,132 @@
+"""Which queries' sums this party opened, with whom: so that no two of them can be subtracted.
+
+A part of :mod:`party.ledger.rules`. The difference of two sums over the same votes shows the votes of
+whoever is in one of them alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from party.offer import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Whose votes are in a sum that was opened: two sums that differ in it show votes.
+
+    Attributes:
+        survivors: digest of their names and identity keys; a name alone may be another party
+            elsewhere.
+        source: of our own votes.
+    """
+
+    survivors: bytes
+    source: str
+
+    @classmethod
+    def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
+        """Return how a sum of a campaign is opened.
+
+        Args:
+            survivors: names, sorted.
+            offer: terms of the campaign; they have the keys.
+            source: of our own votes.
+        """
+        keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+        text = json.dumps([[name, keys.get(name, "")] for name in survivors])
+        return cls(hashlib.sha256(text.encode()).digest(), source)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A sum that was opened before.
+
+    Attributes:
+        offer: of its campaign.
+        batch: its digest, hex.
+        how: whose votes are in it.
+    """
+
+    offer: Offer
+    batch: str
+    how: How
+
+
+def check_opening(
+    offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
+) -> None:
+    """Check that a batch may be opened beside those that have a query with it in common.
+
+    Args:
+        offer: of its campaign.
+        batch: its digest, hex.
+        how: whose votes are in its sum.
+        earlier: sums with one of its queries or more.
+        allow_other: whether queries that another campaign opened otherwise may be opened.
+
+    Raises:
+        RefusedError: if the difference of its sum and an earlier one would show votes.
+    """
+    for each in earlier:
+        # Votes of teachers less votes of records are nobody's votes.
+        if each.offer.records_vote == offer.records_vote:
+            same = each.offer.campaign == offer.campaign
+            _check_query(offer, batch, how, each, allow=allow_other and not same)
+
+
+def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> None:
+    """Check that exact sums of records' votes are all of the same parties and data.
+
+    Whatever the queries are, each record is in the sum once: the difference of two sums, added
+    up over the queries, is how many records of each class are in one of them alone.
+
+    Args:
+        offer: of the campaign whose sum is to be opened.
+        how: whose votes are in it.
+        others: all that was opened in other campaigns, whatever its queries are.
+
+    Raises:
+        RefusedError: if one of them differs.
+    """
+    if not exact_records(offer):
+        return
+    for theirs, opened in others:
+        if theirs.campaign != offer.campaign and exact_records(theirs) and opened != how:
+            raise RefusedError(
+                f"exact sums of records' votes were opened in campaign {theirs.campaign[:8]} with "
+                "other parties or other data of ours: the difference of two sums would show how "
+                "many records of each class one of them has; noise by the parties "
+                "(--noise distributed), or repeat_queries = 'allow', would permit it"
+            )
+
+
+def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow: bool) -> None:
+    same = earlier.offer.campaign == offer.campaign
+    if earlier.how != how and not allow:
+        others = "other parties" if earlier.how.survivors != how.survivors else "other data of ours"
+        where = "in another batch" if same else f"in campaign {earlier.offer.campaign[:8]}"
+        raise RefusedError(
+            f"a query of batch {batch[:8]} was opened before, {where}, with {others}: the "
+            "difference of two sums would show votes"
+            + ("" if same else "; repeat_queries = 'allow' would permit it")
+        )
+    if same and earlier.batch != batch and offer.noise == "distributed":
+        raise RefusedError(
+            f"a query of batch {batch[:8]} was opened in batch {earlier.batch[:8]} before: two "
+            "noisy sums of the same votes are less private than one; if the public set "
+            "holds inputs twice, leave the copies out"
+        )
+
+
+def exact_records(offer: Offer) -> bool:
+    """Return whether the sums of a campaign are records' votes without noise."""
+    return offer.records_vote and offer.noise == "central"

@@ -1,0 +1,284 @@
+"""What a party's ledger holds of synthetic rows: reserved before the data are looked at, then spent.
+
+A part of :mod:`party.ledger.rules`. What was reserved counts for good: after a crash nobody knows
+whether noise was drawn and looked at. Rows out of a model that was paid for cost nothing more, and
+name the release that paid.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from pate.errors import AccountingError, LedgerError, ProtocolError, RefusedError
+from pate.text_form import fraction_from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pate.storage.hash_chain import Json
+
+#: Kinds of entries.
+RESERVED: Final = "synthesis-reserved"
+SPENT: Final = "synthesis-spent"
+KINDS: Final = (RESERVED, SPENT)
+
+#: What one row may be: at most one row per patient makes its neighbours those of patients.
+UNITS: Final = ("record", "patient")
+RELEASES: Final = ("seedless", "seeded")
+_MOST_ROWS: Final = 10**9
+_MOST_SETTINGS: Final = 32
+_WORD: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
+_LINE: Final = re.compile(r"[ -~]{1,200}", re.ASCII)
+_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesis:
+    """One release of synthetic rows, as it is fixed before the data are looked at.
+
+    Attributes:
+        id: 16 random bytes, hex.
+        unit: what it protects: ``record``, or ``patient`` where no patient has two rows.
+        method: the generator.
+        release: ``seedless``, or ``seeded`` (out of single records).
+        rows: most rows that it writes.
+        schema: digest of the public schema, hex.
+        data: keyed digest of the data, hex; only this home can tell which they are.
+        private: whether it is differentially private at all. One that is not leaves no figure for
+            this home, ever.
+        epsilon: pure epsilon; None where it has none.
+        rho: of zCDP.
+        delta: beside rho: (``delta``-approximate, ``rho``)-zCDP.
+        parent: id of the release whose model made these rows; None where a new one was fitted.
+        model: digest of that model's file, hex; None where a new one was fitted.
+        settings: the others, by name, for people.
+
+    Raises:
+        ProtocolError: for values that no release has.
+    """
+
+    id: str
+    unit: str
+    method: str
+    release: str
+    rows: int
+    schema: str
+    data: str
+    private: bool = True
+    epsilon: Fraction | None = None
+    rho: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    parent: str | None = None
+    model: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, pattern, may_lack in (
+            ("id", _ID, False),
+            ("method", _WORD, False),
+            ("schema", _DIGEST, False),
+            ("data", _DIGEST, False),
+            ("parent", _ID, True),
+            ("model", _DIGEST, True),
+        ):
+            value = getattr(self, name)
+            _require(
+                (may_lack and value is None)
+                or (isinstance(value, str) and pattern.fullmatch(value) is not None),
+                f"its {name} is {value!r:.40}",
+            )
+        _require(self.unit in UNITS, f"its unit is {self.unit!r:.40}")
+        _require(self.release in RELEASES, f"its kind of release is {self.release!r:.40}")
+        _require(
+            type(self.rows) is int and 1 <= self.rows <= _MOST_ROWS,
+            f"it has {self.rows!r:.40} rows",
+        )
+        for name in ("epsilon", "rho", "delta"):
+            value = getattr(self, name)
+            _require(
+                (name == "epsilon" and value is None)
+                or (type(value) is Fraction and value >= 0 and (name != "delta" or value < 1)),
+                f"its {name} is {value!r:.40}",
+            )
+        # epsilon-DP is epsilon^2/2-zCDP: a pure bound that is dearer than rho, or 0 with a cost
+        # beside it, was not worked out.
+        _require(
+            self.epsilon is None or (self.delta == 0 and self.rho <= self.epsilon**2 / 2),
+            "its pure epsilon is less than its rho and delta",
+        )
+        _require(
+            self.private or (self.epsilon is None and self.rho == 0 and self.delta == 0),
+            "it is not private, and yet has a figure",
+        )
+        _require((self.parent is None) == (self.model is None), "a parent comes with its model")
+        _require(
+            self.parent is None
+            or (self.private and self.free and self.release == "seedless" and self.epsilon == 0),
+            "rows of a paid model cost nothing",
+        )
+        _require(
+            len(self.settings) <= _MOST_SETTINGS
+            and all(
+                isinstance(name, str)
+                and _WORD.fullmatch(name)
+                and isinstance(value, str)
+                and _LINE.fullmatch(value)
+                for name, value in self.settings.items()
+            ),
+            "its settings are not words with lines of text",
+        )
+
+    @property
+    def free(self) -> bool:
+        """Whether it costs nothing."""
+        return self.private and self.rho == 0 and self.delta == 0
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return it as the ledger keeps it; numbers are exact, as text."""
+        return {
+            "id": self.id,
+            "unit": self.unit,
+            "method": self.method,
+            "release": self.release,
+            "rows": self.rows,
+            "schema": self.schema,
+            "data": self.data,
+            "private": self.private,
+            "epsilon": None if self.epsilon is None else str(self.epsilon),
+            "rho": str(self.rho),
+            "delta": str(self.delta),
+            "parent": self.parent,
+            "model": self.model,
+            "settings": dict(self.settings),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Synthesis:
+        """Return what :meth:`to_dict` made.
+
+        Raises:
+            LedgerError: if a field is missing or unknown.
+            ProtocolError: for values that no release has.
+        """
+        given = dict(fields)
+        if given.keys() != cls.__dataclass_fields__.keys():
+            raise LedgerError("a release of synthetic rows with other fields than it has")
+        if type(given["private"]) is not bool or not isinstance(given["settings"], dict):
+            raise LedgerError("a release of synthetic rows with fields of another kind")
+        try:
+            for name in ("epsilon", "rho", "delta"):
+                if name != "epsilon" or given[name] is not None:
+                    given[name] = fraction_from_text(given[name])
+        except AccountingError as error:
+            raise LedgerError(f"a release of synthetic rows: {error}") from error
+        return cls(**given)
+
+
+@dataclass(frozen=True)
+class SynthesisRecord:
+    """A release and what became of it.
+
+    Attributes:
+        synthesis: as it was reserved.
+        reserved_at: UTC.
+        spent_at: when its file was in its place, UTC; None if it never was, as far as is known. It
+            counts all the same.
+        model: digest of its model's file, hex, if that was kept.
+        output: digest of the file of rows, hex.
+    """
+
+    synthesis: Synthesis
+    reserved_at: str
+    spent_at: str | None = None
+    model: str | None = None
+    output: str | None = None
+
+
+class Syntheses:
+    """The releases so far."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, SynthesisRecord] = {}
+
+    def records(self) -> tuple[SynthesisRecord, ...]:
+        """Return all, in the order in which they were reserved."""
+        return tuple(self._held.values())
+
+    def paid(self) -> tuple[Synthesis, ...]:
+        """Return all that a figure is made of."""
+        return tuple(each.synthesis for each in self._held.values())
+
+    def of_model(self, model: str) -> SynthesisRecord | None:
+        """Return the release that paid for a model, by the digest of its file, hex."""
+        for each in self._held.values():
+            if each.model == model and each.synthesis.parent is None:
+                return each
+        return None
+
+    def follow(self, kind: str, fields: Mapping[str, Any], at: str) -> None:
+        """Take one entry in; all is as before if it raises.
+
+        Args:
+            kind: of the entry, one of :data:`KINDS`.
+            fields: of the entry.
+            at: when it was written.
+
+        Raises:
+            RefusedError: if a rule does not allow it.
+            ProtocolError: for values that cannot be.
+            LedgerError: for an entry of another form.
+        """
+        if kind == RESERVED:
+            self._reserve(Synthesis.from_dict(fields), at)
+        else:
+            self._spend(dict(fields), at)
+
+    def _reserve(self, made: Synthesis, at: str) -> None:
+        if made.id in self._held:
+            raise RefusedError(f"synthetic rows {made.id[:8]} are in the ledger already")
+        if made.parent is not None:
+            parent = self._held.get(made.parent)
+            if parent is None or parent.model is None or parent.model != made.model:
+                raise RefusedError(
+                    f"the model of synthetic rows {made.id[:8]} was not paid for in this ledger"
+                )
+            paid = parent.synthesis
+            for name in ("unit", "method", "schema"):
+                if getattr(paid, name) != getattr(made, name):
+                    raise RefusedError(
+                        f"the model of synthetic rows {made.id[:8]} was paid for with another {name}"
+                    )
+        self._held[made.id] = SynthesisRecord(made, at)
+
+    def _spend(self, fields: dict[str, Any], at: str) -> None:
+        if fields.keys() != {"id", "model", "output"}:
+            raise LedgerError("synthetic rows that were written, with other fields than they have")
+        name, model, output = fields["id"], fields["model"], fields["output"]
+        held = self._held.get(name) if isinstance(name, str) else None
+        if held is None:
+            raise RefusedError("synthetic rows were written that nobody had paid for")
+        if held.spent_at is not None:
+            raise RefusedError(f"synthetic rows {name[:8]} were written before")
+        for what, digest in (("model", model), ("file", output)):
+            if not (what == "model" and digest is None) and not (
+                isinstance(digest, str) and _DIGEST.fullmatch(digest)
+            ):
+                raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
+        if held.synthesis.model is not None and model is not None:
+            raise LedgerError("rows of a paid model, and a new model")
+        self._held[name] = replace(held, spent_at=at, model=model, output=output)
+
+
+def unit_of(syntheses: Iterable[Synthesis]) -> str | None:
+    """Return the smallest unit that all which cost something protect; None if nothing costs."""
+    found = [each.unit for each in syntheses if not each.free]
+    return min(found, key=UNITS.index, default=None)
+
+
+def _require(holds: bool, wrong: str) -> None:
+    if not holds:
+        raise ProtocolError(f"a release of synthetic rows cannot be: {wrong}")

@@ -1,0 +1,355 @@
+"""A published privacy statement, held against a party's own ledger.
+
+The ledger knows the signed terms, what this party answered and how the server said that the
+campaign ended. It does not know what others answered, or, before the end, how many labels left; of
+that it can only say what cannot be. A statement is as hostile as whoever published it may be.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from pate.accounting.composition import Composition, Gate, composition_named, total_cost
+from pate.accounting.events import GatedBatch, NoisyHistogram
+from pate.errors import PateError
+from pate.formats.privacy_statement import PrivacyStatement, adjacencies_of
+from pate.mechanisms import worst_cost
+from pate.text_form import fraction_from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from party.ledger.ledger import CampaignRecord
+    from party.offer import Offer
+
+#: ``unclear``: the ledger cannot tell.
+Finding = Literal["ok", "differs", "unclear"]
+
+#: The same figure, worked out by another build of the same formulas.
+_SAME: Final = 1e-9
+#: Number of entries and the last one's digest: what ``pate-server`` prints as its ledger's head.
+_HEAD: Final = re.compile(r"[1-9][0-9]{0,18}:[0-9a-f]{64}", re.ASCII)
+_OBSERVERS: Final = ("public", "server")
+#: Fields that are compared, by their types. JSON may have put anything there.
+_TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised", "ledger_head")
+_NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
+_LARGEST: Final = 2**63
+#: No text that can be right is longer.
+_LONGEST_SHOWN: Final = 600
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        finding: ``ok``, ``differs`` or ``unclear``.
+        detail: both values where they differ, else what holds.
+    """
+
+    name: str
+    finding: Finding
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.finding:<8} {self.name}: {self.detail}"
+
+
+#: Looks at a statement and the record of its campaign.
+_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check]]
+
+
+def verify_statement(
+    statement: PrivacyStatement, record: CampaignRecord | None
+) -> tuple[Check, ...]:
+    """Return what was checked, and what came of it.
+
+    Args:
+        statement: as published.
+        record: of its campaign, from :meth:`~party.ledger.ledger.PartyLedger.find`; None if this party
+            never joined it.
+    """
+    if record is None:
+        return (
+            Check(
+                "campaign",
+                "differs",
+                f"{_shown(statement.campaign)} is not in our ledger: never joined",
+            ),
+        )
+    found = [_same("campaign", statement.campaign, record.offer.campaign)]
+    if found[0].finding == "ok":
+        found = [Check("campaign", "ok", f"{statement.campaign}, joined {record.joined_at}")]
+    ill_formed = tuple(_ill_formed(statement))
+    if ill_formed:
+        return (*found, *ill_formed)
+    for rule in _RULES:
+        found.extend(rule(statement, record))
+    return tuple(found)
+
+
+def agrees(checks: tuple[Check, ...]) -> bool:
+    """Return whether nothing differs."""
+    return all(each.finding != "differs" for each in checks)
+
+
+def unclear(checks: tuple[Check, ...]) -> list[str]:
+    """Return the names of what this party's ledger cannot tell."""
+    return [each.name for each in checks if each.finding == "unclear"]
+
+
+def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
+    for name in _TEXTS:
+        text: object = getattr(said, name)
+        if not isinstance(text, str):
+            yield Check(name, "differs", f"the statement has {_shown(text)}, no text")
+    for name in _NUMBERS:
+        number: object = getattr(said, name)
+        if type(number) is not int or abs(number) > _LARGEST:
+            yield Check(name, "differs", f"the statement has {_shown(number)}, no number of things")
+
+
+def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+    offer = ours.offer
+    yield _same("unit", said.unit, offer.unit)
+    known = adjacencies_of(offer.unit, records_vote=offer.records_vote)
+    yield _same(
+        "adjacency", said.adjacency, said.adjacency if said.adjacency in known else known[0]
+    )
+    yield _same("delta", said.delta, offer.delta)
+    yield _same("aggregation", said.aggregation, offer.aggregation)
+    mode = said.noise.partition(": ")[0]
+    if mode != offer.noise:
+        yield _same("noise", said.noise, f"{offer.noise}: …")
+    elif offer.settled:
+        yield _same("noise", said.noise, _noise_text(offer))
+    if not offer.settled:
+        # As after missing the roster: then there is nothing to compare with, and nothing differs.
+        yield Check(
+            "terms",
+            "unclear",
+            "we never learnt the terms that follow from the roster: teachers, mechanism, composition "
+            "and cap are not compared",
+        )
+        return
+    yield _same("teachers", said.teachers, 0 if offer.records_vote else offer.teachers)
+    steps, gate = _without_gate(said)
+    if offer.gate is not None:
+        signed = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
+        yield _same("gate", gate, {"mechanism": Gate.name, **signed})
+    yield _same("mechanism", steps, [dict(each.to_dict()) for each in offer.mechanisms or ()])
+    yield _same("composition", said.composition, offer.composition)
+    yield _same("cap", said.cap, str(offer.cap))
+
+
+def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+    offer = ours.offer
+    yield _compared(
+        "announced epsilon",
+        said.epsilon <= offer.epsilon * (1 + _SAME),
+        said.epsilon,
+        offer.epsilon,
+    )
+    if offer.cap is None:
+        return
+    try:
+        worth = _composition(said).epsilon(offer.cap, offer.delta)
+    except (PateError, ValueError, ArithmeticError) as error:
+        # A gate comes from the statement, and may be one that no number can be made of.
+        yield Check("epsilon", "differs", f"the cap cannot be worked out: {_shown(error)}")
+        return
+    yield _compared(
+        "epsilon", math.isclose(said.epsilon, worth, rel_tol=_SAME), said.epsilon, worth
+    )
+    try:
+        realised, least = fraction_from_text(said.realised), _least_cost(said, offer)
+    except PateError as error:
+        yield Check("realised cost", "differs", _shown(error))
+        return
+    yield _compared(
+        "realised cost",
+        least <= realised <= offer.cap,
+        realised,
+        f"a cap of {_shown(offer.cap)}; {said.queries_asked} asked and {said.labels_released} "
+        f"labels cost at least {_shown(least)}",
+    )
+
+
+def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
+    """Return the least that the answers of a statement were charged, in the terms' composition.
+
+    Every query that was asked costs the first event of some mechanism, and a label all events,
+    unless it may be the student's own prediction: that costs the first event alone.
+    """
+    asked, labels = max(said.queries_asked, 0), max(said.labels_released, 0)
+    if offer.composition is None or not offer.mechanisms:
+        return Fraction(0)
+    if offer.composition == Gate.name:
+        return Fraction(min(max(asked, labels), 1))  # one batch, whole
+    composition = composition_named(offer.composition)
+    if offer.records_vote:
+        return worst_cost(composition, offer.mechanisms, max(asked, labels))
+    answers = [composition.cost(each.worst[0]) for each in offer.mechanisms]
+    labelled = [
+        composition.cost(each.worst[0]) if each.interactive else total_cost(composition, each.worst)
+        for each in offer.mechanisms
+    ]
+    return labels * min(labelled) + max(asked - labels, 0) * min(answers)
+
+
+def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+    offer, asked = ours.offer, said.queries_asked
+    yield _compared(
+        "labels", 0 <= said.labels_released <= asked, said.labels_released, f"{asked} asked"
+    )
+    yield _compared(
+        "labels in the public set",
+        said.labels_released <= offer.public_queries,
+        said.labels_released,
+        offer.public_queries,
+    )
+    most = offer.rounds * min(ours.asked, offer.public_queries)
+    rounds = "" if offer.rounds == 1 else f" in {offer.rounds} rounds"
+    answered = f"we answered {ours.asked}{rounds}"
+    if 0 <= asked <= most:
+        # Without an ending nothing says that it was not more.
+        found: Finding = "unclear" if ours.ending is None else "ok"
+        yield Check("queries asked", found, f"{asked}; {answered}")
+    elif offer.roster is None or (offer.threshold or 0) < len(offer.roster):
+        within = asked <= offer.rounds * offer.public_queries
+        yield Check(
+            "queries asked",
+            "unclear" if within else "differs",
+            f"{asked}; {answered}, and the campaign may have gone on without us"
+            if within
+            else f"{asked}, which is more than the public set has",
+        )
+    else:
+        yield Check("queries asked", "differs", f"{asked}; {answered}, and all parties must answer")
+    if ours.ending is None:
+        yield Check(
+            "ending",
+            "unclear",
+            "we were never told how the campaign ended: more may have been asked than is claimed",
+        )
+    else:
+        told = (ours.ending.queries_asked, ours.ending.labels_released)
+        yield _compared(
+            "ending",
+            (asked, said.labels_released) == told,
+            f"{asked} asked and {said.labels_released} labels",
+            f"we were told {told[0]} and {told[1]}",
+        )
+
+
+def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+    offer = ours.offer
+    yield _same("observer", said.observer, "public")
+    names = [each.observer for each in said.statements]
+    if sorted(map(_shown, names)) != list(_OBSERVERS):
+        yield Check(
+            "observers",
+            "differs",
+            f"the statement has {_shown(names)}: it says what holds for public and server, each "
+            "once, and for nobody else",
+        )
+        return
+    yield Check(
+        "observers", "ok", "public and server; of what is said of them only figures are checked"
+    )
+    public, server = sorted(said.statements, key=lambda each: each.observer)
+    yield _same("public", (public.epsilon, public.delta), (said.epsilon, said.delta))
+    if offer.noise == "central":
+        yield _same("server", server.epsilon, None)
+        return
+    if offer.mechanisms is None or offer.composition is None:
+        return
+    opened = sum(each.queries for each in ours.opened)
+    if server.epsilon is None:
+        yield Check("server", "ok", "nothing is promised")
+        return
+    if server.delta != offer.delta:
+        yield _same("server's delta", server.delta, offer.delta)
+    composition = composition_named(offer.composition)
+    least = composition.epsilon(worst_cost(composition, offer.mechanisms, opened), offer.delta)
+    yield _compared(
+        "server",
+        server.epsilon >= least * (1 - _SAME),
+        server.epsilon,
+        f"the {opened} noisy histograms that we opened come to {least:.6g}",
+    )
+
+
+def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
+    if _HEAD.fullmatch(said.ledger_head):
+        yield Check("ledger head", "ok", f"{said.ledger_head}; whose ledger has it we cannot tell")
+    else:
+        yield Check(
+            "ledger head",
+            "differs",
+            f"the statement has {_shown(said.ledger_head)}, and a head is NUMBER:DIGEST, the digest "
+            "64 hexadecimal digits",
+        )
+
+
+_RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head)
+
+
+def _noise_text(offer: Offer) -> str:
+    """Return what a server of these terms writes about its noise, word by word.
+
+    The server's code has the same words; a test holds them together.
+    """
+    if offer.noise == "central":
+        return "central: exact discrete noise, drawn by the server"
+    events = [event for each in offer.mechanisms or () for event in each.worst]
+    counted = min((each.honest for each in events if isinstance(each, NoisyHistogram)), default=0)
+    return f"distributed: exact discrete noise, a share from each party, of which {counted} are counted"
+
+
+def _without_gate(
+    said: PrivacyStatement,
+) -> tuple[list[dict[str, str | int]], Mapping[str, str | int] | None]:
+    steps = [dict(each) for each in said.mechanism]
+    if steps and steps[-1].get("mechanism") == Gate.name:
+        return steps[:-1], steps[-1]
+    return steps, None
+
+
+def _composition(said: PrivacyStatement) -> Composition:
+    """Return the composition that a statement names.
+
+    Raises:
+        PateError: if there is none of that name, or its gate is no gate.
+    """
+    _, gate = _without_gate(said)
+    if said.composition != Gate.name or gate is None:
+        return composition_named(said.composition)
+    names = ("order", "target", "test", "failure")
+    return Gate(GatedBatch(*(fraction_from_text(gate.get(name, "")) for name in names)))
+
+
+def _same(name: str, said: object, ours: object) -> Check:
+    return _compared(name, said == ours, said, ours)
+
+
+def _compared(name: str, holds: bool, said: object, ours: object) -> Check:
+    if holds:
+        return Check(name, "ok", _shown(said))
+    return Check(name, "differs", f"the statement has {_shown(said)}, our ledger {_shown(ours)}")
+
+
+def _shown(value: object) -> str:
+    """Return a value as part of one line: nothing that a screen would obey, and not too long."""
+    if isinstance(value, Fraction):
+        return f"{value} (about {float(value):.6g})"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    text = str(value)
+    return (text if text.isprintable() else ascii(text))[:_LONGEST_SHOWN]

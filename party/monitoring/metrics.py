@@ -1,0 +1,96 @@
+"""A party's metrics, in Prometheus' text form.
+
+None is made of a record: what the party's own machine may tell to its own operator is still scraped,
+kept and copied by programs that nobody thinks of as holding patients' data. ``docs/monitoring.md``
+says of each why it may be told.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from party.monitoring.status import STATES
+from pate.runtime.metrics import CONTENT_TYPE, counter, days_left, exposition, gauge, state_set
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from prometheus_client import Metric
+
+    from party.monitoring.status import Standing
+
+__all__ = ["CONTENT_TYPE", "render"]
+
+#: Where Linux shows one file for each NVIDIA GPU that a process may use.
+_DEVICES: Final = Path("/dev")
+
+
+def render(standing: Standing, home: Path, now: datetime) -> bytes:
+    """Return the metrics of a party that stands so.
+
+    Args:
+        standing: of its run.
+        home: its state directory.
+        now: the time, with its zone.
+
+    Raises:
+        PateError: if its ledger cannot be read.
+    """
+    return exposition("pate-party", home, [*_of_run(standing, now), *_of_ledger(standing)])
+
+
+def _of_run(standing: Standing, now: datetime) -> list[Metric]:
+    return [
+        state_set("pate_party_state", "What the party does", STATES, standing.state),
+        gauge("pate_party_teachers", "Teachers the party is to have", standing.teachers),
+        gauge("pate_party_teachers_trained", "Teachers that are ready", standing.trained),
+        gauge("pate_party_gpus", "NVIDIA GPUs that this machine offers", _gpus()),
+        days_left(
+            "pate_party_certificate_days",
+            "Days until the server's authority expires, as far as the party knows",
+            standing.ends,
+            now,
+        ),
+    ]
+
+
+def _of_ledger(standing: Standing) -> list[Metric]:
+    if standing.ledger is None or standing.delta is None:
+        return []
+    held = standing.ledger.campaigns()
+    figure = standing.ledger.own_figure(standing.delta)
+    return [
+        counter("pate_party_campaigns_total", "Campaigns joined", len(held)),
+        gauge(
+            "pate_party_campaigns_open",
+            "Campaigns joined whose end is not known",
+            sum(each.ending is None for each in held),
+        ),
+        counter(
+            "pate_party_queries_total",
+            "Public queries voted on, each once for every campaign",
+            sum(each.queries for each in held),
+        ),
+        counter(
+            "pate_party_batches_total",
+            "Batches of queries voted on",
+            sum(len(each.batches) for each in held),
+        ),
+        gauge(
+            "pate_party_epsilon",
+            "What all answers and synthetic rows come to by the party's own accountant, whatever its "
+            "records are",
+            figure.epsilon,
+        ),
+        gauge(
+            "pate_party_epsilon_limit",
+            "Where the party's own accountant stops; absent: nowhere",
+            standing.largest_epsilon,
+        ),
+        gauge("pate_party_delta", "Delta of both", standing.delta.whole),
+    ]
+
+
+def _gpus() -> int:
+    return sum(path.name[len("nvidia") :].isdecimal() for path in _DEVICES.glob("nvidia*"))

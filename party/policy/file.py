@@ -1,0 +1,218 @@
+"""Reading ``policy.toml``: every key known, every value of its kind, errors by file and key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from party.offer import KEY_BYTES
+from party.policy.hours import WEEKDAYS, Hours
+from party.policy.policy import POLICY_FILE, Allowed, Policy
+from pate.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+#: What removes a bound that the defaults have.
+NONE: Final = "none"
+_LARGEST_FILE: Final = 2**20
+#: Whole numbers are those of 64 bits, as TOML has them; Python would read far longer ones.
+_LARGEST_WHOLE: Final = 2**63 - 1
+_MOST_DIGITS: Final = 100
+_LONGEST_KEY: Final = 60
+_TOO_LARGE: Final = "a number in it is too large"
+
+
+def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy:
+    """Return the policy of a party: that of its file, or the default one without a file.
+
+    Args:
+        home: of the party.
+        loopback: whether this is a trial on one machine.
+        file: the policy that was named, which must be there; None: that of the home, if there is one.
+
+    Raises:
+        DataError: if the file cannot be read.
+        UsageError: if it says something that cannot be understood.
+    """
+    if file is None and not (home / POLICY_FILE).exists():
+        return Policy.default(loopback=loopback)
+    return read_policy(file or home / POLICY_FILE, loopback=loopback)
+
+
+def read_policy(path: Path, *, loopback: bool) -> Policy:
+    """Return the policy in a file. What it does not name is as by default.
+
+    Raises:
+        DataError: if the file cannot be read.
+        UsageError: if it says something that cannot be understood.
+    """
+    try:
+        with path.open("rb") as file:
+            body = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise DataError(f"cannot read the policy {path}: {error.strerror}") from error
+    if len(body) > _LARGEST_FILE:
+        raise DataError(f"{path} is too large for a policy")
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text: {error}") from error
+    return parse_policy(text, source=str(path), loopback=loopback)
+
+
+def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
+    """Return the policy in ``text``; ``source`` is how errors name it.
+
+    Raises:
+        DataError: if it is not TOML.
+        UsageError: for an unknown key, or a value that the key cannot have.
+    """
+    try:
+        table = tomllib.loads(text, parse_float=Decimal)
+    except RecursionError as error:
+        raise DataError(f"{source} is no policy: its values are nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        # Besides errors in the form: a number that is too large to be read.
+        reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else _TOO_LARGE
+        raise DataError(f"{source} is not valid TOML: {reason:.200}") from error
+    _only_known(table, tuple(_READERS), source)
+    values: dict[str, Any] = {}
+    for key, given in table.items():
+        try:
+            values[key] = _READERS[key](given)
+        except UsageError as error:
+            raise UsageError(f"{source}: {key}: {error}") from error
+    if {"hours", "weekdays"} & values.keys():
+        span, days = values.pop("hours", "00:00-24:00"), values.pop("weekdays", WEEKDAYS)
+        values["hours"] = Hours.parse(span, days)
+    held = Policy.default(loopback=loopback)
+    try:
+        return Policy(**({name: getattr(held, name) for name in _FIELDS} | values))
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from error
+
+
+def _only_known(table: dict[str, Any], known: tuple[str, ...], source: str) -> None:
+    for key in table:
+        if key not in known:
+            short = key[:_LONGEST_KEY]
+            near = difflib.get_close_matches(short, known, n=1, cutoff=0.0)
+            raise UsageError(f"{source}: no key is called {short!r}; did you mean {near[0]!r}?")
+
+
+def _bound(read: Callable[[object], Any]) -> Callable[[object], Any]:
+    return lambda value: None if value == NONE else read(value)
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int:
+        raise UsageError(f"a whole number or {NONE!r} is wanted, got {_shown(value)}")
+    if abs(value) > _LARGEST_WHOLE:
+        raise UsageError(f"a whole number below 2^63 is wanted, got {_shown(value)}")
+    return value
+
+
+def _exact(value: object) -> Fraction:
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() in range(-300, 300):
+        if len(value.as_tuple().digits) > _MOST_DIGITS:
+            raise UsageError(f"a number of at most {_MOST_DIGITS} digits is wanted")
+        return Fraction(value)
+    if type(value) is int and abs(value) <= _LARGEST_WHOLE:
+        return Fraction(value)
+    sane = " of sane size" if type(value) is int else ""
+    raise UsageError(f"a number is wanted{sane}, got {_shown(value)}")
+
+
+def _float(value: object) -> float:
+    return float(_exact(value))
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"a text is wanted, got {_shown(value)}")
+    return value
+
+
+def _words(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise UsageError(f"a list of texts is wanted, got {_shown(value)}")
+    return tuple(value)
+
+
+def _span(value: object) -> str:
+    span = _word(value)
+    if len(span) > _LONGEST_KEY:
+        raise UsageError(f"hours are written as 08:00-18:00, got {_shown(span)}")
+    Hours.parse(span)
+    return span
+
+
+def _days(value: object) -> tuple[str, ...]:
+    days = _words(value)
+    Hours.parse(weekdays=days)
+    return days
+
+
+def _campaigns(value: object) -> str | tuple[Allowed, ...]:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise UsageError(f"a word, or a list of {{ key = … }} is wanted, got {_shown(value)}")
+    return tuple(map(_allowed, cast("list[dict[str, Any]]", value)))
+
+
+def _allowed(entry: dict[str, Any]) -> Allowed:
+    _only_known(entry, ("key", "id"), "an entry")
+    key, name = entry.get("key"), entry.get("id")
+    if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", key):
+        raise UsageError(f"key is the campaign's key as 64 hexadecimal digits, got {_shown(key)}")
+    if name is not None and not (isinstance(name, str) and re.fullmatch("([0-9a-f]{2})+", name)):
+        raise UsageError(f"id is the campaign's id, hexadecimal, got {_shown(name)}")
+    return Allowed(bytes.fromhex(key), name)
+
+
+def _parties(value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        raise UsageError(f"a table of names and identity keys is wanted, got {_shown(value)}")
+    for name, key in value.items():
+        if not isinstance(key, str) or not re.fullmatch(f"[0-9a-f]{{{2 * KEY_BYTES}}}", key):
+            raise UsageError(
+                f"{_shown(name)}: an identity key of 64 hexadecimal digits is wanted, got {_shown(key)}"
+            )
+    return dict(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(str(value) if isinstance(value, Decimal) else value)[:_LONGEST_KEY]
+    except (ValueError, RecursionError):  # thousands of digits, or of tables in each other
+        return "one that is too large to show"
+
+
+_READERS: Final[dict[str, Callable[[object], Any]]] = {
+    "campaigns": _campaigns,
+    "max_queries": _bound(_whole),
+    "max_queries_in_all": _bound(_whole),
+    "least_sigma": _bound(_exact),
+    "least_noise_multiplier": _bound(_exact),
+    "least_roster": _bound(_whole),
+    "least_survivors": _whole,
+    "least_colluders": _whole,
+    "parties": _parties,
+    "aggregation": _words,
+    "noise": _words,
+    "largest_epsilon": _bound(_float),
+    "delta": _float,
+    "failing_share": _exact,
+    "units": _words,
+    "hours": _span,
+    "weekdays": _days,
+    "repeat_queries": _word,
+}
+_FIELDS: Final = tuple(name for name in _READERS if name != "weekdays")

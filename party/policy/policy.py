@@ -1,0 +1,438 @@
+"""What a site agrees to: ``policy.toml`` in the party's home, enforced before any vote is computed.
+
+The server has no say in it. Every rule looks at a signed :class:`~party.offer.Offer` and at the
+party's own ledger, and a rule that needs something that the offer does not say refuses. The line of
+a refusal is for the party's own screen; the server learns that it was refused, and not why.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from party.ledger.accountant import LedgerView, cost_of, own_figure
+from party.ledger.bounds import Bound
+from party.offer import AGGREGATIONS, NOISES, UNITS, Offer
+from party.policy.hours import Hours
+from pate.accounting.composition import Gate, composition_named
+from pate.accounting.events import LaplaceMax, NoisyHistogram
+from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.errors import AccountingError, RefusedError, UsageError
+from pate.formats.privacy_statement import rounded_up
+from pate.masking.context import threshold_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from pate.accounting.events import Event
+    from pate.mechanisms import Mechanism
+
+__all__ = ["POLICY_FILE", "Allowed", "Hours", "LedgerView", "Offer", "Policy"]
+
+#: Name of the file in a party's home.
+POLICY_FILE: Final = "policy.toml"
+
+#: Ways to choose campaigns by a word; the other way is a list of :class:`Allowed`.
+BY_WORD: Final = ("enrolled", "any", "ask")
+#: The same figure, worked out by another build of the same formulas.
+_ROUNDING: Final = 1.0 + 1e-9
+REPEATS: Final = ("never", "allow")
+
+
+class OutsideHoursError(RefusedError):
+    """A refusal that time will heal: the server may ask again."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A campaign that a policy names.
+
+    Attributes:
+        key: (32,) bytes, the campaign's signing key.
+        id: hex, or None for every campaign of that key.
+    """
+
+    key: bytes
+    id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A site's rules; None where there is no bound. The defaults are those of another machine.
+
+    Attributes:
+        campaigns: ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask``
+            (on the screen, once a campaign), or the campaigns themselves.
+        max_queries: most different queries of one campaign that are answered.
+        max_queries_in_all: the same, of all campaigns together.
+        least_sigma: least standard deviation of the noise of every step, in votes.
+        least_noise_multiplier: least ratio of noise to the l2 distance of neighbours, of every
+            step: sigma / (sqrt(2) votes_per_unit) for a label. A step costs 1 / (2 ratio^2) of rho.
+        least_roster: fewest parties on the roster.
+        least_survivors: fewest parties in a masked sum; None: more than two thirds of the roster.
+        least_colluders: parties in league with the server that the masks of a campaign must
+            stand; None: as many as that allows, just below a third. Sums of two campaigns with
+            other survivors are kept apart by our ledgers only while both counted on as many
+            colluders as there are.
+        parties: identity keys (hex) by name, of all who may be on a roster with us. A coordinator
+            could enrol parties of its own, and then subtract their votes from the sum.
+        aggregation: modes agreed to.
+        noise: modes agreed to.
+        largest_epsilon: most that :func:`~party.ledger.accountant.own_figure` may come to, over all
+            campaigns on this home's data.
+        delta: at which it is counted.
+        failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
+            ones, and synthetic rows with a delta.
+        units: units of privacy agreed to.
+        hours: when votes may be computed, local time.
+        repeat_queries: ``never`` or ``allow``: whether queries that one campaign had votes on may
+            get other votes in another, and those whose sum was opened be opened with other survivors.
+
+    Raises:
+        UsageError: for values that make no sense, by name of the key.
+    """
+
+    campaigns: str | tuple[Allowed, ...] = "enrolled"
+    max_queries: int | None = None
+    max_queries_in_all: int | None = None
+    least_sigma: Fraction | None = None
+    least_noise_multiplier: Fraction | None = None
+    least_roster: int | None = 3
+    least_survivors: int | None = None
+    least_colluders: int | None = None
+    parties: Mapping[str, str] | None = None
+    aggregation: tuple[str, ...] = ("masked",)
+    noise: tuple[str, ...] = NOISES
+    largest_epsilon: float | None = 10.0
+    delta: float = SITE_DELTA
+    failing_share: Fraction = FAILING
+    units: tuple[str, ...] = UNITS
+    hours: Hours | None = None
+    repeat_queries: str = "never"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.campaigns, str) and self.campaigns not in BY_WORD:
+            raise UsageError(f"campaigns is one of {', '.join(BY_WORD)}, or a list of them")
+        for name in ("max_queries", "max_queries_in_all", "least_roster"):
+            whole = getattr(self, name)
+            if whole is not None and (type(whole) is not int or whole < 1):
+                raise UsageError(f"{name} is a whole number from 1 on, got {whole!r}")
+        for name in ("least_survivors", "least_colluders"):
+            whole = getattr(self, name)
+            if whole is not None and (type(whole) is not int or whole < 0):
+                raise UsageError(f"{name} is a whole number from 0 on, got {whole!r}")
+        for name in ("least_sigma", "least_noise_multiplier"):
+            exact = getattr(self, name)
+            if exact is not None and (type(exact) is not Fraction or exact <= 0):
+                raise UsageError(f"{name} is a number above 0, got {exact!r}")
+        if self.largest_epsilon is not None and not 0 < self.largest_epsilon < math.inf:
+            raise UsageError(f"largest_epsilon is a number above 0, got {self.largest_epsilon!r}")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"delta lies between 0 and 1, got {self.delta!r}")
+        if type(self.failing_share) is not Fraction or not 0 <= self.failing_share <= 1:
+            raise UsageError(f"failing_share lies between 0 and 1, got {self.failing_share!r}")
+        for name, known in (("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS)):
+            given = getattr(self, name)
+            if not given or not set(given) <= set(known):
+                raise UsageError(f"{name} is a list of one or more of {', '.join(known)}")
+        if self.repeat_queries not in REPEATS:
+            raise UsageError(f"repeat_queries is one of {', '.join(REPEATS)}")
+
+    @classmethod
+    def default(cls, *, loopback: bool) -> Policy:
+        """Return the rules of a party without a policy file.
+
+        On ``loopback`` the server is on the same machine, so this user can read its files anyway:
+        any campaign, plain votes too, no least roster and no largest epsilon.
+        """
+        strict = cls()
+        if not loopback:
+            return strict
+        return replace(
+            strict,
+            campaigns="any",
+            aggregation=AGGREGATIONS,
+            least_roster=None,
+            least_survivors=0,
+            least_colluders=0,
+            largest_epsilon=None,
+        )
+
+    @property
+    def allow_other(self) -> bool:
+        """What the ledger is to be told of queries that another campaign had."""
+        return self.repeat_queries == "allow"
+
+    @property
+    def divided_delta(self) -> Delta:
+        """At which our own accountant counts, with its parts."""
+        return Delta(self.delta, self.failing_share)
+
+    @property
+    def bound(self) -> Bound:
+        """What our own accountant keeps, as the ledger has it."""
+        most = self.largest_epsilon
+        return Bound(None if most is None else float(most), self.divided_delta)
+
+    def admit(
+        self,
+        offer: Offer,
+        ledger_view: LedgerView,
+        now: datetime,
+        pinned_key: bytes | None = None,
+        ask: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Return if this party may join, or answer what is asked; to be called before either.
+
+        Args:
+            offer: what is asked, and all that is known of its campaign.
+            ledger_view: of this offer, from :meth:`~party.ledger.ledger.PartyLedger.view`: it says what
+                will have been answered once this request is.
+            now: local time.
+            pinned_key: the campaign key of this party's enrolment.
+            ask: put a question to whoever sits at the screen.
+
+        Raises:
+            RefusedError: naming the rule and the value.
+            UsageError: if the view is one of another request.
+        """
+        if ledger_view.of_request != (offer.campaign, offer.queries):
+            raise UsageError("the ledger was not asked about this very request")
+        _check_promise(offer)
+        _check_cap(offer, ledger_view)
+        self._check_modes(offer)
+        if offer.queries:
+            self._check_hours(now)
+        self._check_roster(offer)
+        self._check_threshold(offer)
+        for mechanism in offer.mechanisms or ():
+            self._check_noise(mechanism)
+        if offer.queries and offer.mechanisms is None:
+            for name in ("least_sigma", "least_noise_multiplier"):
+                if getattr(self, name) is not None:
+                    raise _no(name, _plain(getattr(self, name)), "the request names no noise")
+        self._check_queries(offer, ledger_view)
+        self._check_epsilon(offer, ledger_view)
+        self._check_campaign(offer, ledger_view.joined, pinned_key, ask)
+
+    def _check_modes(self, offer: Offer) -> None:
+        for rule, value, allowed in (
+            ("aggregation", offer.aggregation, self.aggregation),
+            ("noise", offer.noise, self.noise),
+            ("units", offer.unit, self.units),
+        ):
+            if value not in allowed:
+                raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
+
+    def _check_hours(self, now: datetime) -> None:
+        if self.hours is not None and now not in self.hours:
+            raise OutsideHoursError(str(_no("hours", str(self.hours), f"it is {now:%a %H:%M}")))
+
+    def _check_roster(self, offer: Offer) -> None:
+        if self.parties is not None and (offer.roster is not None or offer.queries):
+            found = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+            for name in offer.roster or ("",):
+                if name not in self.parties:
+                    raise _no("parties", "a list", f"{name or 'nobody of the roster'} is not on it")
+                if found.get(name) != self.parties[name]:
+                    raise _no(
+                        "parties", "a list", f"{name} comes with another key than it has there"
+                    )
+        if self.least_roster is None:
+            return
+        if offer.roster is None:
+            if offer.queries:
+                raise _no("least_roster", self.least_roster, "the request has no roster")
+        elif len(offer.roster) < self.least_roster:
+            raise _no("least_roster", self.least_roster, f"the roster has {len(offer.roster)}")
+
+    def _check_threshold(self, offer: Offer) -> None:
+        if offer.aggregation != "masked" or offer.roster is None:
+            return
+        most, colluders = threshold_for(len(offer.roster))
+        for rule, own, default, found in (
+            ("least_survivors", self.least_survivors, most, offer.threshold),
+            ("least_colluders", self.least_colluders, colluders, offer.colluders),
+        ):
+            least = default if own is None else own
+            if found is None or found < least:
+                raise _no(rule, least, f"the campaign's is {found}")
+
+    def _check_noise(self, mechanism: Mechanism) -> None:
+        for event in mechanism.worst:
+            if self.least_sigma is not None:
+                squared = _variance(event)
+                if squared < self.least_sigma**2:
+                    raise _no(
+                        "least_sigma",
+                        _plain(self.least_sigma),
+                        f"{mechanism.name} adds {math.sqrt(squared):.6g} votes",
+                    )
+            least = self.least_noise_multiplier
+            if least is not None and 2 * event.rho * least**2 > 1:
+                raise _no(
+                    "least_noise_multiplier",
+                    _plain(least),
+                    f"{mechanism.name} has {1 / math.sqrt(2 * event.rho):.6g}",
+                )
+
+    def _check_queries(self, offer: Offer, view: LedgerView) -> None:
+        here = view.of(offer.campaign).queries
+        if self.max_queries is not None and here > self.max_queries:
+            raise _no("max_queries", self.max_queries, f"this campaign would come to {here}")
+        total = sum(each.queries for each in view.campaigns)
+        if self.max_queries_in_all is not None and total > self.max_queries_in_all:
+            raise _no("max_queries_in_all", self.max_queries_in_all, f"all would come to {total}")
+
+    def _check_epsilon(self, offer: Offer, view: LedgerView) -> None:
+        most = self.largest_epsilon
+        if most is None:
+            return
+        # Before the terms are known the announced budget is all there is to look at.
+        if not offer.settled and offer.epsilon > most:
+            raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
+        figure = own_figure(view.campaigns, self.divided_delta, view.syntheses)
+        if figure.epsilon > most:
+            found = figure.why_none or f"our answers would come to {rounded_up(figure.epsilon)}"
+            raise _no("largest_epsilon", f"{most:g} at delta {self.delta:g}", found)
+
+    def _check_campaign(
+        self,
+        offer: Offer,
+        joined: bool,
+        pinned_key: bytes | None,
+        ask: Callable[[str], bool] | None,
+    ) -> None:
+        signed = f"it is signed by {offer.key.hex()}"
+        if self.campaigns == "any":
+            return
+        if self.campaigns == "enrolled":
+            if pinned_key is None:
+                raise _no("campaigns", "enrolled", "this party is not enrolled with a server")
+            if not hmac.compare_digest(pinned_key, offer.key):
+                raise _no("campaigns", "enrolled", f"{signed}, not by the key of the enrolment")
+        elif self.campaigns == "ask":
+            if joined:
+                return  # it was agreed to before
+            if ask is None:
+                raise _no("campaigns", "ask", "there is nobody to ask")
+            if not ask(_question(offer)):
+                raise _no("campaigns", "ask", "the answer was no")
+        elif not any(
+            hmac.compare_digest(each.key, offer.key) and each.id in (None, offer.campaign)
+            for each in self.campaigns
+            if isinstance(each, Allowed)
+        ):
+            raise _no("campaigns", "a list", f"campaign {offer.campaign} is not on it; {signed}")
+
+    def in_words(self) -> tuple[str, ...]:
+        """Return the rules as lines for the screen."""
+        by_word = {
+            "enrolled": "campaigns signed by the key that was pinned at enrolment",
+            "any": "any campaign",
+            "ask": "campaigns that somebody at this screen agrees to",
+        }
+        campaigns = (
+            by_word[self.campaigns]
+            if isinstance(self.campaigns, str)
+            else f"{len(self.campaigns)} campaigns by key"
+        )
+        lines = [
+            f"joins {campaigns}",
+            f"votes leave {' or '.join(self.aggregation)}, noise is {' or '.join(self.noise)}",
+            f"the promise protects a {' or a '.join(self.units)}",
+        ]
+        for value, text in (
+            (self.max_queries, "answers at most {} queries a campaign"),
+            (self.max_queries_in_all, "answers at most {} queries in all"),
+            (self.least_sigma, "noise has a standard deviation of at least {} votes"),
+            (self.least_noise_multiplier, "noise is at least {} times what one unit can move"),
+            (self.least_roster, "at least {} parties take part"),
+        ):
+            if value is not None:
+                lines.append(text.format(_plain(value)))
+        lines.append(
+            "no largest epsilon of our own accountant"
+            if self.largest_epsilon is None
+            else f"our own accountant stops at {self.bound.in_words}, over all campaigns"
+        )
+        if self.parties is not None:
+            lines.append(f"takes part with {', '.join(sorted(self.parties))} alone, by their keys")
+        if self.hours is not None:
+            lines.append(f"votes only {self.hours}, local time")
+        lines.append(
+            "queries of one campaign may be opened in another with other parties, or get other votes"
+            if self.allow_other
+            else "no query is opened twice with different parties, or gets two different votes"
+        )
+        return tuple(lines)
+
+
+def _check_promise(offer: Offer) -> None:
+    """Check that the terms are worth what was announced; no file can allow anything else."""
+    name = f"campaign {offer.campaign[:8]}"
+    if offer.composition == Gate.name:
+        if offer.gate is None:
+            raise RefusedError(
+                f"{name} is gated, and its terms do not say how, so its promise cannot be checked: "
+                "its server is older than this program, and has to be updated"
+            )
+        if offer.rounds != 1:
+            raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate is for one")
+    try:
+        worth = offer.worth
+    except AccountingError as error:
+        raise RefusedError(f"{name}: its terms promise nothing: {error}") from error
+    if worth is not None and worth > offer.epsilon * _ROUNDING:
+        raise RefusedError(
+            f"{name} announces epsilon {offer.epsilon:g}, but what its terms allow is worth "
+            f"{rounded_up(worth)}"
+        )
+    if offer.composition == Gate.name and offer.cap not in (None, 1):
+        # Worth less than its gate, so that of the gate nothing would have been checked.
+        raise RefusedError(f"{name} is gated and pays for {offer.cap} batches: it has one")
+
+
+def _check_cap(offer: Offer, view: LedgerView) -> None:
+    """Check that noisy sums are asked for no more queries than the campaign's cap pays for.
+
+    Whoever answers shows the server a noisy histogram of each, so the cap is the server's too.
+    """
+    if offer.noise != "distributed" or not offer.queries or offer.cap is None:
+        return
+    here = view.of(offer.campaign)
+    if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
+        return
+    cost = cost_of(here, composition_named(offer.composition))
+    if cost > offer.cap:
+        raise RefusedError(
+            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more than "
+            "its cap pays for"
+        )
+
+
+def _no(rule: str, value: object, found: str) -> RefusedError:
+    return RefusedError(f"our policy refuses it: {rule} is {value}, and {found}")
+
+
+def _variance(event: Event) -> Fraction:
+    """Return the noise's variance in votes squared, of the continuous law of its parameters."""
+    if isinstance(event, LaplaceMax):
+        return 2 * event.scale**2
+    return event.variance if isinstance(event, NoisyHistogram) else event.sigma**2
+
+
+def _plain(value: int | Fraction) -> str:
+    return f"{float(value):.10g}"
+
+
+def _question(offer: Offer) -> str:
+    return (
+        f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {offer.aggregator}, at most "
+        f"{offer.public_queries} queries, epsilon {offer.epsilon:g} at delta {offer.delta:g} "
+        f"per {offer.unit}, votes {offer.aggregation}, noise {offer.noise}"
+    )

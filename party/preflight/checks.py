@@ -1,0 +1,124 @@
+"""Which checks there are, in their order."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import metadata
+from typing import TYPE_CHECKING, Final
+
+from party.preflight import gpu, identity, network, records, rules
+from party.preflight.handshake import meet, target_of
+from pate.errors import DiskError, PateError, UnreachableError
+from pate.preflight import Check, Finding, begin, machine, storage
+from pate.runtime.child import require_free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from party.options import CheckOptions
+
+#: PyTorch, Flower, and a few teachers beside the data.
+_MEMORY: Final = 2 * 2**30
+#: Reading data, a ledger, or Flower takes so many times as long as a question to a server.
+_LONGER: Final = 12.0
+
+
+def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
+    """Return what to look at, by heading; the data and the server are looked at from now on."""
+    home, short, long = options.place, options.timeout, _LONGER * options.timeout
+    data = begin(partial(records.read, options))
+    unread = "the data cannot be read"
+    return {
+        "This machine": (
+            Check("Python", machine.check_python, short),
+            Check("packages", machine.check_packages, short),
+            Check("Flower", _flower, long),
+            Check("memory", lambda: machine.check_memory(_MEMORY), short),
+            Check("GPU", lambda: gpu.check_gpu(options.device), gpu.TORCH_S + short),
+            Check(
+                "home",
+                lambda: storage.check_home(home, "teachers, votes, keys and ledger"),
+                short,
+                DiskError,
+            ),
+            Check("SQLite", lambda: storage.check_sqlite(home), short, DiskError),
+            *([Check("metrics port", lambda: _port(options), short)] * bool(options.metrics_port)),
+        ),
+        "Network": _network(options),
+        "Identity": (
+            Check(
+                "enrolment", lambda: identity.check_enrolment(options, target_of(options)), short
+            ),
+            Check("keys", lambda: identity.check_keys(options), short),
+        ),
+        "Policy": (
+            Check("policy", lambda: rules.check_policy(options, target_of(options)), short),
+            Check("own ledger", lambda: rules.check_books(options), long),
+        ),
+        "Data": (
+            Check("records", lambda: records.check_records(options, *data.result()), long),
+            Check(
+                "teachers",
+                lambda read: records.check_teachers(options, read[0]),
+                long,
+                needs=data,
+                without=unread,
+            ),
+            Check(
+                "schema",
+                lambda read: records.check_schema(options, read[0]),
+                long,
+                needs=data,
+                without=unread,
+            ),
+        ),
+    }
+
+
+def _flower() -> Finding:
+    """Load what a party uses of Flower, all by its name."""
+    try:
+        import party.flower.internals
+        import party.flower.supernode_process  # noqa: F401
+    except ImportError as error:
+        return Finding.failed(
+            PateError,
+            f"this Flower lacks what a party uses: {error}",
+            "install this software again",
+        )
+    return Finding.ok(f"{metadata.version('flwr')}, with all that a party uses of it")
+
+
+def _port(options: CheckOptions) -> Finding:
+    require_free_port(options.metrics_host, options.metrics_port or 0)
+    return Finding.ok(f"{options.metrics_host}:{options.metrics_port} is free")
+
+
+def _network(options: CheckOptions) -> tuple[Check, ...]:
+    short, now = options.timeout, options.clock
+    try:
+        target = target_of(options)
+    except PateError as error:
+        broken = Finding.failed(type(error), str(error))
+        return (Check("server", lambda: broken, short),)
+    if target is None or options.offline:
+        why = "--offline" if options.offline else "none is known: --server, --bundle, or enrol"
+        return (
+            Check("server", lambda: Finding.skipped(why), short),
+            Check("clock", lambda: network.check_clock(target, None, now()), short),
+        )
+    # Less than a check's own time, so that what did not answer is said and not only that it was late.
+    met = begin(lambda: meet(target, timeout=0.8 * short, clock=now))
+
+    def check(name: str, look: Callable[[], Finding], steps: int = 2) -> Check:
+        return Check(name, look, steps * short, UnreachableError)
+
+    return (
+        check("address", lambda: network.check_name(target), 1),
+        check("proxy", lambda: network.check_proxy(target), 1),
+        check("certificate", lambda: network.check_certificate(target, met.result(), now())),
+        check("clock", lambda: network.check_clock(target, met.result(), now())),
+        check("server", lambda: network.check_server(target, met.result())),
+        check("other doors", lambda: network.check_exposed(target, met.result()), 4),
+        check("admission", lambda: identity.check_admission(options, target, met.result()), 4),
+    )

@@ -1,0 +1,140 @@
+"""Checks of who this party is: its enrolment, its keys, and whether the server lets it in."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
+from party.identity.enrolment import Enrolment
+from pate.errors import RefusedError, StateError
+from pate.preflight import Finding
+from pate.preflight.finding import days_left
+from pate.preflight.storage import open_to_others
+
+if TYPE_CHECKING:
+    from party.options import CheckOptions
+    from party.preflight.handshake import Meeting, Target
+
+#: Where a node names its public key (PEM, in base64), and where one asks to be let in.
+KEY_HEADER: Final = "flwr-public-key"
+_ROUTE: Final = "/v1/fleet/activate-node"
+_LARGEST_REFUSAL: Final = 4096
+#: Files that are this party's alone; each may be absent before it is needed.
+_SECRET: Final = (
+    "identity.key", "shard.key", "noise.db", "ledger.db", "enrolments/*/node.key",
+    "enrolments/*/identity.new",
+)  # fmt: skip
+
+
+def enrolment_of(options: CheckOptions) -> Enrolment | None:
+    """Return the enrolment in the home, None if there is none.
+
+    Raises:
+        StateError: if it is damaged or half done. Reading one whose last step, a key that goes to its
+            place, is still to be made would make that step; a check must not.
+    """
+    home = options.place
+    if any(home.glob("enrolments/*/identity.new")):
+        raise StateError(
+            f"an enrolment in {home} was not brought to its end: give the command that was stopped "
+            "again (`pate-party enroll` or `pate-party start`)"
+        )
+    return Enrolment.load(home) if home.is_dir() else None
+
+
+def check_enrolment(options: CheckOptions, target: Target | None) -> Finding:
+    """Say whether this party has enrolled, with whom, and for how long yet."""
+    found, now = enrolment_of(options), options.clock()
+    if found is None:
+        if options.bundle is not None:
+            return Finding.ok(f"not yet; {options.bundle} can be used: `pate-party enroll` it")
+        if target is not None and target.server.in_clear:
+            return Finding.ok("none, and none is needed for a trial on this machine")
+        return Finding.warning(
+            f"there is none in {options.place}",
+            "ask the coordinator for a bundle, and `pate-party enroll` it; on this machine alone a "
+            "trial needs none",
+        )
+    found.require_valid(now)
+    text = (
+        f"as {found.name} with {found.server}; its authority ends {found.ends:%Y-%m-%d} "
+        f"({days_left(found.ends, now)})"
+    )
+    if warnings := found.warnings(now):
+        return Finding.warning(text, "; ".join(warnings))
+    return Finding.ok(text)
+
+
+def check_keys(options: CheckOptions) -> Finding:
+    """Look whether anybody else may read what is this party's alone."""
+    home = options.place
+    files = [path for pattern in _SECRET for path in sorted(home.glob(pattern)) if path.is_file()]
+    if not files:
+        return Finding.ok("none yet: they are made by `pate-party enroll`, or at the first start")
+    open_ = open_to_others(files)
+    if not open_:
+        return Finding.ok("for their owner alone")
+    names = ", ".join(str(path.relative_to(home)) for path in open_)
+    to_do = f"chmod 600 {' '.join(str(path) for path in open_)}"
+    if not open_to_others([home]):
+        return Finding.warning(f"others could read {names} if they could enter {home}", to_do)
+    return Finding.failed(
+        StateError,
+        f"others on this machine may read {names}",
+        f"{to_do}; if somebody may have read a key: `pate-server revoke`, then enrol anew",
+    )
+
+
+def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> Finding:
+    """Ask the server whether it knows this party's node key still.
+
+    The request names the public key and is not signed: a server that knows it asks for a signature,
+    and one that does not says so. Neither changes anything there.
+    """
+    from party.flower.internals import KEY_NEEDED, KEY_REFUSED
+
+    enrolment = enrolment_of(options)
+    if enrolment is None:
+        return Finding.skipped("not enrolled yet")
+    if meeting.error is not None or meeting.status != httpx.codes.OK:
+        return Finding.skipped("the server could not be asked")
+    key = load_ssh_private_key(enrolment.node_key.read_bytes(), None).public_key()
+    named = base64.b64encode(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    headers = {KEY_HEADER: named.decode(), "content-type": "application/protobuf"}
+    try:
+        with (
+            target.client(options.timeout) as client,
+            client.stream(
+                "POST", target.server.url + _ROUTE, content=b"", headers=headers
+            ) as reply,
+        ):
+            status, code = reply.status_code, _code(reply)
+    except httpx.HTTPError as error:
+        return Finding.skipped(f"the server did not answer: {error}")
+    if status == httpx.codes.PRECONDITION_FAILED and code in (KEY_NEEDED, KEY_REFUSED):
+        return Finding.failed(
+            RefusedError,
+            f"{target.server.address} does not know the key of this enrolment: revoked, or replaced by a "
+            "newer one",
+            "ask the coordinator (`pate-server parties`) for a new bundle, and `pate-party enroll` it",
+        )
+    if status == httpx.codes.UNAUTHORIZED:
+        return Finding.ok(f"{target.server.address} knows the key of this enrolment")
+    return Finding.skipped(f"the server did not say (HTTP {status})")
+
+
+def _code(reply: httpx.Response) -> object:
+    """Return the code in a refusal, of which no more is read than one can have."""
+    try:
+        found = json.loads(next(reply.iter_raw(_LARGEST_REFUSAL), b""))
+    except (ValueError, RecursionError):
+        return None
+    return found.get("code") if isinstance(found, dict) else None

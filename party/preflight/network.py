@@ -1,0 +1,285 @@
+"""Checks of the way to the server: its name, proxies, certificate, clock, and what else it leaves open."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import socket
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import httpx
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from party.preflight.handshake import HEALTH
+from pate.errors import StateError, UnreachableError, UsageError
+from pate.preflight import Finding, machine
+from pate.preflight.finding import days_left
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from party.preflight.handshake import Meeting, Target
+
+#: A certificate that ends sooner is worth a warning.
+SOON: Final = dt.timedelta(days=30)
+#: A request is signed with the time: the SuperLink takes one that is at most so many seconds older
+#: than its own clock, or newer. (Flower: 300 seconds, and 5 for clocks that differ.)
+OLDEST_S: Final = 305.0
+NEWEST_S: Final = 5.0
+#: The server's Date has whole seconds, and a way in between: so much may be an error of measuring.
+_UNSURE_S: Final = 1.0
+#: Ports on which a Flower installation offers what is not for parties.
+FLOWER_PORTS: Final = {
+    8000: "a SuperLink itself",
+    9091: "Flower's ServerAppIo",
+    9093: "Flower's Control",
+}
+#: What a gateway of ours does not have: interfaces for operators and for runs, and their description.
+_NOT_FOR_PARTIES: Final = ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/docs")
+#: Statuses of a route that is there, whatever it says to a stranger.
+_THERE: Final = frozenset({200, 400, 401, 405, 411, 412, 415, 422})
+_PORT_S: Final = 1.5
+_PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
+_NTP: Final = "set this machine's clock, or the server's, and keep both by NTP"
+
+
+def check_name(target: Target) -> Finding:
+    """Look the server's name up."""
+    found = machine.check_name(target.server.host, target.server.port)
+    if found.kind is None or proxy_for(target) is None:
+        return found
+    return Finding.warning(f"{found.text}; the proxy looks it up", "nothing, if the proxy knows it")
+
+
+def proxy_for(target: Target) -> str | None:
+    """Return the proxy that a connection to ``target`` goes through, ``host:port``; None for none.
+
+    Raises:
+        UsageError: if the environment names one of a kind that is not supported.
+    """
+    if target.is_here:
+        return None
+    with target.client(1.0) as client:
+        # httpx has its own reading of NO_PROXY, and Flower has httpx's: so it is asked.
+        way = client._transport_for_url(httpx.URL(target.server.url))  # noqa: SLF001
+        if way is client._transport:  # noqa: SLF001
+            return None
+    for name in ("https_proxy", "all_proxy"):
+        if value := _variable(name):
+            parts = urlsplit(value if "://" in value else f"http://{value}")
+            with contextlib.suppress(ValueError):  # name and password are nobody's business
+                return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+    return "a proxy of this system"
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
+
+
+def check_proxy(target: Target) -> Finding:
+    """Say what the proxy variables mean for the way to the server."""
+    host, proxies = target.server.host, [name for name in _PROXIES if _variable(name)]
+    if target.is_here:
+        return Finding.ok("not used: the server is on this machine")
+    try:
+        through = proxy_for(target)
+    except UsageError as error:
+        return Finding.failed(UsageError, str(error), f"use an HTTP proxy, or NO_PROXY={host}")
+    if through is None and proxies:
+        return Finding.ok(f"{', '.join(proxies)} set, and NO_PROXY takes {host} out: straight")
+    if through is None:
+        return Finding.ok("none is set: connections go straight to the server")
+    text = (
+        f"connections go through {through}, as {proxies[0] if proxies else 'this system'} says; it must "
+        f"let CONNECT {target.server.address} pass and leave TLS as it is"
+    )
+    ranges = [
+        part for part in _variable("no_proxy").split(",") if "/" in part and "://" not in part
+    ]
+    if ranges:
+        return Finding.warning(
+            f"{text}; ranges in NO_PROXY ({ranges[0].strip()}) are not looked at",
+            f"name the host itself to go straight: NO_PROXY={host}",
+        )
+    return Finding.ok(text)
+
+
+def check_certificate(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
+    """Say whether the server proves who it is, and for how long yet."""
+    shown = meeting.certificate
+    if target.server.in_clear:
+        return Finding.ok("none: in clear, as a trial on this machine")
+    if not meeting.is_trusted:
+        return _refused(target, meeting, now)
+    if meeting.error is not None:
+        return Finding.skipped("no server answered")
+    if shown is None:
+        return Finding.skipped("no certificate was shown")
+    ends = shown.not_valid_after_utc
+    whose = "this system's authorities" if target.pinned is None else "the pinned authority"
+    text = (
+        f"of {whose}, for {target.server.host}, {meeting.protocol}; ends {ends:%Y-%m-%d} "
+        f"({days_left(ends, now)})"
+    )
+    if ends - now < SOON:
+        return Finding.warning(
+            text, "the coordinator renews it: `pate-server rotate`, then a start"
+        )
+    return Finding.ok(text)
+
+
+def _refused(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
+    """Say what a start would, and what the certificate says of itself, to look for the reason in."""
+    shown, pinned, text, to_do = meeting.certificate, target.pinned, str(meeting.error), ""
+    if shown is not None:
+        text += (
+            f" (it is for {names_of(shown)}, from {shown.not_valid_before_utc:%Y-%m-%d %H:%M} to "
+            f"{shown.not_valid_after_utc:%Y-%m-%d %H:%M}; this clock says {now:%Y-%m-%d %H:%M} UTC)"
+        )
+    if pinned is not None and now >= pinned.not_valid_after_utc:
+        text += f"; the pinned authority expired on {pinned.not_valid_after_utc:%Y-%m-%d}"
+        to_do = "ask the coordinator for a new bundle"
+    elif pinned is not None and shown is not None:
+        try:
+            shown.verify_directly_issued_by(pinned)
+        except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):
+            text += "; it is not of the pinned authority"
+            to_do = (
+                "ask the coordinator whether the server was set up anew; or something on the way "
+                "opens TLS (a proxy)"
+            )
+    return Finding.failed(UnreachableError, text, to_do)
+
+
+def names_of(certificate: x509.Certificate, most: int = 4) -> str:
+    """Return the hosts that a certificate is for, the first few."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "no host"
+    texts = [str(each.value) for each in names][: most + 1]
+    return ", ".join(texts[:most]) + (" and others" if len(texts) > most else "")
+
+
+def check_clock(target: Target | None, meeting: Meeting | None, now: dt.datetime) -> Finding:
+    """Compare this clock with the server's Date header, or else with the pinned authority's life."""
+    if meeting is not None and meeting.said is not None and meeting.heard is not None:
+        return _against_date(meeting, meeting.said, meeting.heard)
+    if target is None or target.pinned is None:
+        return Finding.skipped("nothing to compare it with: no server answered, none is pinned")
+    begins, ends = target.pinned.not_valid_before_utc, target.pinned.not_valid_after_utc
+    if not begins <= now <= ends:
+        return Finding.failed(
+            StateError,
+            f"it says {now:%Y-%m-%d %H:%M} UTC, and the pinned authority is valid from "
+            f"{begins:%Y-%m-%d} to {ends:%Y-%m-%d}",
+            "set this machine's clock, and keep it by NTP",
+        )
+    return Finding.ok(
+        f"{now:%Y-%m-%d %H:%M} UTC, within the years of the pinned authority; no server answered, so "
+        "no more is known"
+    )
+
+
+def _against_date(meeting: Meeting, said: dt.datetime, heard: dt.datetime) -> Finding:
+    # Cut off to whole seconds, so half a second more is the best guess.
+    ahead = (heard - said).total_seconds() - 0.5
+    proved = "" if meeting.error is None else ", which did not prove who it is"
+    way = "ahead of" if ahead > 0 else "behind"
+    size = "about the same as" if abs(ahead) <= _UNSURE_S else f"{_span(abs(ahead))} {way}"
+    text = f"{size} the server's Date header{proved}"
+    if ahead >= NEWEST_S + _UNSURE_S or -ahead >= OLDEST_S + _UNSURE_S:
+        return Finding.failed(
+            StateError, f"{text}: the server refuses requests signed with such a time", _NTP
+        )
+    if ahead > NEWEST_S / 2 or -ahead > OLDEST_S / 5:
+        return Finding.warning(
+            f"{text}; the server allows {NEWEST_S:.0f} s ahead and {OLDEST_S:.0f} s behind", _NTP
+        )
+    return Finding.ok(text)
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def check_server(target: Target, meeting: Meeting) -> Finding:
+    """Say whether the server's port for parties answers that it is ready."""
+    address = target.server.address
+    if not meeting.is_trusted and not target.server.in_clear:
+        return Finding.skipped("its certificate is not accepted: nothing was asked")
+    if not meeting.is_trusted:
+        return Finding.failed(UnreachableError, str(meeting.error))
+    if meeting.error is not None:
+        through = None
+        with contextlib.suppress(UsageError):
+            through = proxy_for(target)
+        way = "" if through is None else f", and whether {through} lets CONNECT to it pass"
+        return Finding.failed(
+            UnreachableError,
+            str(meeting.error),
+            f"is the server running? is the address right? check firewalls on the way{way}",
+        )
+    if meeting.status == httpx.codes.OK:
+        return Finding.ok(f"{address} answers on {HEALTH}, and is ready")
+    return Finding.warning(
+        f"{address} answers, and is not ready (HTTP {meeting.status})",
+        "wait: `pate-server` is starting, or no campaign runs",
+    )
+
+
+def check_exposed(
+    target: Target,
+    meeting: Meeting,
+    *,
+    ports: Sequence[int] = tuple(FLOWER_PORTS),
+    timeout: float = _PORT_S,
+) -> Finding:
+    """Look whether the server shows parties more than the interface for parties.
+
+    Args:
+        target: the server.
+        meeting: what came of the first request.
+        ports: of Flower, that should be closed from here; the server's own is left out.
+        timeout: of a connection to each, in seconds.
+    """
+    server = target.server
+    if target.is_here:
+        return Finding.skipped("the server is on this machine, where every user reaches its ports")
+    if meeting.error is not None:
+        return Finding.skipped("the server could not be met")
+    found = [f"{server.address} answers on {route}" for route in _routes(target, timeout)]
+    found += [
+        f"port {port} is open" + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
+        for port in ports
+        if port != server.port and _is_open(server.host, port, timeout)
+    ]
+    if not found:
+        return Finding.ok(f"none seen: of {server.host} only the interface for parties is open")
+    return Finding.warning(
+        f"{'; '.join(found)}: whoever reaches Flower's other interfaces can read every answer",
+        "tell the coordinator: only `pate-server`'s own port may be reached from outside",
+    )
+
+
+def _routes(target: Target, timeout: float) -> list[str]:
+    """Return the routes not meant for parties that are there, asked in a way that changes nothing."""
+    found = []
+    with contextlib.suppress(httpx.HTTPError), target.client(timeout) as client:
+        for route in _NOT_FOR_PARTIES:
+            with client.stream("GET", target.server.url + route) as reply:
+                if reply.status_code in _THERE:
+                    found.append(route)
+    return found
+
+
+def _is_open(host: str, port: int, timeout: float) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout):
+        return True
+    return False

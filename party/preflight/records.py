@@ -1,0 +1,196 @@
+"""Checks of the party's own data: readable, of the campaign's schema, and enough for its teachers.
+
+What is told may be shown to the coordinator, who should not learn how many records there are or how
+they divide into classes: numbers are told only where they are asked for (``--counts``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from party.preflight.rules import last_campaign
+from party.voting.columns import left_out, warnings
+from party.voting.own_data import OwnFile
+from party.voting.request import check_fits
+from pate.data.checks import require_records, require_trainable
+from pate.data.read import read_inputs
+from pate.data.schema import Schema
+from pate.data.values import Images, Table, is_numeric
+from pate.errors import DataError
+from pate.preflight import Finding, Skipped
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from party.options import CheckOptions
+    from pate.data.odd import Odd
+    from pate.data.values import Dataset, Inputs
+
+#: With fewer a teacher, or a teacher and class, on average, a vote is little better than a guess.
+_FEW: Final = 20
+_FEW_OF_A_CLASS: Final = 10
+#: Columns of a kind that are named.
+_SHOWN: Final = 8
+
+
+def read(options: CheckOptions) -> tuple[Dataset, Odd]:
+    """Read the records as a start would that knows of no campaign, and what can't be read of them.
+
+    Raises:
+        Skipped: if none are named.
+        DataError, SchemaError, UsageError: as :meth:`party.voting.own_data.OwnFile.read`.
+    """
+    if options.data is None:
+        raise Skipped("no data is named: --data")
+    return OwnFile.of(options).read(None, None)
+
+
+def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
+    """Say what the records are, and whether there is anything odd about them."""
+    require_records(data)
+    text = f"{kind_of(data.inputs)}, {len(data.classes)} classes"
+    if data.groups is not None:
+        text += ", patients known"
+    if options.counts:
+        text += f"; {_numbers(data)}"
+    if len(np.unique(data.labels)) < 2:
+        why = "all records are of one class"
+        if options.votes != "neighbour":
+            return Finding.failed(
+                DataError,
+                f"{text}; {why}: no teacher can learn from them",
+                "check the labels; a party with one class can only take part with --votes neighbour",
+            )
+        return Finding.warning(f"{text}; {why}", "check the labels")
+    columns, unread = warnings(data.inputs, None), unread_of(options, odd)
+    if not (columns or unread):
+        return Finding.ok(text)
+    return Finding.warning(
+        "; ".join([text, *unread, *columns]),
+        "columns that are no feature: --drop, at every party alike"
+        if not unread
+        else "mend the file, or go on without: --counts says how many and where; --strict refuses",
+    )
+
+
+def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
+    """Return what can't be read of the file; how much of it, and where, only with ``--counts``."""
+    if options.counts:
+        return odd.lines()
+    return [*odd.columns(), *(f"records take no part: {why}" for why in odd.reasons)]
+
+
+def kind_of(inputs: Inputs) -> str:
+    """Return what inputs are, in few words.
+
+    >>> kind_of(Images(np.zeros((3, 8, 8, 1), np.uint8)))
+    'images 8x8x1'
+    """
+    if isinstance(inputs, Images):
+        return inputs.schema()
+    kinds = list(zip(inputs.names, map(is_numeric, inputs.columns), strict=True))
+    numbers = [name for name, number in kinds if number]
+    texts = [name for name, number in kinds if not number]
+    return (
+        f"a table of {len(kinds)} columns ({len(numbers)} of numbers{_named(numbers)}, "
+        f"{len(texts)} of categories{_named(texts)})"
+    )
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f": {shown}" if names else ""
+
+
+def _numbers(data: Dataset) -> str:
+    counts = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+    each = ", ".join(f"{name}: {n}" for name, n in zip(data.classes, counts, strict=True))
+    missing = ""
+    if isinstance(data.inputs, Table):
+        empty = [
+            np.isnan(column).mean() if is_numeric(column) else (column == "").mean()
+            for column in data.inputs.columns
+        ]
+        missing = f"; {100 * float(np.mean(empty)):.1f} % of the cells are empty"
+    patients = "" if data.groups is None else f" of {len(np.unique(data.groups))} patients"
+    return f"private: {len(data)} records{patients} ({each}){missing}"
+
+
+def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
+    """Say whether there are records enough for so many teachers, and whether the model fits them."""
+    if options.votes == "neighbour":
+        return Finding.skipped("none: with --votes neighbour the records vote themselves")
+    if len(np.unique(data.labels)) < 2:
+        return Finding.skipped("the data has no two classes to learn")
+    require_trainable(data, options.teachers)
+    from party.teachers.registry import kind_for
+
+    kind_for(options.model, data.inputs, "cpu")
+    what, units = "records", len(data)
+    if data.groups is not None:
+        what, units = "patients", len(np.unique(data.groups))
+    of_class = np.unique_counts(data.labels).counts
+    each = units / options.teachers
+    of_a_class, rarest = each / len(of_class), int(of_class.min())
+    text = f"{options.teachers} of the kind {options.model}"
+    if options.counts:
+        text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of a class"
+    fewer = "ask for fewer --teachers: each should have a hundred records or more"
+    if each < _FEW or of_a_class < _FEW_OF_A_CLASS:
+        return Finding.warning(f"{text}; so many have very few {what} each", fewer)
+    if rarest < options.teachers:
+        return Finding.warning(f"{text}; some of them will never see the rarest class", fewer)
+    return Finding.ok(f"{text}, with {what} enough for each")
+
+
+class _Ours(NamedTuple):
+    """What of our data a campaign has to fit."""
+
+    classes: tuple[str, ...]
+    unit: str
+    schema: str
+
+
+def check_schema(options: CheckOptions, data: Dataset) -> Finding:
+    """Read the data as the campaign would, as far as its schema is known, and say what differs.
+
+    What is known: this party's copy of the public set; the line that ``--schema`` repeats; what the
+    server has declared, if the party has joined its campaign already.
+    """
+    joined = last_campaign(options)
+    offer = None if joined is None else joined.offer
+    unit = options.unit or (None if offer is None else offer.unit)
+    sources: dict[Schema, str] = {}
+    if options.public is not None:
+        public = Schema.of(read_inputs(options.public, drop=options.dropped))
+        sources[public] = f"the public set {options.public}"
+    if options.schema is not None:
+        sources.setdefault(Schema.parse(options.schema), "the schema given")
+    if offer is not None and offer.schema:
+        sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
+    classes, file = None if offer is None else offer.classes, OwnFile.of(options)
+    known, told = [], []
+    for schema, source in sources.items():
+        data, odd = file.read(schema, classes)
+        told += unread_of(options, odd)
+        told += [left_out(odd.left_out)] if odd.left_out else []
+        told += warnings(data.inputs, schema, file.no_features)
+        known.append(f"our data can be read as {source} says")
+    if unit is not None or offer is not None:
+        ours = _Ours(
+            data.classes, "record" if data.groups is None else "patient", data.inputs.schema()
+        )
+        campaign = vote_pb2.Campaign(
+            schema=ours.schema, unit=unit or "record", classes=classes or ()
+        )
+        check_fits(campaign, ours)
+        known.append(f"a campaign that protects a {unit or 'record'} can be served")
+    if not known:
+        return Finding.skipped("nothing to compare the data with: --public, --schema or --unit")
+    if told:
+        return Finding.warning(
+            "; ".join([*known, *dict.fromkeys(told)]),
+            "mend the file or the names of its columns, or agree with the coordinator",
+        )
+    return Finding.ok("; ".join(known))

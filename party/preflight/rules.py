@@ -1,0 +1,107 @@
+"""Checks of what this site agrees to, and of what it has answered: its policy and its ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE
+from party.ledger.newest import newest_books
+from party.policy.file import policy_of
+from party.policy.policy import POLICY_FILE
+from party.preflight.identity import enrolment_of
+from pate.errors import RefusedError
+from pate.formats.privacy_statement import rounded_up
+from pate.preflight import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from party.identity.enrolment import Enrolment
+    from party.ledger.ledger import CampaignRecord
+    from party.options import CheckOptions
+    from party.policy.policy import Policy
+    from party.preflight.handshake import Target
+
+
+def last_campaign(options: CheckOptions) -> CampaignRecord | None:
+    """Return the campaign that was joined last and has not ended, None if there is none."""
+    books = newest_books(options.place / LEDGER_FILE)
+    open_ = [each for each in (books.campaigns() if books else ()) if each.ending is None]
+    return open_[-1] if open_ else None
+
+
+def check_books(options: CheckOptions) -> Finding:
+    """Read this party's ledger from its first entry to its last."""
+    books = newest_books(options.place / LEDGER_FILE)
+    if books is None:
+        return Finding.ok("none yet: nothing has left this machine")
+    campaigns = books.campaigns()
+    running = sum(each.ending is None for each in campaigns)
+    return Finding.ok(
+        f"holds, up to entry {books.head.partition(':')[0]}; {len(campaigns)} campaigns, {running} "
+        "of them not ended"
+    )
+
+
+def check_policy(options: CheckOptions, target: Target | None) -> Finding:
+    """Say what the policy allows, and whether there is any campaign that it would not refuse."""
+    enrolment = enrolment_of(options)
+    # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
+    trial = (target is None or target.server.in_clear) and enrolment is None
+    policy = policy_of(options.place, loopback=trial, file=options.policy)
+    for why, to_do in _refuses_all(options, policy, enrolment):
+        return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)
+    path = options.policy or options.place / POLICY_FILE
+    source = str(path) if path.exists() else "the default one"
+    text = f"{source}: {'; '.join(policy.in_words())}"
+    if policy.campaigns == "enrolled" and enrolment is None:
+        return Finding.warning(
+            f"{text}; until this party is enrolled it would refuse every campaign",
+            "`pate-party enroll` the coordinator's bundle",
+        )
+    if policy.hours is not None and options.clock().astimezone() not in policy.hours:
+        return Finding.ok(f"{text}; now is outside of these hours: requests wait")
+    return Finding.ok(text)
+
+
+def _refuses_all(
+    options: CheckOptions, policy: Policy, enrolment: Enrolment | None
+) -> Iterator[tuple[str, str]]:
+    """Yield why no campaign at all could be answered, and what to do about each reason."""
+    listed = policy.parties
+    name = enrolment.name if enrolment is not None else options.name
+    if listed is not None and name is not None:
+        edit = "mend [parties], or leave it out: a campaign's roster has every party on it, us too"
+        if name not in listed:
+            yield f"{name}, this party itself, is not in [parties]", edit
+        elif (options.place / "identity.key").exists():
+            own = identity_key(options.place).public_key().public_bytes_raw().hex()
+            if listed[name] != own:
+                yield f"[parties] has another key for {name} than this party's own", edit
+    for rule in ("least_roster", "least_survivors"):
+        least = getattr(policy, rule)
+        if listed is not None and least is not None and least > len(listed):
+            yield f"{rule} is {least}, and [parties] has {len(listed)}", f"lower {rule}"
+    if options.data is not None and options.group is None and set(policy.units) == {"patient"}:
+        yield (
+            "it wants patients protected, and nothing says which rows are one patient's",
+            "name the column with --group, or allow other units",
+        )
+    books = newest_books(options.place / LEDGER_FILE)
+    if books is None:
+        return
+    totals, most, bound = books.totals(), policy.largest_epsilon, policy.max_queries_in_all
+    figure = books.own_figure(policy.divided_delta)
+    if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
+        stands = (
+            f"our own accountant has no figure ({figure.why_none})"
+            if figure.why_none
+            else f"our own accountant stands at {rounded_up(figure.epsilon)}"
+        )
+        to_do = "raise largest_epsilon if you mean to give more from these data"
+        yield f"{stands}, largest_epsilon is {most:g}", to_do
+    answered = sum(each.queries for each in totals)
+    if bound is not None and answered >= bound:
+        to_do = "raise max_queries_in_all if you mean to answer more"
+        yield f"{answered} queries were answered, max_queries_in_all is {bound}", to_do

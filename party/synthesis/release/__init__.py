@@ -1,0 +1,1 @@
+"""One release of synthetic rows: its plan, the policy, the ledger entry and the file."""

@@ -1,0 +1,132 @@
+"""What the ledger and the file of rows say of a release, each fixed before the data are looked at."""
+
+from __future__ import annotations
+
+import secrets
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from party.ledger.synthesis import Synthesis
+from party.synthesis.release.parquet import Source, code_version, neighbours_of
+from party.synthesis.release.plan import resampled_of
+from pate.errors import RefusedError
+
+if TYPE_CHECKING:
+    from party.synthesis.release.plan import Asked, Plan
+    from party.synthesis.table.domain import Domain
+
+_EPSILON: Final = "published_epsilon"
+_DELTA: Final = "published_delta"
+_LONGEST: Final = 200
+
+
+def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
+    """Return the ledger's entry of a release; its id is new.
+
+    Args:
+        plan: what is released, and what it costs.
+        domain: the public schema.
+        unit: record, or patient.
+        data: keyed digest of the data, hex.
+    """
+    asked = plan.asked
+    settings = {}
+    if asked.release == "seeded" or is_deniable(asked, domain):
+        settings = {"k": str(asked.k), "gamma": str(asked.gamma)}
+    if plan.figure is not None:
+        settings |= dict(zip((_EPSILON, _DELTA), map(repr, plan.figure), strict=True))
+    if asked.release == "seedless":
+        settings["deniability"] = "trivial: every record is as plausible a seed"
+    else:
+        settings |= {
+            "eps0": str(asked.epsilon0),
+            "attempts": str(asked.tries),
+            "omega": " ".join(map(str, resampled_of(asked, domain)))[:_LONGEST],
+            "accounting": asked.accounting,
+            "test": asked.test,
+        }
+    if plan.total is not None and plan.seeded is not None:
+        attempt = plan.total.attempt
+        settings |= {
+            "t": str(attempt.t),
+            "eps1": f"{float(attempt.epsilon):.6g}",
+            "delta1": f"{float(attempt.delta):.3g}",
+            "rho_seeds": f"{float(plan.total.rho):.6g}",
+            "coin": f"{float(plan.seeded.coin):.6g}",
+        }
+    return Synthesis(
+        id=secrets.token_hex(16),
+        unit=unit,
+        method=asked.method,
+        release=asked.release,
+        rows=asked.rows,
+        schema=domain.digest.hex(),
+        data=data,
+        private=plan.private,
+        epsilon=plan.epsilon,
+        rho=plan.rho,
+        delta=plan.delta,
+        settings=settings,
+    )
+
+
+def is_deniable(asked: Asked, domain: Domain) -> bool:
+    """Return whether k and gamma may be told of seedless rows.
+
+    Where no row has a seed every record is as plausible as any other, so any gamma is met, by as many
+    records as there are. How many is not public: at least ``min_rows``.
+    """
+    return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
+
+
+def entry_of_model(asked: Asked, first: Synthesis, model: str) -> Synthesis:
+    """Return the ledger's entry of more rows of a model, which cost nothing.
+
+    Args:
+        asked: how many rows; nothing else of it counts.
+        first: the release that paid.
+        model: digest of its file, hex.
+
+    Raises:
+        RefusedError: if that release was not private: what came after it is no better.
+    """
+    if not first.private:
+        raise RefusedError(
+            f"the model is of the release {first.id[:8]}, which is not differentially private, so "
+            "no rows of it are: make a new release"
+        )
+    return Synthesis(
+        id=secrets.token_hex(16),
+        unit=first.unit,
+        method=first.method,
+        release="seedless",
+        rows=asked.rows,
+        schema=first.schema,
+        data=first.data,
+        epsilon=Fraction(0),
+        parent=first.id,
+        model=model,
+        settings={n: first.settings[n] for n in (_EPSILON, _DELTA) if n in first.settings},
+    )
+
+
+def source_of(entry: Synthesis, rows: int) -> Source:
+    """Return what a file of ``rows`` rows says of its release.
+
+    Rows of a paid model are as private as that model, so they say what it cost.
+    """
+    epsilon, delta = (
+        None if text is None else float(text)
+        for text in (entry.settings.get(_EPSILON), entry.settings.get(_DELTA))
+    )
+    return Source(
+        method=entry.method,
+        release=entry.release,
+        private=epsilon is not None,
+        epsilon=epsilon,
+        delta=delta,
+        unit=entry.unit,
+        neighbours=neighbours_of(entry.unit),
+        version=code_version(),
+        rows=rows,
+    )

@@ -1,0 +1,263 @@
+"""Files of synthetic rows: Parquet, with what they are and what they cost beside the rows.
+
+A file is a public set as it is. Its metadata say only what was fixed before the data were looked
+at: no number of records, no pass rate, no attempts, no times. Files of several parties, of one
+schema, make one public set.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from party.ledger.synthesis import RELEASES, UNITS
+from pate.data.tables import read_parquet
+from pate.data.values import Table, is_numeric
+from pate.errors import DataError, SchemaError
+from pate.formats.privacy_statement import rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+#: Key of the metadata, and the format of its value.
+KEY: Final = b"pate-synthetic-rows"
+FORMAT: Final = "pate-synthetic-rows/1"
+#: Longer metadata, or more parties, are a mistake.
+_MOST_BYTES: Final = 2**20
+_MOST_SOURCES: Final = 1000
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_TEXT: Final = re.compile(r"[ -~]{1,120}", re.ASCII)
+_NEIGHBOURS: Final = "add or remove one {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One party's release in a file.
+
+    Attributes:
+        method: the generator.
+        release: seedless or seeded.
+        private: whether it is differentially private; if not, there is no epsilon.
+        epsilon: of the release, None where there is none.
+        delta: at which; 0 for a pure one.
+        unit: record or patient.
+        neighbours: what two tables differ by that epsilon makes hard to tell apart.
+        version: of the code.
+        rows: in the file; 0 if others have all of them, and its cost is told all the same.
+
+    Raises:
+        DataError: for values that no release has.
+    """
+
+    method: str
+    release: str
+    private: bool
+    epsilon: float | None
+    delta: float | None
+    unit: str
+    neighbours: str
+    version: str
+    rows: int
+
+    def __post_init__(self) -> None:
+        texts = (self.method, self.version, self.neighbours)
+        fine = (
+            all(isinstance(text, str) and _TEXT.fullmatch(text) for text in texts)
+            and self.release in RELEASES
+            and self.unit in UNITS
+            and type(self.private) is bool
+            and type(self.rows) is int
+            and self.rows >= 0
+            and all(
+                (type(figure) is float and 0 <= figure < float("inf"))
+                if self.private
+                else figure is None
+                for figure in (self.epsilon, self.delta)
+            )
+        )
+        if not fine:
+            raise DataError("the metadata of synthetic rows have a source that cannot be")
+
+    @property
+    def in_words(self) -> str:
+        """One line for people."""
+        if self.epsilon is None or self.delta is None:
+            what = "not private"
+        else:
+            what = f"epsilon {rounded_up(self.epsilon)} at delta {self.delta:g} (unit: {self.unit})"
+        return f"{self.rows} rows by {self.method}, {self.release}: {what}"
+
+
+@dataclass(frozen=True)
+class About:
+    """What a file of synthetic rows says of itself.
+
+    Attributes:
+        schema: digest of the public schema, hex.
+        sources: one or more.
+    """
+
+    schema: str
+    sources: tuple[Source, ...]
+
+    def to_json(self) -> bytes:
+        """Return it as the file keeps it."""
+        fields = {
+            "format": FORMAT,
+            "schema": self.schema,
+            "sources": [asdict(each) for each in self.sources],
+        }
+        return json.dumps(fields, sort_keys=True, allow_nan=False).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> About:
+        """Return what :meth:`to_json` made.
+
+        Raises:
+            DataError: for anything else.
+        """
+        try:
+            if len(content) > _MOST_BYTES:
+                raise ValueError("too long")
+            fields = json.loads(content)
+            if not isinstance(fields, dict) or fields.keys() != {"format", "schema", "sources"}:
+                raise ValueError("other fields than they have")
+            if fields["format"] != FORMAT:
+                raise ValueError(f"the format is not {FORMAT}")
+            if not isinstance(fields["schema"], str) or not _DIGEST.fullmatch(fields["schema"]):
+                raise ValueError("no digest of a schema")
+            found: Any = fields["sources"]
+            if not isinstance(found, list) or not 0 < len(found) <= _MOST_SOURCES:
+                raise ValueError("no list of sources")
+            return cls(fields["schema"], tuple(Source(**each) for each in found))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DataError(f"the metadata of synthetic rows cannot be read: {error}") from error
+
+
+def neighbours_of(unit: str) -> str:
+    """Return what two tables differ by, in words."""
+    return _NEIGHBOURS.format(unit)
+
+
+def code_version() -> str:
+    """Return the version of this project, as the metadata have it."""
+    try:
+        return version("federated-pate")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _holds_numbers(table: Table, name: str) -> bool:
+    return is_numeric(table.columns[table.names.index(name)])
+
+
+def to_bytes(table: Table, about: About) -> bytes:
+    """Return a file of these rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [
+        pa.array(column, mask=np.isnan(column))
+        if is_numeric(column)
+        else pa.array([cell or None for cell in column.tolist()], type=pa.string())
+        for column in table.columns
+    ]
+    held = pa.Table.from_arrays(columns, names=list(table.names))
+    sink = io.BytesIO()
+    pq.write_table(held.replace_schema_metadata({KEY: about.to_json()}), sink)
+    return sink.getvalue()
+
+
+def read(path: Path) -> tuple[Table, About]:
+    """Read a file that :func:`to_bytes` made, of this party or another.
+
+    Raises:
+        DataError: if it is none, or damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise DataError(f"there is no file {path}; check the path")
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, claimed = file.schema_arrow, file.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
+    kept = schema.metadata or {}
+    if KEY not in kept:
+        raise DataError(f"{path} does not say that its rows are synthetic, and what they cost")
+    try:
+        about = About.from_json(kept[KEY])
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    numbers = {field.name for field in schema if any(is_of(field.type) for is_of in kinds)}
+    # Before any is read: a file of some kilobytes may hold very many.
+    if claimed != sum(each.rows for each in about.sources):
+        raise DataError(f"{path} has not the rows that it says it has; is it truncated?")
+    # As they were stored: codes may look like numbers.
+    text = read_parquet(path)
+    return text.table((), as_text=text.columns.keys() - numbers), about
+
+
+def merge(paths: Sequence[Path]) -> tuple[Table, About]:
+    """Return the rows of several files, each row once, in the order of the files.
+
+    Raises:
+        DataError: if a file cannot be used, or none was given.
+        SchemaError: if they are of different schemas, or have different columns.
+    """
+    held = [(path, *read(path)) for path in paths]
+    if not held:
+        raise DataError("no file of synthetic rows was given")
+    first, table, about = held[0]
+    for path, rows, told in held:
+        if told.schema != about.schema or set(rows.names) != set(table.names):
+            raise SchemaError(f"{path} and {first} are of different schemas, or of other columns")
+    numeric = [all(_holds_numbers(rows, name) for _, rows, _ in held) for name in table.names]
+    sources: list[Source] = []
+    tables: list[Table] = []
+    seen: set[bytes] = set()
+    for _, rows, told in held:
+        same = rows.aligned(table.names, numeric)
+        tables.append(same)
+        hashes = same.row_hashes()
+        left = len(hashes)
+        for source in told.sources:
+            # Sources lie one after the other.
+            start = len(hashes) - left
+            fresh = set(hashes[start : start + source.rows]) - seen
+            left -= source.rows
+            seen |= fresh
+            # One whose rows others have is kept: its party paid, whoever's file came first.
+            sources.append(replace(source, rows=len(fresh)))
+    if len(sources) > _MOST_SOURCES:
+        raise DataError(f"the files have {len(sources)} sources, more than {_MOST_SOURCES}")
+    whole = Table(
+        table.names,
+        tuple(
+            np.concatenate([each.columns[at] for each in tables]) for at in range(len(table.names))
+        ),
+    )
+    return whole.take(first_of_each(whole)), About(about.schema, tuple(sources))
+
+
+def first_of_each(table: Table) -> list[int]:
+    """Return where each different row comes first.
+
+    A query that is asked twice is paid for twice and tells nothing new; with noise shares a
+    campaign refuses it.
+    """
+    found: dict[bytes, int] = {}
+    for at, row in enumerate(table.row_hashes()):
+        found.setdefault(row, at)
+    return list(found.values())

@@ -1,0 +1,292 @@
+"""What a release of synthetic rows is asked to be, and what it costs: worked out from public values.
+
+Nothing here looks at data: a cost that depended on them would be a figure of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from party.synthesis.generators.registry import generator_named
+from party.synthesis.seeds.composition import TotalCost, check_attempts, total_cost
+from party.synthesis.seeds.deniability import RandomizedTest, Tight, coin, least_seeds
+from party.synthesis.seeds.mechanism import DeterministicTestNotPrivate, SeededRelease
+from party.synthesis.seeds.plausible_rows import bucket_width, check_resampled
+from party.synthesis.table.rounding import round_up
+from pate.accounting.conversion import epsilon_from_rho, float_up
+from pate.data.limits import MAX_BYTES
+from pate.errors import InfeasibleError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from party.synthesis.generators.protocol import Generator, Price
+    from party.synthesis.table.domain import Domain
+
+#: More rows in one file are a mistake.
+MOST_ROWS: Final = 10**7
+#: Rows times columns: more are no file that a reader of this project would take.
+MOST_CELLS: Final = 10**8
+ACCOUNTINGS: Final = ("paper", "tight")
+TESTS: Final = ("randomised", "deterministic")
+#: Of the rows are seeds, where there are seeds; the model is learned from the others.
+SEEDS: Final = Fraction(1, 2)
+#: Of delta, for the event that fewer rows became seeds than the cost supposes.
+_FOR_THE_SPLIT: Final = Fraction(1, 100)
+#: Attempts per row that is wanted.
+_ATTEMPTS: Final = Fraction(5, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A release of synthetic rows as it is asked for.
+
+    Attributes:
+        rows: how many.
+        epsilon: of the model, and so of a seedless release.
+        method: name of the generator.
+        release: ``seedless``, or ``seeded``.
+        delta: of a seeded release, all attempts together.
+        k: of the privacy test; a seedless release satisfies every k and gamma.
+        gamma: likewise.
+        epsilon0: of the noise of the test.
+        resampled: how many attributes may be drawn anew, one of these numbers for each attempt;
+            None for all of them.
+        attempts: T, of which each is charged; None for a quarter more than rows.
+        accounting: ``paper`` or ``tight``.
+        test: ``randomised``, or ``deterministic``, which is not private.
+        allow_non_dp: whether a release may be not private.
+
+    Raises:
+        UsageError: for values that make no sense, or do not fit together.
+        RefusedError: for a release that is not private, without leave.
+    """
+
+    rows: int
+    epsilon: Fraction = Fraction(1)
+    method: str = "l1"
+    release: str = "seedless"
+    delta: Fraction = Fraction(1, 10**6)
+    k: int = 50
+    gamma: Fraction = Fraction(4)
+    epsilon0: Fraction = Fraction(1)
+    resampled: tuple[int, ...] | None = None
+    attempts: int | None = None
+    accounting: str = "paper"
+    test: str = "randomised"
+    allow_non_dp: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or not 1 <= self.rows <= MOST_ROWS:
+            raise UsageError(f"--rows is a whole number from 1 to {MOST_ROWS}, got {self.rows}")
+        for name, value in (("epsilon", self.epsilon), ("eps0", self.epsilon0)):
+            if not 0 < value <= 10**6:
+                raise UsageError(f"--{name} is a number above 0, got {float(value):g}")
+        for name, word, known in (
+            ("release", self.release, ("seedless", "seeded")),
+            ("accounting", self.accounting, ACCOUNTINGS),
+            ("test", self.test, TESTS),
+        ):
+            if word not in known:
+                raise UsageError(f"--{name} is {word!r}, possible are {', '.join(known)}")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"--delta lies between 0 and 1, got {float(self.delta):g}")
+        generator_named(self.method, self.delta)
+        if self.release == "seedless":
+            for option, given in (
+                ("--attempts", self.attempts is not None),
+                ("--omega", self.resampled is not None),
+                ("--test deterministic", self.test == "deterministic"),
+            ):
+                if given:
+                    raise UsageError(
+                        f"{option} is for seeds: a seedless release makes as many rows as it is "
+                        "asked for; leave it out, or ask for --release seeded"
+                    )
+        else:
+            self._check_seeded()
+
+    def _check_seeded(self) -> None:
+        if self.method != "cfs":
+            raise UsageError(f"--release seeded goes with --method cfs, not {self.method}")
+        if self.attempts is not None and self.attempts < 1:
+            raise UsageError(f"--attempts is a whole number from 1 on, got {self.attempts}")
+        if self.test == "deterministic" and not self.allow_non_dp:
+            raise RefusedError(
+                "refused: the privacy test without noise is not differentially private, and no "
+                "epsilon could be stated for this party ever after; --allow-non-dp would allow it"
+            )
+
+    @property
+    def tries(self) -> int:
+        """T, attempts of a seeded release."""
+        return math.ceil(_ATTEMPTS * self.rows) if self.attempts is None else self.attempts
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A release and its cost.
+
+    Attributes:
+        asked: what for.
+        generator: that learns the model.
+        price: of the model.
+        epsilon: pure epsilon of the whole, or None.
+        rho: of the whole, per row: the dearer of model and seeds, since a row is in one of them.
+        delta: likewise.
+        seeded: the release from seeds, or None.
+        total: what its attempts cost, or None.
+        not_private: the test of a release that is not private, or None.
+    """
+
+    asked: Asked
+    generator: Generator
+    price: Price
+    epsilon: Fraction | None
+    rho: Fraction
+    delta: Fraction
+    seeded: SeededRelease | None = None
+    total: TotalCost | None = None
+    not_private: DeterministicTestNotPrivate | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a cost at all."""
+        return self.not_private is None
+
+    @property
+    def figure(self) -> tuple[float, float] | None:
+        """(epsilon, delta) of the whole, by itself; None if it is not private."""
+        if self.not_private is not None:
+            return None
+        if self.epsilon is not None:
+            return float_up(self.epsilon), 0.0
+        delta = self.asked.delta
+        # A generator without a pure epsilon keeps to (epsilon, delta); its rho may be worth less.
+        left = math.nextafter(float(delta - self.price.delta), 0.0)
+        model = min(
+            float_up(
+                self.asked.epsilon if self.price.epsilon_pure is None else self.price.epsilon_pure
+            ),
+            epsilon_from_rho(self.price.rho, left),
+        )
+        seeds = 0.0 if self.total is None else float_up(self.total.epsilon)
+        return max(model, seeds), float(delta)
+
+    @property
+    def in_words(self) -> str:
+        """What it is and what it costs, in one line."""
+        asked = self.asked
+        if self.not_private is not None:
+            return (
+                f"{asked.tries} attempts with k={asked.k} gamma={_plain(asked.gamma)} and a "
+                "deterministic test: not private at all"
+            )
+        if self.total is not None:
+            return (
+                f"{asked.tries} attempts with k={asked.k} gamma={_plain(asked.gamma)} "
+                f"eps0={_plain(asked.epsilon0)} cost eps={float(self.total.epsilon):.4g} "
+                f"(delta {float(asked.delta):g})"
+            )
+        figure = self.epsilon if self.epsilon is not None else asked.epsilon
+        return f"seedless rows by {asked.method} cost eps={_plain(figure)}, whatever their number"
+
+
+def plan_of(asked: Asked, domain: Domain) -> Plan:
+    """Return what a release costs.
+
+    Args:
+        asked: what for.
+        domain: the public schema.
+
+    Raises:
+        UsageError: for values that do not fit the schema, or that a release would fail with later.
+        InfeasibleError: if no cost can be stated for such a test, or so few rows.
+    """
+    check_size(asked, domain)
+    generator = generator_named(asked.method, asked.delta)
+    price = generator.price(domain, asked.epsilon)
+    if asked.release == "seedless":
+        return Plan(
+            asked, generator, price, price.epsilon_pure, _rho_of(price), round_up(price.delta)
+        )
+    resampled = resampled_of(asked, domain)
+    check_attempts(asked.tries)
+    test = DeterministicTestNotPrivate(asked.k, asked.gamma)
+    if len(resampled) > 1:
+        bucket_width(asked.gamma)
+    failure = asked.delta * _FOR_THE_SPLIT
+    seeds = least_seeds(domain.min_rows, SEEDS, failure)
+    if asked.k > seeds:
+        raise InfeasibleError(
+            f"k={asked.k} is more than the {seeds} seeds that a party of min_rows "
+            f"{domain.min_rows} surely has"
+        )
+    if asked.test == "deterministic":
+        none = Fraction(0)
+        return Plan(asked, generator, price, None, none, none, not_private=test)
+    noisy = RandomizedTest(asked.k, asked.gamma, asked.epsilon0)
+    tight = Tight(seeds, len(resampled) == 1) if asked.accounting == "tight" else None
+    total = total_cost(noisy, asked.tries, asked.delta - failure, tight)
+    release = SeededRelease(
+        test=noisy,
+        resampled=resampled,
+        attempts=asked.tries,
+        rows=asked.rows,
+        coin=coin(total.attempt.epsilon, seeds),
+        least_seeds=seeds,
+    )
+    return Plan(
+        asked,
+        generator,
+        price,
+        None,
+        max(round_up(price.rho), total.rho),
+        max(round_up(price.delta), round_up(total.rho_delta + failure)),
+        release,
+        total,
+    )
+
+
+def check_size(asked: Asked, domain: Domain) -> None:
+    """Check that the rows can be held, and read by others, before anything is paid for them.
+
+    Raises:
+        UsageError: if they are too many for their columns.
+    """
+    # A text takes as much as the longest code of its column.
+    width = sum(
+        8 if each.edges is not None else 4 * max(map(len, each.codes)) for each in domain.attributes
+    )
+    most = min(MOST_CELLS // len(domain), MAX_BYTES // width)
+    if asked.rows > most:
+        raise UsageError(
+            f"--rows {asked.rows}: with the {len(domain)} columns of this schema at most {most} "
+            "rows fit in one file; ask for fewer"
+        )
+
+
+def resampled_of(asked: Asked, domain: Domain) -> tuple[int, ...]:
+    """Return the numbers of attributes that may be drawn anew.
+
+    Raises:
+        UsageError: for a number outside 1..m.
+    """
+    m = len(domain)
+    wanted = (m,) if asked.resampled is None else asked.resampled
+    if any(not 1 <= each <= m for each in wanted):
+        raise UsageError(f"--omega lies between 1 and the {m} columns of the schema")
+    return check_resampled(wanted, m)
+
+
+def _rho_of(price: Price) -> Fraction:
+    """Return rho with fewer digits, not understated, and not above what pure epsilon implies."""
+    rounded = round_up(price.rho)
+    if price.epsilon_pure is None:
+        return rounded
+    return max(price.rho, min(rounded, price.epsilon_pure**2 / 2))
+
+
+def _plain(value: Fraction) -> str:
+    return f"{float(value):.6g}"

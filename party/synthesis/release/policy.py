@@ -1,0 +1,218 @@
+"""Whether a site agrees to a release of synthetic rows: its policy, and what its ledger has already.
+
+Nothing is looked at but public values and the ledger, so a refusal tells nothing of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Protocol
+
+from party.ledger.accountant import own_figure
+from party.synthesis.release.ledger_entry import entry_of
+from party.synthesis.release.plan import SEEDS, plan_of, resampled_of
+from party.synthesis.seeds.composition import smallest_k
+from party.synthesis.seeds.deniability import Tight, least_seeds
+from pate.accounting.filters import Delta
+from pate.errors import BudgetError, InfeasibleError, RefusedError, UsageError
+from pate.formats.privacy_statement import rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from party.ledger.accountant import Figure
+    from party.ledger.synthesis import Synthesis
+    from party.policy.policy import Policy
+    from party.synthesis.release.plan import Asked, Plan
+    from party.synthesis.table.domain import Domain
+
+#: Digits to which an epsilon that would fit is told, and how often it is halved to find it.
+_HALVINGS: Final = 20
+
+
+class Figures(Protocol):
+    """A party's ledger, as far as a budget looks at it."""
+
+    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+        """Return what all that left, and ``more``, come to."""
+
+
+class NothingYet:
+    """The ledger of a party that has none."""
+
+    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+        """See :class:`Figures`."""
+        return own_figure((), delta, more)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A bound on what everything that left this home may come to.
+
+    Attributes:
+        rule: whose it is, for the message.
+        epsilon: most that the own figure may come to.
+        delta: at which it is counted, with its parts.
+
+    Raises:
+        UsageError: for figures that bound nothing.
+    """
+
+    rule: str
+    epsilon: float
+    delta: Delta
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf:
+            raise UsageError(f"{self.rule} is a number above 0, got {self.epsilon:g}")
+
+
+def budgets_of(
+    policy: Policy, max_epsilon: float | None, max_delta: float | None
+) -> tuple[Budget, ...]:
+    """Return the bounds that hold: the policy's, and one of the command line beside it.
+
+    Raises:
+        UsageError: for figures that bound nothing.
+    """
+    found = []
+    if policy.largest_epsilon is not None:
+        found.append(
+            Budget("largest_epsilon of our policy", policy.largest_epsilon, policy.divided_delta)
+        )
+    if max_epsilon is not None:
+        delta = policy.delta if max_delta is None else max_delta
+        if not 0 < delta < 1:
+            raise UsageError(f"--max-epsilon: delta lies between 0 and 1, got {delta:g}")
+        found.append(Budget("--max-epsilon", max_epsilon, Delta(delta, policy.failing_share)))
+    elif max_delta is not None:
+        raise UsageError("--max-delta is the delta of --max-epsilon: give that, too")
+    return tuple(found)
+
+
+def check_allowed(
+    plan: Plan,
+    entry: Synthesis,
+    domain: Domain,
+    books: Figures,
+    policy: Policy,
+    budgets: Sequence[Budget],
+) -> None:
+    """Return if a release may be made.
+
+    Args:
+        plan: what it is, and what it costs.
+        entry: as the ledger would have it.
+        domain: the public schema.
+        books: what left before.
+        policy: of the site.
+        budgets: from :func:`budgets_of`.
+
+    Raises:
+        RefusedError: if the policy does not agree to its unit, or it is not private and there is a
+            bound.
+        BudgetError: if it does not fit, with what would.
+    """
+    if entry.free:
+        return
+    if entry.unit not in policy.units:
+        raise RefusedError(
+            f"our policy refuses it: units is {', '.join(policy.units)}, and these rows would "
+            f"protect a {entry.unit}"
+            + ("; name the patient's column with --group" if "patient" in policy.units else "")
+        )
+    for each in budgets:
+        figure = books.own_figure(each.delta, entry)
+        if figure.epsilon <= each.epsilon:
+            continue
+        if not entry.private:
+            raise RefusedError(
+                f"refused: {each.rule} is {each.epsilon:g}, and {figure.why_none}: set "
+                "largest_epsilon = 'none' in the policy if no figure is what you want"
+            )
+        raise BudgetError(_refusal(plan, entry, domain, books, each))
+
+
+def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budget: Budget) -> str:
+    asked = plan.asked
+    whole = books.own_figure(budget.delta, entry)
+    now = books.own_figure(budget.delta)
+    what = (
+        f"all that left would come to epsilon {rounded_up(whole.epsilon)}"
+        if math.isfinite(whole.epsilon)
+        else whole.why_none
+    )
+    spent = f" ({rounded_up(now.epsilon)} of it is spent)" if 0 < now.epsilon < math.inf else ""
+    line = (
+        f"refused: {plan.in_words}; {what} at delta {budget.delta.whole:g}, "
+        f"{budget.rule} is {budget.epsilon:g}{spent}"
+    )
+    if asked.release == "seeded":
+        found = _smaller(asked, entry, domain, books, budget)
+        line += f"; {found} would fit" if found else "; no k would fit"
+        return f"{line}; seedless: eps={float(asked.epsilon):g}"
+    most = _largest(asked, entry, domain, books, budget)
+    return f"{line}; --epsilon {most:g} would fit" if most else f"{line}; nothing more fits"
+
+
+def _fits(asked: Asked, entry: Synthesis, domain: Domain, books: Figures, to: Budget) -> bool:
+    other = entry_of(plan_of(asked, domain), domain, entry.unit, entry.data)
+    return books.own_figure(to.delta, other).epsilon <= to.epsilon
+
+
+def _largest(
+    asked: Asked, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
+) -> float:
+    """Return an epsilon of two digits that fits, or 0."""
+
+    def fits(epsilon: Fraction) -> bool | None:
+        """Return whether it does, or None if the generator has no noise for so small an epsilon."""
+        try:
+            return _fits(replace(asked, epsilon=epsilon), entry, domain, books, budget)
+        except UsageError:
+            return None
+
+    low, high, best = Fraction(0), asked.epsilon, Fraction(0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        found = fits(_short(middle))
+        low, high = (low, middle) if found is False else (middle, high)
+        best = middle if found else best
+    if best <= Fraction(1, 1000):
+        return 0.0
+    digits = 1 - math.floor(math.log10(best))
+    told = Fraction(math.floor(best * Fraction(10) ** digits)) / Fraction(10) ** digits
+    return float(told) if fits(told) else 0.0
+
+
+def _short(value: Fraction) -> Fraction:
+    return value.limit_denominator(10**6)
+
+
+def _smaller(asked: Asked, entry: Synthesis, domain: Domain, books: Figures, budget: Budget) -> str:
+    """Return a test that fits, in words, or an empty text."""
+    failure = asked.delta / 100
+    try:
+        seeds = least_seeds(domain.min_rows, SEEDS, failure)
+        fixed = len(resampled_of(asked, domain)) == 1
+        target = Fraction(budget.epsilon)
+        for _ in range(_HALVINGS):
+            # Its own total is sharper than the sum of rho that the ledger keeps: try again with less.
+            test = smallest_k(
+                attempts=asked.tries,
+                gamma=asked.gamma,
+                epsilon=target,
+                delta=asked.delta - failure,
+                tight=Tight(seeds, fixed) if asked.accounting == "tight" else None,
+            )
+            if test.k > seeds:
+                return ""
+            other = replace(asked, k=test.k, epsilon0=test.epsilon0)
+            if _fits(other, entry, domain, books, budget):
+                return f"k >= {test.k} with --eps0 {float(test.epsilon0):.4g}"
+            target = target * 9 / 10
+    except InfeasibleError:
+        return ""
+    return ""

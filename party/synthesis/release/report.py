@@ -1,0 +1,136 @@
+"""What synthetic rows look like, for the eyes of whoever released them: a picture and JSON.
+
+It looks at the rows that were released and at the public schema, and at nothing else: how well the
+rows resemble the private ones would be a figure of private data, with no price on it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.runtime.home import private_directory, write_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from party.synthesis.table.domain import Domain
+
+JSON_FILE: Final = "report.json"
+PICTURE_FILE: Final = "report.png"
+#: Bars of one attribute that can be told apart.
+_MOST_BARS: Final = 40
+_COLUMNS: Final = 4
+_MOST_DRAWN: Final = 64
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """One attribute of the released rows.
+
+    Attributes:
+        name: of the column.
+        codes: its public codes; "" is a missing cell.
+        counts: released rows that have each.
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def covered(self) -> int:
+        """Codes that at least one released row has."""
+        return sum(count > 0 for count in self.counts)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Codes that no released row has: nobody will be asked about them."""
+        return tuple(code for code, count in zip(self.codes, self.counts, strict=True) if not count)
+
+
+def marginals(domain: Domain, rows: NDArray[np.intp]) -> tuple[Marginal, ...]:
+    """Return how often each public code occurs.
+
+    Args:
+        domain: public.
+        rows: (n, attributes) codes of the released rows.
+
+    Raises:
+        SchemaError: if the rows are none of the domain.
+    """
+    domain.check_codes(rows)
+    return tuple(
+        Marginal(
+            attribute.name,
+            attribute.codes,
+            tuple(np.bincount(rows[:, at], minlength=len(attribute.codes)).tolist()),
+        )
+        for at, attribute in enumerate(domain.attributes)
+    )
+
+
+def write(folder: Path, domain: Domain, rows: NDArray[np.intp], title: str) -> None:
+    """Write the report's two files, for the owner of ``folder`` alone.
+
+    Args:
+        folder: made if it is absent.
+        domain: public.
+        rows: (n, attributes) codes of the released rows.
+        title: what was released, in a line.
+
+    Raises:
+        DiskError: if they cannot be written.
+    """
+    found = marginals(domain, rows)
+    private_directory(folder)
+    body = {
+        "title": title,
+        "rows": len(rows),
+        "attributes": [
+            asdict(each) | {"covered": each.covered, "absent": each.absent} for each in found
+        ],
+    }
+    write_file(folder / JSON_FILE, json.dumps(body, indent=2).encode() + b"\n")
+    write_file(folder / PICTURE_FILE, _drawn(found, title))
+
+
+def _drawn(found: tuple[Marginal, ...], title: str) -> bytes:
+    from matplotlib.figure import Figure
+
+    shown = found[:_MOST_DRAWN]
+    columns = min(_COLUMNS, len(shown))
+    lines = math.ceil(len(shown) / columns)
+    figure = Figure(figsize=(3.6 * columns, 2.6 * lines + 0.5), dpi=100, layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    axes = np.atleast_1d(np.asarray(figure.subplots(lines, columns))).ravel()
+    for axis in axes[len(shown) :]:
+        axis.axis("off")
+    for axis, each in zip(axes, shown, strict=False):
+        counts = each.counts[:_MOST_BARS]
+        axis.bar(range(len(counts)), counts, color="#0b3c5d")
+        # Names of columns and codes come from a file: `$` would be read as a formula.
+        axis.set_title(
+            f"{each.name}: {each.covered} of {len(each.codes)} codes", fontsize=8, parse_math=False
+        )
+        names = [code or "(missing)" for code in each.codes[:_MOST_BARS]]
+        step = max(1, math.ceil(len(names) / 12))
+        axis.set_xticks(
+            range(0, len(names), step),
+            [name[:16] for name in names[::step]],
+            rotation=60,
+            ha="right",
+            fontsize=6,
+            parse_math=False,
+        )
+        axis.tick_params(axis="y", labelsize=6)
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    return content.getvalue()

@@ -1,0 +1,210 @@
+"""Mechanism 1: rows made from seeds, and released if enough other seeds could have made them.
+
+Seedless release needs nothing of this. What one attempt costs, and why the number of attempts is
+fixed and each candidate may be dropped by a coin: :mod:`party.synthesis.seeds.deniability`.
+
+How many candidates passed is private beyond the rows that are returned. Nothing here reports it,
+every attempt is carried out whether or not it can still matter, and no time is measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.synthesis.seeds.composition import check_attempts
+from party.synthesis.seeds.deniability import (
+    COIN_DENOMINATOR,
+    RandomizedTest,
+    check_k_and_gamma,
+    check_least_seeds,
+)
+from party.synthesis.seeds.plausible_rows import PlausibleSeeds, check_resampled
+from pate.errors import InfeasibleError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from party.synthesis.table.network import Network
+    from party.synthesis.table.randomness import Randomness
+    from pate.noise.exact import Noise
+
+#: Candidates that are held at once.
+_AT_A_TIME: Final = 2**15
+
+
+@dataclass(frozen=True)
+class SeededRelease:
+    """A seed-based release as it is charged.
+
+    Attributes:
+        test: with noise.
+        resampled: the numbers of attributes that may be drawn anew; one is drawn per attempt.
+        attempts: T, all of which are made and charged.
+        rows: the most rows that are written.
+        coin: the probability with which each candidate is dropped whatever it is, a multiple of
+            1/COIN_DENOMINATOR.
+        least_seeds: the public lower bound on |D_S| that ``coin`` and the cost rest on.
+
+    Raises:
+        UsageError: for a value outside its range.
+        InfeasibleError: for a k above ``least_seeds``: the theorem needs at least k seeds.
+    """
+
+    test: RandomizedTest
+    resampled: tuple[int, ...]
+    attempts: int
+    rows: int
+    coin: Fraction
+    least_seeds: int
+
+    def __post_init__(self) -> None:
+        check_attempts(self.attempts)
+        check_least_seeds(self.least_seeds)
+        if self.test.k > self.least_seeds:
+            raise InfeasibleError(
+                f"k = {self.test.k} is more than the {self.least_seeds} seeds that are surely there"
+            )
+        if self.rows < 1:
+            raise UsageError(f"at least one row is released, got {self.rows}")
+        if not 0 < self.coin < 1 or COIN_DENOMINATOR % self.coin.denominator:
+            raise UsageError(
+                f"the coin is a multiple of 2^-60 between 0 and 1, got {self.coin}: "
+                "take it from deniability.coin"
+            )
+
+
+@dataclass(frozen=True)
+class DeterministicTestNotPrivate:
+    """The privacy test without noise (the paper's Test 1). NOT differentially private.
+
+    Its releases are plausibly deniable for k records each. But where exactly k records are plausible,
+    the absence of one of them makes the possible impossible: no epsilon bounds that, so none may be
+    stated for a party that released with it.
+    """
+
+    k: int
+    gamma: Fraction
+
+    def __post_init__(self) -> None:
+        check_k_and_gamma(self.k, self.gamma)
+
+
+def release_seeded(
+    seeds: NDArray[np.intp],
+    network: Network,
+    plan: SeededRelease,
+    noise: Noise,
+    randomness: Randomness,
+) -> NDArray[np.intp]:
+    """Make ``plan.attempts`` candidates and return the first ``plan.rows`` that pass.
+
+    The caller has charged all attempts before, and gives the operating system's noise and
+    randomness for anything that leaves the site.
+
+    Args:
+        seeds: (n, m) codes of D_S, disjoint from the rows that ``network`` was learned from.
+        network: a model that is itself differentially private.
+        plan: as it was charged.
+        noise: of the test, one draw per candidate.
+        randomness: for seeds, omegas, coins and candidates.
+
+    Returns:
+        (up to plan.rows, m) codes.
+
+    Raises:
+        SchemaError: if the seeds are not of the model's domain.
+        InfeasibleError: if there are fewer seeds than the charge supposes.
+        UsageError: for numbers of resampled attributes that the domain does not have.
+    """
+    _check_seeds(seeds, network, plan.least_seeds)
+    threshold = plan.test.k + noise.laplace(1 / Fraction(plan.test.epsilon0), plan.attempts)
+    dropped = randomness.below(COIN_DENOMINATOR, plan.attempts) < int(plan.coin * COIN_DENOMINATOR)
+    plausible = PlausibleSeeds(seeds, network, plan.resampled, plan.test.gamma)
+    kept: list[NDArray[np.intp]] = []
+    for part, made, count in _candidates(seeds, network, plausible, plan.attempts, randomness):
+        kept.append(made[(count >= threshold[part]) & ~dropped[part]])
+    return np.concatenate(kept)[: plan.rows]
+
+
+def release_not_private(
+    seeds: NDArray[np.intp],
+    network: Network,
+    test: DeterministicTestNotPrivate,
+    *,
+    resampled: tuple[int, ...],
+    attempts: int,
+    rows: int,
+    randomness: Randomness,
+) -> NDArray[np.intp]:
+    """Release with the deterministic test. NOT differentially private; see the test's class.
+
+    Args:
+        seeds: (n, m) codes of D_S.
+        network: the model.
+        test: without noise.
+        resampled: the numbers of attributes that may be drawn anew.
+        attempts: how many candidates are made.
+        rows: the most that are returned.
+        randomness: for seeds, omegas and candidates.
+
+    Returns:
+        (up to rows, m) codes, each plausible for ``test.k`` seeds.
+
+    Raises:
+        SchemaError: if the seeds are not of the model's domain.
+        InfeasibleError: if there are fewer than k seeds.
+        UsageError: for a number outside its range.
+    """
+    check_attempts(attempts)
+    _check_seeds(seeds, network, test.k)
+    plausible = PlausibleSeeds(seeds, network, resampled, test.gamma)
+    kept = [
+        made[count >= test.k]
+        for _, made, count in _candidates(seeds, network, plausible, attempts, randomness)
+    ]
+    return np.concatenate(kept)[:rows]
+
+
+def draw_candidates(
+    seeds: NDArray[np.intp],
+    network: Network,
+    resampled: tuple[int, ...],
+    count: int,
+    randomness: Randomness,
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return ``count`` uniform seeds and a candidate made from each, both (count, m) codes."""
+    omegas = np.array(check_resampled(resampled, len(network.order)), dtype=np.intp)
+    chosen = seeds[randomness.below(len(seeds), count)]
+    omega = omegas[randomness.below(len(omegas), count)]
+    return chosen, network.resample(chosen, omega, randomness)
+
+
+def _candidates(
+    seeds: NDArray[np.intp],
+    network: Network,
+    plausible: PlausibleSeeds,
+    attempts: int,
+    randomness: Randomness,
+) -> Iterator[tuple[slice, NDArray[np.intp], NDArray[np.int64]]]:
+    """Yield slices of the attempts, their candidates, and k' of each."""
+    for first in range(0, attempts, _AT_A_TIME):
+        number = min(_AT_A_TIME, attempts - first)
+        chosen, made = draw_candidates(seeds, network, plausible.resampled, number, randomness)
+        count, certain = plausible.count(chosen, made)
+        # A count that no noise reaches: what floats cannot judge is never released.
+        yield slice(first, first + number), made, np.where(certain, count, -(2**62))
+
+
+def _check_seeds(seeds: NDArray[np.intp], network: Network, least: int) -> None:
+    network.domain.check_codes(seeds)
+    if len(seeds) < least:
+        raise InfeasibleError(
+            "this split has fewer seeds than the cost supposes: no seed-based release; "
+            "seedless release needs none"
+        )

@@ -1,0 +1,1 @@
+"""The party's table as synthesis sees it: domain, coding, network, and private rows."""

@@ -1,0 +1,135 @@
+"""A party's own table, as a generator takes it: checked against the public schema, row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.synthesis.table.coding import encode, encode_fitting
+from pate.data.odd import Odd
+from pate.data.read import read_table
+from pate.data.values import content_hash
+from pate.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from party.synthesis.table.domain import Domain
+    from pate.data.tables import TextTable
+
+_TABLES: Final = (".csv", ".csv.gz", ".parquet")
+_DIGEST: Final = b"pate party synthesis data v1\0"
+_IMAGES: Final = (
+    "{} holds no table (.csv, .csv.gz or .parquet), and only rows of a table can be synthesised: "
+    "no private generator of images is good enough at a hospital's size; let images be labelled by "
+    "--aggregator neighbour, or take a public set of images that look alike"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """Rows that a release is made of.
+
+    Attributes:
+        codes: (n, attributes) codes, one row per unit of privacy.
+        content: digest of the table, 32 bytes; secret, since tables can be guessed.
+        odd: the rows that take no part, for the party's own screen.
+    """
+
+    codes: NDArray[np.intp]
+    content: bytes
+    odd: Odd = field(default_factory=Odd)
+
+    def digest(self, key: bytes) -> str:
+        """Return a digest that tells this home alone which table it was, hex."""
+        return hmac.digest(key, _DIGEST + self.content, hashlib.sha256).hex()
+
+
+def read_rows(
+    path: Path,
+    domain: Domain,
+    *,
+    group: str | None = None,
+    drop: Sequence[str] = (),
+    strict: bool = False,
+) -> PrivateRows:
+    """Read a table and check it, row by row.
+
+    A row that the schema does not describe takes no part, and nor does a patient with several: what one
+    person's cells hold decides about that person's row only, and not whether there is a release.
+
+    Args:
+        path: a file, or a folder that holds one.
+        domain: the public schema.
+        group: the column that names the patient of each row; it may not be in the schema.
+        drop: columns to leave out; those that it has not are no error.
+        strict: whether such a row is an error.
+
+    Raises:
+        DataError: if it holds no table, or none with the schema's columns; there are fewer rows than
+            every party is said to have; or, if ``strict``, over the first row that is left out else.
+    """
+    if path.exists() and not _holds_table(path):
+        raise DataError(_IMAGES.format(path))
+    odd = Odd()
+    text = read_table(path, None if strict else odd)
+    alone = None if group is None else _alone(text, group, strict, odd)
+    without = (*drop,) if group is None else (group, *drop)
+    # Every cell as the file has it: a column's kind would hang on all of its cells.
+    table = text.table(without, as_text=text.columns)
+    content = content_hash(replace(text, odd=Odd()).table(without))
+    if strict:
+        codes = encode(table, domain, str(path))
+    else:
+        codes, kept = encode_fitting(table, domain, str(path), odd, text.place)
+        codes = codes if alone is None else codes[alone[kept]]
+    if len(codes) < domain.min_rows:
+        # Not how many there are: lines like this are collected and kept by many a machine.
+        raise DataError(
+            f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
+            "party promises to have; take no part in this, or ask for a schema with a lower one"
+            + "".join(f"; some rows take no part: {why}" for why in odd.reasons[:3])
+        )
+    return PrivateRows(codes, content, odd)
+
+
+def _holds_table(path: Path) -> bool:
+    return any(map(_is_table, [path] if path.is_file() else path.iterdir()))
+
+
+def _is_table(file: Path) -> bool:
+    return file.name.casefold().endswith(_TABLES)
+
+
+def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:
+    """Return whether each row is the only one of its patient.
+
+    Patients are told apart as they are where records vote: 12 and 12.0 are one, and nan is none.
+    """
+    patients = text.column(group, "group")
+    rows = Counter(patients)
+    alone = np.array([bool(name) and rows[name] == 1 for name in patients], dtype=np.bool_)
+    if strict and not alone.all():
+        again = next(row for row, name in enumerate(patients) if rows[name] > 1)
+        raise DataError(
+            f"{text.path}: the patient of row {again + 1} (column {group}) has several rows, and a "
+            "release for patients takes one row each: keep one per patient, such as the last visit, "
+            "chosen by a rule that looks at that patient only"
+        )
+    for row in np.flatnonzero(~alone).tolist():
+        odd.record(
+            "its patient has several rows: keep one, such as the last visit, by a rule that looks at "
+            "that patient only"
+            if patients[row]
+            else "it has no patient",
+            text.place(row),
+        )
+    return alone

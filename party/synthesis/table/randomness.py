@@ -1,0 +1,109 @@
+"""Uniform numbers for sampling synthetic rows, and for choices that privacy rests on.
+
+:class:`SystemRandomness` is the only source that a release may use. It takes a fresh key from the
+operating system at every call and keeps nothing back, so a forked process repeats nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from pate.errors import UsageError
+from pate.noise.exact import uniform_below
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Numbers of one call: their bits are held in memory together.
+_MOST: Final = 2**28
+
+
+class Randomness(Protocol):
+    """A source of independent uniform numbers."""
+
+    #: Whether releases may be made with it. False for seeded numbers.
+    production: ClassVar[bool]
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return (count,) uniform words of 64 bits."""
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """Return (count,) uniform multiples of 2^-53 in [0, 1)."""
+
+    def below(self, bound: int, count: int) -> NDArray[np.intp]:
+        """Return (count,) integers, exactly uniform in [0, bound), for 1 <= bound < 2^63."""
+
+
+def require_production(randomness: Randomness) -> None:
+    """Check that a release may be made with these numbers.
+
+    Raises:
+        UsageError: for a seeded source.
+    """
+    if randomness.production is not True:
+        raise UsageError(
+            "releases need random numbers of the operating system: a seeded source protects nobody"
+        )
+
+
+class _Uniform:
+    """The numbers that follow from keys."""
+
+    def _key(self) -> bytes:
+        """Return 32 bytes, never the same twice."""
+        raise NotImplementedError
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """See :class:`Randomness`."""
+        if not 0 <= count <= _MOST:
+            raise UsageError(f"cannot draw {count} numbers at once: ask for 0 to {_MOST}")
+        # Counter and nonce are zero: each key makes one stream.
+        stream = Cipher(algorithms.ChaCha20(self._key(), bytes(16)), mode=None).encryptor()
+        return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """See :class:`Randomness`."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, bound: int, count: int) -> NDArray[np.intp]:
+        """See :class:`Randomness`."""
+        if not 1 <= bound < 2**63:
+            raise UsageError(f"cannot draw numbers below {bound}")
+        return uniform_below(bound, count, self.words).astype(np.intp)
+
+
+class SystemRandomness(_Uniform):
+    """Numbers from the operating system's generator, stretched by ChaCha20."""
+
+    production: ClassVar[bool] = True
+
+    def _key(self) -> bytes:
+        return os.urandom(32)
+
+
+class SimulatedRandomness(_Uniform):
+    """Numbers that follow from a seed. SIMULATION ONLY: a release made with them protects nobody.
+
+    Args:
+        seed: any integer from 0 to 2^128 - 1.
+
+    Raises:
+        UsageError: for another seed.
+    """
+
+    production: ClassVar[bool] = False
+
+    def __init__(self, seed: int) -> None:
+        if not 0 <= seed < 2**128:
+            raise UsageError(f"a seed lies between 0 and 2^128 - 1, got {seed}")
+        self._seed = b"pate simulated randomness" + seed.to_bytes(16, "little")
+        self._requests = 0
+
+    def _key(self) -> bytes:
+        self._requests += 1
+        return hashlib.sha256(self._seed + self._requests.to_bytes(16, "little")).digest()

@@ -1,0 +1,242 @@
+"""Training a party's teachers once, and voting with them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from party.teachers.constant import Constant
+from party.teachers.protocol import NO_OPINION, AnswersTogether, FitsTogether
+from party.teachers.registry import kind_for
+from party.teachers.schema import schema_of
+from party.teachers.shards import assign_shards
+from party.teachers.store import load_teacher, save_teacher
+from pate.data.checks import require_trainable
+from pate.errors import SchemaError
+from pate.runtime.failpoints import reach
+from pate.runtime.home import private_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from typing import Literal
+
+    from numpy.typing import NDArray
+
+    from party.teachers.protocol import Kind, Shard, Teacher
+    from party.teachers.schema import ImageSchema, TableSchema
+    from pate.data.values import Dataset, Inputs
+    from pate.votes import Counts
+
+#: Cells (pixels, or cells of a table) that are voted on at once; bounds the memory of a vote.
+_CELLS_AT_ONCE: Final = 1 << 21
+_ROWS_AT_ONCE: Final = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """A party's k teachers.
+
+    Attributes:
+        members: the teachers, by number of their shard.
+        classes: the party's class list.
+        unit: ``record``, or ``patient`` where groups were kept together: what lies in one shard.
+        schema: one line that describes the inputs that the teachers take.
+        fingerprint: 32 bytes that change when the data or the settings do.
+    """
+
+    members: tuple[Teacher, ...]
+    classes: tuple[str, ...]
+    unit: Literal["record", "patient"]
+    schema: str
+    fingerprint: bytes
+    _takes: ImageSchema | TableSchema
+    _key: bytes
+    _kind: Kind
+
+    @property
+    def teachers(self) -> int:
+        """k, the number of teachers."""
+        return len(self.members)
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs as the teachers see them: their columns alone, in their order.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind that the teachers take.
+        """
+        return self._takes.conform(inputs)
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        """Return how many teachers answer each class.
+
+        Args:
+            inputs: n queries.
+            classes: the campaign's m classes; those that the party has not get no votes, except
+                from teachers of empty shards.
+
+        Returns:
+            (n, m) int64; each row sums to k.
+
+        Raises:
+            SchemaError: if a class of the party is not in ``classes``, or the queries are not of
+                the kind that the teachers take.
+        """
+        place = {name: at for at, name in enumerate(classes)}
+        unknown = [name for name in self.classes if name not in place]
+        if unknown:
+            raise SchemaError(
+                f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+                f"the campaign's are {', '.join(classes)}"
+            )
+        columns = np.array([place[name] for name in self.classes], dtype=np.int64)
+        queries = self._takes.conform(inputs)
+        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        step = _rows_at_once(self._takes)
+        for start in range(0, len(queries), step):
+            chunk = queries.take(range(start, min(start + step, len(queries))))
+            rows = np.arange(start, start + len(chunk))
+            for number, answers in enumerate(self._answers(chunk)):
+                idle = self._idle_column(number, len(classes))
+                votes[rows, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
+        return votes
+
+    def _answers(self, queries: Inputs) -> NDArray[np.int64]:
+        """Return (k, n) int64: each teacher's class for each query, or :data:`NO_OPINION`."""
+        if isinstance(self._kind, AnswersTogether):
+            return self._kind.predict_many(self.members, len(self.classes), queries)
+        return np.stack([member.predict(queries) for member in self.members])
+
+    def _idle_column(self, number: int, classes: int) -> int:
+        """Return the column of a teacher without records; see :class:`Constant`."""
+        return _derive(self._key, f"idle {number}") % classes
+
+
+def train_ensemble(
+    dataset: Dataset,
+    *,
+    teachers: int,
+    model: str,
+    device: str,
+    home: Path,
+    key: bytes,
+    progress: Callable[[int, int], None],
+) -> Ensemble:
+    """Return the party's teachers, training those that are not stored yet.
+
+    A teacher is stored as soon as it is trained, so that a killed process goes on with the rest.
+    Stored teachers are used again as long as data and settings are the same; teachers of other
+    data or settings are removed. A teacher depends on its shard's records and its number alone,
+    not on their order in the file.
+
+    Args:
+        dataset: the party's records.
+        teachers: k.
+        model: one of :data:`party.teachers.registry.MODELS`.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        home: the party's state directory; teachers lie in ``teachers`` below it.
+        key: the party's secret that decides shards and seeds, at most 64 bytes.
+        progress: called with the number of teachers done and k.
+
+    Raises:
+        UsageError: if the model or device does not fit.
+        DataError: if the data has one class only, or fewer records or groups than teachers.
+        DiskError: if teachers cannot be stored.
+    """
+    require_trainable(dataset, teachers)
+    kind = kind_for(model, dataset.inputs, device)
+    hashes = dataset.row_hashes()
+    fingerprint = _fingerprint(dataset, hashes, teachers, kind, key)
+    folder = _current_folder(home / "teachers", fingerprint)
+    shards = assign_shards(dataset, teachers, key, row_hashes=hashes)
+    # By hash: what a teacher sees first must not hang on where its records stand in the file.
+    order = np.array(sorted(range(len(hashes)), key=hashes.__getitem__), dtype=np.int64)
+    members: dict[int, Teacher] = {}
+    for number in range(teachers):
+        stored = load_teacher(folder, number, kind)
+        if stored is not None:
+            members[number] = stored
+            progress(len(members), teachers)
+    missing = {
+        number: (order[shards[order] == number], _derive(key, f"teacher {number}"))
+        for number in range(teachers)
+        if number not in members
+    }
+    for number, teacher in _fit(kind, dataset, missing):
+        reach("teacher-trained")
+        save_teacher(folder, number, kind, teacher)
+        members[number] = teacher
+        progress(len(members), teachers)
+    return Ensemble(
+        members=tuple(members[number] for number in range(teachers)),
+        classes=dataset.classes,
+        unit="record" if dataset.groups is None else "patient",
+        schema=dataset.inputs.schema(),
+        fingerprint=fingerprint,
+        _takes=schema_of(dataset.inputs),
+        _key=key,
+        _kind=kind,
+    )
+
+
+def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tuple[int, Teacher]]:
+    """Yield the number and teacher of each shard, in order."""
+    if isinstance(kind, FitsTogether):
+        together = kind.fit_many(dataset, list(shards.values()))
+        for (number, (rows, _)), teacher in zip(shards.items(), together, strict=True):
+            yield number, Constant.of(dataset.labels[rows]) or teacher
+        return
+    for number, (rows, seed) in shards.items():
+        yield number, Constant.of(dataset.labels[rows]) or kind.fit(dataset.take(rows), seed)
+
+
+def _fingerprint(
+    dataset: Dataset, hashes: Sequence[bytes], teachers: int, kind: Kind, key: bytes
+) -> bytes:
+    """Return the SHA-256 digest of all that decides what the teachers are."""
+    whole = hashlib.sha256(b"pate teachers v1\0")
+    settings = [dataset.inputs.schema(), str(teachers), kind.name, kind.version, *dataset.classes]
+    settings.append("record" if dataset.groups is None else "patient")
+    for text in settings:
+        whole.update(hashlib.sha256(text.encode()).digest())
+    whole.update(hashlib.blake2b(b"fingerprint", key=key, digest_size=32).digest())
+    if dataset.groups is None:
+        records = sorted(hashes)
+    else:
+        groups = dataset.groups.tolist()
+        records = sorted(
+            row + hashlib.sha256(group.encode()).digest()
+            for row, group in zip(hashes, groups, strict=True)
+        )
+    for record in records:
+        whole.update(record)
+    return whole.digest()
+
+
+def _current_folder(home: Path, fingerprint: bytes) -> Path:
+    """Return the folder of these teachers, with what others or a crash have left removed."""
+    folder = private_directory(home / fingerprint.hex()[:32])
+    for other in home.iterdir():
+        if other != folder and re.fullmatch("[0-9a-f]{32}", other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    for unfinished in folder.glob(".*"):
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+    return folder
+
+
+def _derive(key: bytes, purpose: str) -> int:
+    """Return 63 bits that depend on the key and the purpose alone."""
+    digest = hashlib.blake2b(purpose.encode(), key=key, digest_size=8, person=b"pate teachers")
+    return int.from_bytes(digest.digest(), "big") >> 1
+
+
+def _rows_at_once(takes: ImageSchema | TableSchema) -> int:
+    cells = len(takes.names) if hasattr(takes, "names") else int(np.prod(takes.size))
+    return max(1, min(_ROWS_AT_ONCE, _CELLS_AT_ONCE // cells))

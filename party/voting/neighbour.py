@@ -1,0 +1,175 @@
+"""A party's records voting themselves, each once, at the query that is nearest to it.
+
+No teacher is trained. What decides where a record votes is a feature space over the public set, fixed
+before any record is seen, so that its vote hangs on nothing but itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from party.teachers.schema import schema_of
+from pate.data.checks import require_records
+from pate.data.values import Table, is_numeric
+from pate.errors import ProtocolError
+from pate.features.neighbours import cast_votes, voters_of
+from pate.features.space import space_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pate.data.values import Dataset, Inputs
+    from pate.votes import Counts
+
+#: Changes whenever the same records would vote otherwise.
+_VERSION: Final = b"pate neighbour votes v1\0"
+#: Records that are described at once, which bounds memory.
+_AT_ONCE: Final = 2048
+#: How often progress is said, in those.
+_TOLD: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourVotes:
+    """A party's records, ready to vote.
+
+    Attributes:
+        records: of the party.
+        key: its secret, at most 64 bytes: decides which records of a patient vote.
+        say: one line for the party's screen.
+    """
+
+    records: Dataset
+    key: bytes
+    say: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        require_records(self.records)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class list of the data."""
+        return self.records.classes
+
+    @property
+    def unit(self) -> Literal["record", "patient"]:
+        """``patient`` where the data names them, so that each can be held to its votes."""
+        return "record" if self.records.groups is None else "patient"
+
+    @property
+    def schema(self) -> str:
+        """One line that describes the inputs."""
+        return self.records.inputs.schema()
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """32 bytes that change when the records, their labels or their patients do."""
+        whole = hashlib.sha256(_VERSION)
+        for text in (self.schema, self.unit, *self.classes):
+            whole.update(hashlib.sha256(text.encode()).digest())
+        whole.update(hashlib.blake2b(b"fingerprint", key=self.key, digest_size=32).digest())
+        groups = [""] * len(self.records) if self.records.groups is None else self.records.groups
+        units = zip(self._row_hashes, groups, strict=True)
+        for unit in sorted(row + hashlib.sha256(str(g).encode()).digest() for row, g in units):
+            whole.update(unit)
+        return whole.digest()
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs as the records see them: their columns only, in their order.
+
+        What a column holds is what the inputs say, never what our cells do.
+
+        Raises:
+            SchemaError: if the inputs are not of the kind of the data.
+        """
+        if isinstance(inputs, Table) and isinstance(self.records.inputs, Table):
+            return inputs.only(self.records.inputs.names)
+        return schema_of(self.records.inputs).conform(inputs)
+
+    def _read_as(self, public: Table) -> NeighbourVotes:
+        """Return the same records, each cell read by what its column holds in the public set."""
+        held = self.records
+        assert isinstance(held.inputs, Table)  # noqa: S101 - conform looked
+        numeric = [is_numeric(column) for column in public.columns]
+        inputs = held.inputs.aligned(public.names, numeric, cell_by_cell=True)
+        return replace(self, records=replace(held, inputs=inputs))
+
+    def vote(
+        self,
+        public: Inputs,
+        rows: Sequence[int],
+        classes: Sequence[str],
+        *,
+        votes_per_patient: int | None,
+        most_votes: int,
+    ) -> Counts:
+        """Return how many records vote at each query for each class.
+
+        A count above ``most_votes`` is cut to it. That moves no count further than the votes did,
+        so it costs no privacy.
+
+        Args:
+            public: the whole public set: the feature space is fitted on it.
+            rows: of it, the queries, each once.
+            classes: the campaign's m classes; the data's are among them.
+            votes_per_patient: most votes of one patient; None: each record has one vote.
+            most_votes: most votes that are sent on one count.
+
+        Returns:
+            (queries, m) int64 votes.
+
+        Raises:
+            SchemaError: if the public set is not of the kind of the data.
+            ProtocolError: if two queries are alike: then nearest is not one.
+        """
+        seen = self.conform(public)
+        if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
+            return self._read_as(seen).vote(
+                seen, rows, classes, votes_per_patient=votes_per_patient, most_votes=most_votes
+            )
+        queries = seen.take(list(rows))
+        require_different(queries.row_hashes())
+        space = space_over(seen)
+        held = self._voters(votes_per_patient)
+        places = space.embed(queries)
+        columns = np.array([list(classes).index(name) for name in held.classes], dtype=np.int64)
+        labels = columns[held.labels]
+        votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
+        # Each record's vote is its own, so any cut of them gives the same sum.
+        for start in range(0, len(held), _AT_ONCE):
+            some = range(start, min(start + _AT_ONCE, len(held)))
+            described = space.embed(held.inputs.take(some))
+            votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
+            if some.stop == len(held) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
+                # A share, not a number: how many records there are is nobody's business.
+                self.say(f"{100 * some.stop // len(held)} % of our records have voted")
+        return np.minimum(votes, most_votes)
+
+    def _voters(self, votes_per_patient: int | None) -> Dataset:
+        """Return the records that vote: all of them, or at most so many of each patient."""
+        if votes_per_patient is None:
+            return self.records
+        if self.records.groups is None:
+            raise ProtocolError("votes per patient are asked for, and our data names no patients")
+        return self.records.take(
+            voters_of(self.records.groups, self._row_hashes, votes_per_patient, self.key)
+        )
+
+    @cached_property
+    def _row_hashes(self) -> Sequence[bytes]:
+        return self.records.row_hashes()
+
+
+def require_different(queries: Sequence[bytes]) -> None:
+    """Check that no two queries are the same input to the records, by their hashes.
+
+    Raises:
+        ProtocolError: if two are: then nearest is not one.
+    """
+    if len(set(queries)) != len(queries):
+        raise ProtocolError("two queries of neighbour votes are alike to our records")

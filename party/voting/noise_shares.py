@@ -1,0 +1,164 @@
+"""A party's noise shares: one per campaign and batch, kept for ever.
+
+A batch that is asked again gets the same votes and the same noise. With fresh noise each time the
+server could average it away, or see what one party's votes are from two sums over the same rows.
+A share is therefore durable before the answer is in the ledger, so that an answer without a share
+is one whose share is gone, and gets no other: whoever removes the file can answer no batch again
+that had votes before. It is as secret as the votes themselves.
+
+A share belongs to the votes that it hides: under other votes, or the same in another order, the
+difference of the two sums would be free of noise. So it is not handed out for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from pate.errors import AccountingError, RefusedError, StateError, UsageError
+from pate.runtime.failpoints import reach
+from pate.storage.durable_file import DurableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+#: "patn" in ASCII.
+_APPLICATION_ID: Final = 0x7061746E
+_SCHEMA: Final = (
+    (
+        "CREATE TABLE shares (campaign BLOB NOT NULL, batch BLOB NOT NULL, rows INTEGER NOT NULL, "
+        "classes INTEGER NOT NULL, votes BLOB NOT NULL, noise BLOB NOT NULL, digest BLOB NOT NULL, "
+        "PRIMARY KEY (campaign, batch)) STRICT"
+    ),
+    *(
+        f"CREATE TRIGGER shares_no_{verb} BEFORE {verb} ON shares "
+        "BEGIN SELECT RAISE(ABORT, 'noise shares are kept as they are'); END"
+        for verb in ("update", "delete")
+    ),
+)
+#: Largest share on disk: what SQLite takes for one value, with room to spare.
+_MOST_CELLS: Final = 2**27
+_RANGE: Final = np.iinfo(np.int32)
+
+
+class NoiseShares:
+    """Integer noise on disk, by campaign and batch.
+
+    Args:
+        path: the file; made if it is absent, readable by its owner alone.
+
+    Raises:
+        StateError: if the file is damaged.
+        DiskError: if it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = DurableFile(path, _SCHEMA, _APPLICATION_ID)
+
+    def share(
+        self,
+        campaign: bytes,
+        batch: bytes,
+        votes: NDArray[np.int64],
+        draw: Callable[[int], NDArray[np.int64]],
+        *,
+        answered: bool,
+    ) -> NDArray[np.int64]:
+        """Return the noise that this party adds to a batch: drawn once, the same ever after.
+
+        Args:
+            campaign: id.
+            batch: digest of its queries.
+            votes: (rows, classes) int64, which it will hide.
+            draw: given a number n, returns (n,) int64 independent draws.
+            answered: whether the ledger says that the batch was answered: then there is a share,
+                or it is gone.
+
+        Returns:
+            (rows, classes) int64, votes.
+
+        Raises:
+            RefusedError: if it hid other votes before, or it is gone.
+            StateError: if the file is damaged.
+            DiskError: if the share cannot be stored; then it must not be used.
+            UsageError: for a shape that no batch has, or draws of another kind.
+            AccountingError: for noise beyond 32 bits, which no campaign asks for.
+        """
+        if votes.ndim != 2 or votes.dtype != np.int64:
+            raise UsageError(f"votes are {votes.dtype} of shape {votes.shape}")
+        rows, classes = shape = votes.shape
+        if rows < 1 or classes < 1 or rows * classes > _MOST_CELLS:
+            raise UsageError(f"there is no noise share of shape {shape}")
+        hidden = hashlib.sha256(b"pate hidden votes v1\0" + votes.astype("<i8").tobytes()).digest()
+        with self._file.writing() as db:
+            held = db.execute(
+                "SELECT rows, classes, votes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
+                (campaign, batch),
+            ).fetchone()
+            if held is None and answered:
+                raise RefusedError(
+                    f"batch {batch.hex()[:8]} was answered, and {self._file.path} has no noise for it: "
+                    "other noise for the same votes would show more of them than is charged; restore "
+                    "the file from a backup that is not older than the answer"
+                )
+            if held is None:
+                noise = _packed(draw(rows * classes), rows * classes)
+                reach("noise-share-drawn")
+                digest = _digest(campaign, batch, shape, hidden, noise)
+                held = (rows, classes, hidden, noise, digest)
+                db.execute(
+                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?, ?)", (campaign, batch, *held)
+                )
+        reach("noise-share-kept")
+        return self._checked(campaign, batch, shape, hidden, held)
+
+    def _checked(
+        self,
+        campaign: bytes,
+        batch: bytes,
+        shape: tuple[int, int],
+        hidden: bytes,
+        held: tuple[int, int, bytes, bytes, bytes],
+    ) -> NDArray[np.int64]:
+        rows, classes, before, noise, digest = held
+        if digest != _digest(campaign, batch, (rows, classes), before, noise):
+            raise StateError(
+                f"{self._file.path} is damaged; restore it from a backup: with other noise for a "
+                "batch that was answered before, votes could be told"
+            )
+        if (rows, classes) != shape:
+            raise RefusedError(
+                f"batch {batch.hex()[:8]} had {rows} rows of {classes} classes before, now it is "
+                f"said to have {shape[0]} of {shape[1]}"
+            )
+        if not hmac.compare_digest(before, hidden):
+            raise RefusedError(
+                f"our votes on batch {batch.hex()[:8]} are not those that its noise hid before: "
+                "the two sums together would show votes without noise"
+            )
+        if len(noise) != 4 * rows * classes:
+            raise StateError(f"{self._file.path} is damaged: a share of another length")
+        return np.frombuffer(noise, dtype="<i4").reshape(shape).astype(np.int64)
+
+
+def _packed(drawn: NDArray[np.int64], cells: int) -> bytes:
+    if drawn.shape != (cells,) or drawn.dtype != np.int64:
+        raise UsageError(f"{cells} int64 draws are wanted, got {drawn.dtype} {drawn.shape}")
+    if int(drawn.min()) < _RANGE.min or int(drawn.max()) > _RANGE.max:
+        raise AccountingError("a draw of noise that 32 bits cannot hold")
+    return drawn.astype("<i4").tobytes()
+
+
+def _digest(
+    campaign: bytes, batch: bytes, shape: tuple[int, int], votes: bytes, noise: bytes
+) -> bytes:
+    whole = hashlib.sha256(b"pate noise share v1\0")
+    for part in (campaign, batch, *(number.to_bytes(8, "big") for number in shape), votes, noise):
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.digest()

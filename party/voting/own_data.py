@@ -1,0 +1,285 @@
+"""The party's own file, read as a campaign's signed schema says, and what votes from it.
+
+What a column holds, how large an image is and which classes there are is the campaign's to say, and it
+is signed before anything of ours is read by it. So each record is read by itself: what stands in one
+changes neither how another votes nor which teacher it goes to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from party.teachers.training import Ensemble, train_ensemble
+from party.voting.columns import left_out, warnings
+from party.voting.neighbour import NeighbourVotes
+from pate.data.images import DeepImagesError
+from pate.data.labels import can_be_class, sorted_classes
+from pate.data.odd import Odd
+from pate.data.read import read_dataset
+from pate.data.schema import Schema
+from pate.errors import DataError, PateError, ProtocolError, SchemaError, UsageError
+from protos.bounds import check_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from party.options import Options
+    from pate.data.values import Dataset
+    from protos.pate.v1 import vote_pb2
+
+    Classes = tuple[str, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """Where the party's records lie, and what was said of them; each field is the option of that name."""
+
+    data: Path
+    label: str | None = None
+    group: str | None = None
+    classes: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    strict: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """Return what the options of a command say of the records.
+
+        Raises:
+            UsageError: if they do not say where the records are.
+        """
+        if options.data is None:
+            raise UsageError("no data is named: --data")
+        return cls(
+            data=options.data,
+            label=options.label,
+            group=options.group,
+            classes=options.class_list,
+            drop=options.dropped,
+            strict=options.strict,
+        )
+
+    @property
+    def no_features(self) -> tuple[str, ...]:
+        """Columns that are named for something else."""
+        return (*filter(None, (self.label, self.group)), *self.drop)
+
+    def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
+        """Return the records that can take part, and what was odd about others.
+
+        Args:
+            schema: what the campaign's inputs are; None: not known yet.
+            classes: the campaign's class list; None: it has none, or it is not known yet.
+
+        Raises:
+            DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with ``strict``
+                for every cell and record that would be left out.
+        """
+        if self.classes is not None and classes is not None:
+            require_listed(self.classes, classes)
+        odd = Odd()
+        # In one order, whatever the list's: a list in another order is no reason to train anew.
+        listed = None if self.classes is None else sorted_classes(self.classes)
+        classes = None if classes is None else sorted_classes(classes)
+        held = read_dataset(
+            self.data,
+            label=self.label,
+            group=self.group,
+            classes=listed or classes,
+            drop=self.drop,
+            schema=schema,
+            odd=None if self.strict else odd,
+        )
+        if classes is not None and held.classes != classes:
+            held = held.with_classes(classes)
+        require_sendable(held.classes)
+        return held, odd
+
+
+def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
+    """Check that a class list that we state is part of the campaign's.
+
+    Raises:
+        SchemaError: if it is not.
+    """
+    unknown = sorted(set(ours) - set(campaign))
+    if unknown:
+        raise SchemaError(
+            f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+            f"the campaign's are {', '.join(campaign)}"
+        )
+
+
+def require_sendable(classes: tuple[str, ...]) -> None:
+    """Check that a server can be told of classes: before hours of training.
+
+    Raises:
+        DataError: if it can't.
+    """
+    try:
+        # A single class passes here: records may vote for it alone.
+        check_classes(classes if len(classes) > 1 else (*classes, "-"))
+    except ProtocolError as error:
+        odd = [name for name in classes if not can_be_class(name)]
+        raise DataError(
+            f"the labels cannot be a campaign's classes: {error}"
+            f"{f', {odd[0]!r:.80}' if odd else ''}; mend them, or name the list with --classes"
+        ) from error
+
+
+class OwnVoters:
+    """What votes for a party: its teachers, its records themselves, or either.
+
+    Args:
+        file: the party's records.
+        teachers: k; None: it has no teachers.
+        records: whether its records vote themselves in a campaign that asks for it.
+        model: kind of teacher.
+        device: for networks.
+        home: the party's state directory.
+        key: its secret that decides shards, at most 64 bytes.
+        say: one line for the party's own screen.
+        warn: a line that should be looked at.
+        training: entered while teachers are trained; gives what is called with the number of teachers
+            done and k.
+    """
+
+    def __init__(
+        self,
+        file: OwnFile,
+        *,
+        teachers: int | None,
+        records: bool,
+        model: str,
+        device: str,
+        home: Path,
+        key: bytes,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+        training: Callable[[], AbstractContextManager[Callable[[int, int], None]]],
+    ) -> None:
+        self._file = file
+        self._teachers = teachers
+        self._votes = records
+        self._model = model
+        self._device = device
+        self._home = home
+        self._key = key
+        self._say = say
+        self._warn = warn
+        self._training = training
+        self._asked: tuple[Schema | None, Classes] = (None, None)
+        self._held: Dataset | None = None
+        self._records: NeighbourVotes | None = None
+        self._ensemble: tuple[Dataset, Ensemble] | None = None
+        self._warned: set[str] = set()
+
+    def ahead(
+        self, schema: Schema | None, classes: Classes, *, is_guess: bool = True
+    ) -> Dataset | None:
+        """Read, and train, before a campaign is known; what it says then is what counts.
+
+        None is returned for images that only a campaign's window can make readable.
+
+        Args:
+            schema: of the public set that we have, or of the last campaign, or None.
+            classes: of the last campaign, or None.
+            is_guess: whether the next campaign may well be another, so that what does not fit is no
+                error yet.
+
+        Raises:
+            PateError: if there is nothing that could vote.
+        """
+        try:
+            held = self._guess(schema, classes, is_guess)
+        except DeepImagesError as error:
+            self._warn(f"nothing is read before a campaign is known: {error}")
+            return None
+        if self._teachers is not None:
+            self._trained(held)
+        return held
+
+    def _guess(self, schema: Schema | None, classes: Classes, is_guess: bool) -> Dataset:
+        try:
+            return self._read(schema, classes)
+        except PateError:
+            if not is_guess or (schema is None and classes is None):
+                raise
+            return self._read(None, None)
+
+    def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | None:
+        """Return our records as a campaign reads them, None if nothing of ours votes in its way.
+
+        No teacher is trained.
+
+        Raises:
+            SchemaError: if they are not of the campaign's kind.
+            DataError: if none of them can take part.
+        """
+        if not (self._votes if campaign.most_votes else self._teachers is not None):
+            return None
+        held = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
+        if self._records is None or self._records.records is not held:
+            self._records = NeighbourVotes(held, self._key, say=self._say)
+        return self._records
+
+    def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:
+        """Return what votes in a campaign, with its teachers trained; None and errors as above.
+
+        Raises:
+            DataError: if the records do not suffice for the teachers.
+            DiskError: if teachers cannot be stored.
+        """
+        found = self.read(campaign)
+        return found if found is None or campaign.most_votes else self._trained(found.records)
+
+    def _trained(self, held: Dataset) -> Ensemble:
+        if self._ensemble is None or self._ensemble[0] is not held:
+            if self._ensemble is not None:
+                self._say(
+                    "the campaign reads our records otherwise than was guessed: training anew"
+                )
+            with self._training() as progress:
+                made = train_ensemble(
+                    held,
+                    teachers=self._teachers or 0,
+                    model=self._model,
+                    device=self._device,
+                    home=self._home,
+                    key=self._key,
+                    progress=progress,
+                )
+            self._ensemble = (held, made)
+        return self._ensemble[1]
+
+    def _read(self, schema: Schema | None, classes: Classes) -> Dataset:
+        if self._held is not None and self._is_read_so(self._held, schema, classes):
+            self._asked = (schema, classes)
+            return self._held
+        held, odd = self._file.read(schema, classes)
+        self._asked, self._held = (schema, classes), held
+        extra = [left_out(odd.left_out)] if odd.left_out else []
+        for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, self._file.no_features)):
+            if line not in self._warned:  # once, though the file is read again
+                self._warned.add(line)
+                self._warn(line)
+        return held
+
+    def _is_read_so(self, held: Dataset, schema: Schema | None, classes: Classes) -> bool:
+        """Tell whether reading the file again would change nothing."""
+        before, listed = self._asked
+        if classes != listed and (classes is None or sorted_classes(classes) != held.classes):
+            return False
+        if schema == before:
+            return True
+        if before is not None or schema is None:
+            return False
+        # It was read without a schema. A column of which every cell was a number is what a schema makes of
+        # it that says so, and one of text too: each cell is as the file has it.
+        own = Schema.of(held.inputs)
+        if schema.numeric is None or own.numeric is None:
+            return schema == own
+        return all(schema.numeric.get(name) is kind for name, kind in own.numeric.items())

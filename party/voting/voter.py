@@ -1,0 +1,458 @@
+"""A party's side of the protocol: one request in, one signed reply out.
+
+No Flower, no sockets, no clock: bytes to bytes, so that every rule can be tested by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from party.identity.keys import votes_key
+from party.ledger.sent_votes import Answer, tags_of, view_of
+from party.voting.cache import VoteCache
+from party.voting.masked import MaskedVotes
+from party.voting.neighbour import NeighbourVotes, require_different
+from party.voting.noise_shares import NoiseShares
+from party.voting.public_sets import PublicSets
+from party.voting.request import check_ending, check_fits, check_on_roster, offer_of
+from pate.data.values import Inputs, Table, batch_hash
+from pate.errors import (
+    DataError,
+    DiskError,
+    LedgerError,
+    PateError,
+    ProtocolError,
+    SchemaError,
+    StateError,
+    UsageError,
+    every_kind,
+)
+from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.runtime.failpoints import reach
+from protos import wire
+from protos.bounds import check_name
+from protos.pate.v1 import vote_pb2
+from protos.terms import votes_per_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from numpy.typing import NDArray
+
+    from party.offer import Offer
+    from party.voting.own_data import OwnVoters
+    from party.voting.request import Ensemble
+    from party.voting.site import Site
+    from pate.noise.exact import Noise
+    from pate.votes import Counts
+
+
+#: What a refusal may be called to the other side.
+_KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
+#: What no other request mends: a party that stayed would be asked no more and not say why.
+_FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
+#: How votes leave, for the party's screen.
+_AGGREGATION = {
+    "plain": "plain aggregation: the server sees our vote vectors",
+    "masked": "masked sums: nobody sees our votes alone",
+}
+_NOISE = {"central": "noise by the server", "distributed": "noise by the parties"}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Votes that may be given: on what terms, on which queries, and how to make them."""
+
+    offer: Offer
+    answer: Answer
+    votes: Callable[[], Counts]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a campaign ended for a party.
+
+    Attributes:
+        campaign: its id, hexadecimal.
+        queries_asked: queries that the server put to its mechanism.
+        labels_released: labels that left the server.
+        epsilon: the campaign's cap towards the public, data-independent.
+        delta: at which the cap holds.
+        unit: what it protects: ``record``, ``patient`` or ``party``.
+        adjacency: what neighbouring data sets differ by.
+        records_vote: whether records voted themselves.
+        observer: against whom it holds.
+        votes_given: queries that this party answered for the campaign.
+    """
+
+    campaign: str
+    queries_asked: int
+    labels_released: int
+    epsilon: float
+    delta: float
+    unit: str
+    adjacency: str
+    records_vote: bool
+    observer: str
+    votes_given: int
+
+
+class Voter:
+    """Answers the server's requests for one party.
+
+    Args:
+        name: of the party.
+        identity: its signing key.
+        ensemble: its trained teachers, or None if it has none.
+        records: its records, to vote themselves, or None if they do not.
+        own: what makes either, from its file as the campaign reads it; then the two are None.
+        home: where public sets and given votes are kept.
+        site: what this site agrees to, and its record of what left.
+        noise: where its noise shares are drawn from.
+        public: its own copy of the public set, or None to be sent one.
+        say: one line for the party's own screen.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: Ed25519PrivateKey,
+        ensemble: Ensemble | None,
+        home: Path,
+        site: Site,
+        noise: Noise,
+        public: Inputs | None = None,
+        records: NeighbourVotes | None = None,
+        own: OwnVoters | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        check_name(name)
+        self._name = name
+        self._identity = identity
+        if ensemble is None and records is None and own is None:
+            raise UsageError("a party votes with its teachers or with its records")
+        self._ensemble = ensemble
+        self._records = records
+        self._own = own
+        self._home = home
+        self._site = site
+        self._say = say
+        self._masked = MaskedVotes(
+            name=name,
+            identity=identity,
+            ledger=site.ledger,
+            shares=NoiseShares(home / "noise.db"),
+            noise=noise,
+        )
+        self._votes_key = votes_key(home)
+        self._public = PublicSets(home / "public", public)
+        #: Set when the campaign has ended.
+        self.ending: Ending | None = None
+        #: Set when this party cannot take part, by the error that says why.
+        self.refusal: PateError | None = None
+
+    def handle(self, body: bytes) -> bytes:
+        """Answer one request.
+
+        Raises:
+            ProtocolError: if the bytes are not a request; nobody can be answered then.
+        """
+        key, request = wire.read_request(body)
+        reply = vote_pb2.Reply(
+            version=wire.VERSION,
+            nonce=request.nonce,
+            campaign=request.campaign.id,
+            party=self._name,
+        )
+        try:
+            self._answer(key, request, reply)
+        except PateError as error:
+            # The other side learns the kind alone: a message may hold values of ours.
+            self._say(f"refused the server's request: {error}")
+            if isinstance(error, _FINAL) or error is self._site.refused:
+                self.refusal = error
+            kinds = (kind.__name__ for kind in type(error).__mro__ if kind in _KINDS)
+            reply.refusal.kind = next(kinds, PateError.__name__)
+        return wire.sign_reply(reply, self._identity)
+
+    def _answer(self, key: bytes, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
+        campaign, masked = request.campaign, self._masked
+        match request.WhichOneof("body"):
+            case "describe":
+                self._describe(key, campaign, reply.description)
+            case "public_piece":
+                self._site.known(key, campaign.id)
+                self._take_piece(campaign, request.public_piece, reply.receipt)
+            case "ask":
+                asked = self._asked(key, campaign, request.ask.batch)
+                votes = asked.votes()
+                self._leave(self._site.answer, asked, votes)
+                reply.votes.CopyFrom(
+                    wire.pack_votes(
+                        votes,
+                        teachers=self._weight(campaign),
+                        batch=asked.answer.batch,
+                        loose=campaign.most_votes > 0,
+                    )
+                )
+            case "ask_keys":
+                asked = self._asked(key, campaign, request.ask_keys.batch)
+                reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.answer.hashes))
+            case "ask_shares":
+                self._site.known(key, campaign.id)
+                reply.boxes.CopyFrom(masked.boxes(campaign, request.ask_shares))
+            case "ask_masked":
+                reach("shares-sent")
+                batch = masked.batch(campaign, request.ask_masked.attempt)
+                asked = self._asked(key, campaign, batch)
+                reply.masked.CopyFrom(
+                    masked.masked(
+                        campaign,
+                        request.ask_masked,
+                        votes=asked.votes,
+                        check=partial(self._leave, self._site.check, asked),
+                        record=partial(self._leave, self._site.answer, asked),
+                    )
+                )
+            case "ask_proof":
+                self._site.known(key, campaign.id)
+                reply.proof.CopyFrom(masked.proof(campaign, request.ask_proof))
+            case "ask_consent":
+                reach("masked-sent")
+                self._site.known(key, campaign.id)
+                reply.consent.CopyFrom(masked.consent(campaign, request.ask_consent))
+            case "ask_opening":
+                self._site.known(key, campaign.id)
+                reply.opening.CopyFrom(
+                    masked.opening(
+                        campaign, request.ask_opening, allow_other=self._site.allows_again
+                    )
+                )
+            case "finish":
+                self._finish(key, campaign.id, request.finish)
+                reply.farewell.SetInParent()
+            case _:
+                raise ProtocolError("a request of no known kind")
+
+    def _describe(
+        self, key: bytes, campaign: vote_pb2.Campaign, said: vote_pb2.Description
+    ) -> None:
+        self._check(key, campaign)
+        self._site.join(offer_of(key, campaign, 0))
+        # Teachers are trained here if they were not before: a party that has answered can vote.
+        who = self._who(campaign)
+        said.teachers = self._weight(campaign)
+        # Which of a campaign's classes occur among our records would be told for nothing.
+        said.classes.extend(campaign.classes or who.classes)
+        said.unit = who.unit
+        said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
+        self._say(
+            f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}, "
+            f"{campaign.queries} queries, at most "
+            f"{_guarantee(campaign)}, "
+            f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
+        )
+
+    def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
+        """Check that we may take part in a campaign, and that our data fit it.
+
+        The site's own rules come first. For a campaign that they refuse, or one that is not what it was,
+        no file is read and no teacher trained, and it is told nothing of our data.
+        """
+        self._site.consider(offer_of(key, campaign, 0))
+        own = self._public.own
+        if own is not None and own != campaign.public_set:
+            raise SchemaError(
+                f"our copy of the public set has the hash {own.hex()[:12]}…, "
+                f"the campaign's is {campaign.public_set.hex()[:12]}…; "
+                "leave --public out to be sent the right one"
+            )
+        if self._own is None:
+            check_fits(campaign, self._who(campaign))
+        else:
+            check_fits(campaign, _known(self._own.read(campaign), campaign))
+
+    def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
+        """Return who votes in a campaign: our teachers, or our records themselves.
+
+        Raises:
+            SchemaError: if they do not.
+        """
+        if self._own is not None:
+            return _known(self._own.voters(campaign), campaign)
+        return _known(self._records if campaign.most_votes else self._ensemble, campaign)
+
+    def _weight(self, campaign: vote_pb2.Campaign) -> int:
+        """Return what our vote rows sum to, or of records the most that one count may be."""
+        who = self._who(campaign)
+        return campaign.most_votes if isinstance(who, NeighbourVotes) else who.teachers
+
+    def _take_piece(
+        self,
+        campaign: vote_pb2.Campaign,
+        piece: vote_pb2.PublicPiece,
+        receipt: vote_pb2.PieceReceipt,
+    ) -> None:
+        receipt.index = piece.index
+        if self._public.find(campaign) is None:
+            inputs = self._public.take(campaign, piece)
+            if inputs is None:
+                return
+            self._say(f"received the public set: {len(inputs)} queries, {_kind(inputs)}")
+        receipt.public_set = campaign.public_set
+
+    # --- votes ---------------------------------------------------------------------------
+
+    def _asked(self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Asked:
+        """Check that votes on a batch may be given. Nothing is computed yet.
+
+        Raises:
+            PateError: if they may not.
+        """
+        self._check(key, campaign)
+        own = self._identity.public_key().public_bytes_raw()
+        check_on_roster(campaign, self._name, own, self._weight(campaign))
+        public = self._public.find(campaign)
+        if public is None:
+            raise ProtocolError("votes are asked for on a public set that never came")
+        queries = public.take(list(batch.rows))
+        whole = queries.row_hashes()
+        if batch_hash(whole) != batch.digest:
+            raise ProtocolError("the queries asked for have another hash than the server says")
+        # From here on a query is what our teachers see of it: one more column that they do not
+        # look at makes no new query.
+        who = self._who(campaign)
+        seen = who.conform(queries)
+        hashes = whole if seen is queries else seen.row_hashes()
+        offer = offer_of(key, campaign, len(hashes))
+        if isinstance(who, NeighbourVotes):
+            require_different(hashes)
+        answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
+        self._site.admit(offer, answer)
+        if isinstance(who, NeighbourVotes):
+            # Where a record votes hangs on all queries of the batch and on the public set; how
+            # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
+            rows = tuple(batch.rows)
+            held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}"
+            about = batch.digest + campaign.public_set + held_to.encode()
+            votes = partial(_cast, who, public, rows, campaign)
+        else:
+            about = b""
+            votes = partial(_poll, who, queries, campaign)
+        source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
+        return _Asked(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
+
+    def _leave(self, how: Callable[[Offer, Answer], None], asked: _Asked, votes: Counts) -> None:
+        """Have votes that are about to leave compared with all that left before, or recorded as well.
+
+        Args:
+            how: ``check`` or ``answer`` of our site.
+            asked: what they are votes on.
+            votes: themselves, of which nothing but a keyed hash is kept.
+        """
+        classes = asked.offer.classes or ()
+        tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
+        how(asked.offer, replace(asked.answer, tags=tags))
+
+    def _vote(
+        self,
+        campaign: vote_pb2.Campaign,
+        hashes: Sequence[bytes],
+        source: bytes,
+        compute: Callable[[NDArray[np.int64]], Counts],
+    ) -> Counts:
+        cache = VoteCache(self._home / "votes.db", ensemble=source, classes=tuple(campaign.classes))
+        self._say(f"voting on {len(hashes)} queries")
+        return cache.votes(
+            hashes,
+            compute,
+            before_store=lambda: reach("voting"),
+        )
+
+    def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:
+        offer = self._site.known(key, campaign)
+        check_ending(finish, offer)
+        self._masked.forget(campaign)
+        self._site.ended(campaign, finish)
+        record = self._site.ledger.find(campaign.hex())
+        self.ending = Ending(
+            campaign=campaign.hex(),
+            queries_asked=finish.queries_asked,
+            labels_released=finish.labels_released,
+            epsilon=finish.epsilon_cap,
+            delta=finish.delta,
+            unit=offer.unit,
+            adjacency=neighbours_of(offer.unit, records_vote=offer.records_vote),
+            records_vote=offer.records_vote,
+            observer="public",
+            votes_given=0 if record is None else record.asked,
+        )
+
+
+def _known(
+    found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
+) -> Ensemble | NeighbourVotes:
+    """Return what votes in a campaign.
+
+    Raises:
+        SchemaError: if nothing of ours does.
+    """
+    if found is None:
+        what = "our records vote" if campaign.most_votes else "teachers vote"
+        raise SchemaError(
+            f"the campaign is of {campaign.mechanism}: {what} in it; start without --votes, or "
+            f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+        )
+    return found
+
+
+def _poll(
+    teachers: Ensemble, queries: Inputs, campaign: vote_pb2.Campaign, rows: NDArray[np.int64]
+) -> Counts:
+    """Return the teachers' votes on some of the queries."""
+    return teachers.vote(queries.take(rows), tuple(campaign.classes))
+
+
+def _cast(
+    records: NeighbourVotes,
+    public: Inputs,
+    queries: tuple[int, ...],
+    campaign: vote_pb2.Campaign,
+    rows: NDArray[np.int64],
+) -> Counts:
+    """Return the records' votes on some of the queries; they are cast on all of them."""
+    votes = records.vote(
+        public,
+        queries,
+        tuple(campaign.classes),
+        votes_per_patient=_votes_per_patient(campaign),
+        most_votes=campaign.most_votes,
+    )
+    return votes[rows]
+
+
+def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
+    """Return how many votes a patient has: as many as are charged for. None: each record has one."""
+    return votes_per_unit(campaign) if campaign.unit == "patient" else None
+
+
+def _guarantee(campaign: vote_pb2.Campaign) -> str:
+    return in_words(
+        campaign.epsilon,
+        campaign.delta,
+        campaign.unit,
+        neighbours=neighbours_of(campaign.unit, records_vote=campaign.most_votes > 0),
+    )
+
+
+def _kind(inputs: Inputs) -> str:
+    return (
+        f"a table of {len(inputs.names)} columns" if isinstance(inputs, Table) else inputs.schema()
+    )

@@ -1,5 +1,0 @@
-"""``python -m pate`` is ``pate``."""
-
-from pate.commands.cli import main
-
-main()

@@ -1,0 +1,214 @@
+"""From what the coordinator typed to a campaign's specification."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
+from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.data.values import Inputs, content_hash
+from pate.errors import UsageError
+from pate.masking.context import most_colluders, threshold_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator_server.options import CampaignOptions
+    from pate.accounting.publishing.gate import GateParameters
+
+    Say = Callable[[str], None]
+    Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
+
+#: What a party without a policy of its own sets aside for all campaigns that may fail outright.
+GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
+
+
+def spec_of(
+    options: CampaignOptions,
+    inputs: Inputs,
+    *,
+    say: Say = lambda _: None,
+    chosen: Choose | None = None,
+) -> CampaignSpec:
+    """Return the specification of a new campaign over a public set, from the options of its command.
+
+    Args:
+        options: of the command.
+        inputs: the public set.
+        say: told what happens.
+        chosen: returns the representatives of neighbour votes; None: those that a campaign has.
+
+    Raises:
+        UsageError: naming the option that makes no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    delta = delta_of(options.publish, options.delta)
+    gate = make_gate(
+        options.publish, options.epsilon, delta, options.gate_order, options.gate_share
+    )
+    neighbour = _neighbour_terms(options, inputs, delta, say, chosen)
+    roster = _roster(options.parties)
+    count = roster if isinstance(roster, int) else len(roster)
+    min_parties, colluders = options.min_parties, options.colluders
+    aggregation = options.aggregation or ("masked" if count >= 3 else "plain")
+    if aggregation == "masked":
+        if min_parties is None:
+            min_parties, colluders = threshold_for(count, colluders)
+        elif colluders is None:
+            colluders = most_colluders(count, min_parties)
+    central = neighbour is None or aggregation != "masked"
+    return CampaignSpec(
+        name=options.campaign,
+        id=new_campaign_id(),
+        aggregator=options.aggregator,
+        parties=roster,
+        min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
+        public_set=content_hash(inputs).hex(),
+        queries=len(inputs),
+        schema=inputs.schema(),
+        classes=tuple(c.strip() for c in options.classes.split(",")) if options.classes else None,
+        epsilon=float(options.epsilon),
+        delta=float(delta),
+        unit=options.unit,
+        rounds=options.rounds
+        if options.rounds is not None
+        else 2
+        if options.aggregator == "interactive-gnmax"
+        else 1,
+        max_queries=options.max_queries,
+        first_round_share=exact("first_round_share", options.first_round_share),
+        threshold=_maybe(options, "threshold"),
+        interactive_threshold=_maybe(options, "interactive_threshold"),
+        sigma1=_maybe(options, "sigma1"),
+        sigma2=_maybe(options, "sigma2"),
+        scale=_maybe(options, "scale"),
+        confidence=_maybe(options, "confidence"),
+        aggregation=aggregation,
+        noise=options.noise or ("central" if central else "distributed"),
+        colluders=colluders or 0,
+        vote_proofs=options.vote_proofs,
+        class_quota=options.class_quota,
+        representatives=None if neighbour is None else neighbour.representatives,
+        most_votes=None if neighbour is None else neighbour.most_votes,
+        votes_per_patient=None if neighbour is None else neighbour.votes_per_patient,
+        publish=options.publish,
+        gate_order=None if gate is None else _decimal(gate.order),
+        gate_target=None if gate is None else _decimal(gate.target),
+        gate_test=None if gate is None else _decimal(gate.test),
+        gate_failure=None if gate is None else _decimal(gate.failure),
+    )
+
+
+def _neighbour_terms(
+    options: CampaignOptions, inputs: Inputs, delta: float, say: Say, chosen: Choose | None
+) -> NeighbourTerms | None:
+    """Return what neighbour votes need beside all else, None for teachers."""
+    given = {
+        "--representatives": options.representatives,
+        "--expected-records": options.expected_records,
+        "--most-votes": options.most_votes,
+        "--votes-per-patient": options.votes_per_patient,
+    }
+    if options.aggregator != "neighbour":
+        for option, value in given.items():
+            if value is not None:
+                raise UsageError(f"{option} is for --aggregator neighbour: leave it out")
+        return None
+    from pate.campaign.representatives import RECORDS, choose, default_number
+
+    votes, number = options.votes_per_patient or 1, options.representatives
+    if number is None:
+        records = options.expected_records or RECORDS
+        number = default_number(records, len(inputs), options.epsilon, delta, votes)
+    points = (chosen or choose)(inputs, number, say)
+    return NeighbourTerms(points, options.most_votes or MOST_VOTES, votes)
+
+
+def delta_of(publish: str, given: float | None) -> float:
+    """Return the delta of a campaign: as given, or one that fits parties without a policy of their own.
+
+    Args:
+        publish: capped or gated.
+        given: what the coordinator typed, if anything.
+    """
+    if given is not None:
+        return given
+    return GATED_DELTA if publish == "gated" else SITE_DELTA
+
+
+def of_gated_delta(publish: str, delta: float) -> str:
+    """Return a line about a promise that most parties refuse, "" if they don't.
+
+    Arguments are as above.
+    """
+    if publish != "gated" or Fraction(delta) <= Delta(SITE_DELTA).for_failing:
+        return ""
+    return (
+        f"a gated campaign at delta {delta:g}: parties keep {GATED_DELTA:g} for campaigns that may fail "
+        f"outright unless their policy.toml says more, and refuse this one; give --delta {GATED_DELTA:g}, or "
+        "have them raise delta or failing_share"
+    )
+
+
+def make_gate(
+    publish: str, epsilon: float, delta: float, order: float | None, share: float
+) -> GateParameters | None:
+    """Return the gate that is worth the whole (epsilon, delta), None for a capped campaign.
+
+    Args:
+        publish: capped or gated.
+        epsilon: of the campaign.
+        delta: of the campaign.
+        order: Renyi order, or None for the one at which half of epsilon goes to the conversion.
+        share: part of the divergence at that order that the test may cost.
+
+    Raises:
+        UsageError: if an order is given that is not used, or no gate is worth so little.
+    """
+    from pate.accounting.publishing.gate import GateParameters
+    from pate.errors import AccountingError
+
+    if publish != "gated":
+        if order is not None:
+            raise UsageError("--gate-order is for --publish gated")
+        return None
+    if order is None and epsilon > 0 and 0 < delta < 1:
+        order = round(2 * (1 + 2 * math.log(1 / delta) / epsilon)) / 2
+    try:
+        return GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
+    except AccountingError as error:
+        raise UsageError(f"no gate can be made of these: {error}") from error
+
+
+def _decimal(value: float) -> Fraction:
+    """Return the short exact number that reads back as the same float."""
+    return Fraction(repr(value))
+
+
+def _roster(parties: str) -> int | tuple[str, ...]:
+    if parties.strip().isdecimal():
+        return int(parties)
+    return tuple(sorted(name.strip() for name in parties.split(",")))
+
+
+def _maybe(options: CampaignOptions, field: str) -> Fraction | None:
+    text = getattr(options, field)
+    return None if text is None else exact(field, text)
+
+
+def exact(field: str, text: str) -> Fraction:
+    """Return the number that was typed for an option; "40", "2.5" and "1/3" are exact.
+
+    Raises:
+        UsageError: naming the option, for anything else.
+    """
+    try:
+        return Fraction(text.strip())
+    except (ValueError, ZeroDivisionError) as error:
+        option = field.replace("_", "-")
+        raise UsageError(
+            f"--{option} must be a number such as 40, 2.5 or 1/3, got {text!r}"
+        ) from error

@@ -1,0 +1,282 @@
+"""The terms of a campaign: what its specification and its roster come to.
+
+Mechanisms, how their costs add up, and the cap. They are worked out once, when the roster is
+complete, and written into the ledger; a ledger that is read is held against the same functions.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from pate.accounting.bounds.laws import WIDEST_SIGMA
+from pate.accounting.composition import Gate, Gdp, composition_named, tightest
+from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.campaign.order import VotedRows, public_order
+from pate.campaign.spec import check_count
+from pate.errors import BudgetError, LedgerError, UsageError
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, worst_cost
+from pate.mechanisms.distributed import over_noisy_sums
+from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour, clear_margin, least_share
+from pate.noise.shares import share_sigma
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pate.accounting.composition import Composition
+    from pate.campaign.roster import RosterParty
+    from pate.campaign.spec import CampaignSpec
+    from pate.mechanisms import Mechanism
+    from pate.mechanisms.neighbour import MatrixMechanism
+
+
+def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
+    """Return k, how many teachers one unit of privacy may reach.
+
+    A record, or a patient whose rows a party keeps together, is in one shard of one party. A
+    party as the unit reaches all its own teachers; the largest counts. Of neighbour votes it is how
+    many votes the unit casts itself.
+    """
+    if spec.votes_per_patient is not None:
+        return spec.votes_per_patient
+    return max(party.teachers for party in parties) if spec.unit == "party" else 1
+
+
+def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+    """Return the mechanisms of a campaign, now that its teachers are counted.
+
+    What the specification leaves open is a share of M = ``teachers``, whole votes, rounded up (more
+    noise, a stricter check). The shares are near those that the papers chose for 250 teachers:
+    sigma2 = 4/25 M is their 40, sigma1 = 1/2 M and T = 3/4 M are between their 150 and 200 of
+    MNIST and a check that a unanimous vote passes more often; scale = 2/25 M is their 1/gamma of
+    20. A student's margin n_j - M p_j is 0 where it agrees with its teachers and near M where it is
+    surely wrong, so the later rounds of Interactive-GNMax check for 1/2 M.
+
+    Args:
+        spec: of the campaign.
+        teachers: M, of the whole roster.
+        votes_per_unit: k, how many teachers one unit may reach.
+
+    Returns:
+        One mechanism; for ``interactive-gnmax`` that of round 1 and that of all later ones.
+
+    Raises:
+        UsageError: for parameters that make no sense together.
+
+    Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
+    """
+    check_count("number of teachers", teachers, 1)
+    if spec.matrix:
+        return (matrix_mechanism(spec, votes_per_unit),)
+    made = _central(spec, teachers, votes_per_unit)
+    if not spec.distributed:
+        return made
+    return tuple(over_noisy_sums(each, spec.honest) for each in made)
+
+
+def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+    """Return the mechanisms as they are if the server draws the noise."""
+
+    def share(numerator: int, denominator: int) -> int:
+        return max(1, -(-teachers * numerator // denominator))
+
+    if spec.aggregator == "lnmax":
+        return (LNMax(spec.scale or Fraction(share(2, 25)), votes_per_unit),)
+    sigma2 = spec.sigma2 or Fraction(share(4, 25))
+    if spec.aggregator == "gnmax":
+        return (GNMax(sigma2, votes_per_unit),)
+    sigma1 = spec.sigma1 or Fraction(share(1, 2))
+    # Votes and noise are integers: to reach T is to reach its ceiling.
+    threshold = math.ceil(spec.threshold or share(3, 4))
+    confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
+    if not spec.interactive:
+        return (confident,)
+    return (
+        confident,
+        InteractiveGNMax(
+            math.ceil(spec.interactive_threshold or share(1, 2)),
+            sigma1,
+            sigma2,
+            spec.confidence or Fraction(9, 10),
+            votes_per_unit,
+        ),
+    )
+
+
+def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
+    """Return the mechanism of a campaign of neighbour votes.
+
+    The noise is ``sigma2`` if it is stated, else the least that epsilon allows: there is one release,
+    and nothing to save for. A label needs a margin of :func:`clear_margin` unless it is stated.
+
+    Raises:
+        UsageError: for parameters that make no sense.
+        BudgetError: if no noise is worth so little.
+    """
+    honest = spec.honest if spec.distributed else 1
+    share = (
+        least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
+        if spec.sigma2 is None
+        else share_sigma(spec.sigma2, honest)
+        if spec.distributed
+        else Fraction(spec.sigma2)
+    )
+    threshold = (
+        clear_margin(share, spec.wanted_parties if spec.distributed else 1)
+        if spec.threshold is None
+        else math.ceil(spec.threshold)
+    )
+    if spec.distributed:
+        return DistributedNeighbour(threshold, share, honest, votes_per_unit)
+    return Neighbour(threshold, share, votes_per_unit)
+
+
+def voted_rows(
+    spec: CampaignSpec, mechanisms: Sequence[Mechanism], composition: Composition, cap: Fraction
+) -> VotedRows:
+    """Return the queries that parties vote on, in the order in which batches have them.
+
+    That is the whole public set, or of neighbour votes its representatives. With noise shares each
+    vote shows the server a noisy histogram, asked or not: then it is no more queries than the
+    budget pays for, the first of the public order, and the server learns no more than the public may.
+
+    Args:
+        spec: of the campaign.
+        mechanisms: of all rounds.
+        composition: how costs add up.
+        cap: most that they may add up to.
+    """
+    if spec.representatives is not None:
+        return VotedRows(spec.representatives)
+    if not spec.distributed:
+        return VotedRows(range(spec.queries))
+    worst = worst_cost(composition, mechanisms, 1)
+    most = min(spec.queries, int(cap / worst))
+    if spec.max_queries is not None:
+        most = min(most, spec.max_queries)
+    return VotedRows(public_order(spec.id, spec.queries)[:most])
+
+
+def stated_as(mechanism: Mechanism, field: str) -> str:
+    """Return the name that a specification has for a parameter of a mechanism."""
+    if field == "threshold" and mechanism.interactive:
+        return "interactive_threshold"
+    return "sigma2" if field in ("sigma", "share") else field
+
+
+def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
+    """Return how costs add up: the gate's own way, or the tightest that all events allow.
+
+    Raises:
+        UsageError: for a gate over noise that is too narrow for its bound.
+    """
+    events = [event for each in mechanisms for event in each.worst]
+    if spec.gated is None:
+        return tightest(events)
+    for event in events:
+        if not Gdp().supports(event):
+            raise UsageError("a gated campaign needs noise of at least sigma 2")
+        if isinstance(event, GaussianThreshold | GaussianMax) and event.sigma > WIDEST_SIGMA:
+            raise UsageError(f"a gated campaign needs noise of at most sigma {WIDEST_SIGMA:g}")
+    return Gate(spec.gated)
+
+
+def budget(
+    spec: CampaignSpec, mechanisms: Sequence[Mechanism], composition: Composition
+) -> Fraction:
+    """Return the cap that the campaign's filter enforces, in its composition.
+
+    It is what (epsilon, delta) is worth, or the worst cost of all queries that may be answered if
+    that is less. Both are fixed before the first answer, so either may be stated.
+
+    Raises:
+        BudgetError: if not a single query fits.
+    """
+    if spec.gated is not None:
+        cap = composition.budget(spec.epsilon, spec.delta)
+        if not cap:
+            raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
+        return cap
+    worst = worst_cost(composition, mechanisms, 1)
+    most = spec.queries * spec.rounds
+    if spec.max_queries is not None:
+        most = min(most, spec.max_queries)
+    cap = min(
+        composition.budget(spec.epsilon, spec.delta), worst_cost(composition, mechanisms, most)
+    )
+    if worst > cap:
+        raise BudgetError(
+            f"one {'matrix' if spec.matrix else 'answer'} may cost epsilon "
+            f"{composition.epsilon(worst, spec.delta):.3g} at delta {spec.delta:g}, the budget is "
+            f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
+        )
+    return cap
+
+
+def recorded_terms(
+    spec: CampaignSpec,
+    parties: Sequence[RosterParty],
+    mechanisms: tuple[Mechanism, ...],
+    composition: str,
+    cap: Fraction,
+) -> Composition:
+    """Check the terms that a ledger records against its specification and roster.
+
+    Args:
+        spec: of the campaign.
+        parties: the roster.
+        mechanisms: as recorded.
+        composition: name, as recorded.
+        cap: as recorded.
+
+    Returns:
+        How the costs of the campaign add up.
+
+    Raises:
+        LedgerError: for mechanisms or a composition that do not follow from the specification.
+        BudgetError: for a cap that is worth more than its epsilon.
+    """
+    votes = votes_per_unit(spec, parties)
+    if len(mechanisms) != (2 if spec.interactive else 1):
+        raise LedgerError(
+            f"{spec.aggregator} has another number of mechanisms than {len(mechanisms)}"
+        )
+    if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
+        raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
+    _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
+    made = _composition(spec, composition, mechanisms)
+    if made.epsilon(cap, spec.delta) > spec.epsilon:
+        raise BudgetError(f"the cap {cap} is worth more than epsilon {spec.epsilon}")
+    return made
+
+
+def _composition(spec: CampaignSpec, name: str, mechanisms: tuple[Mechanism, ...]) -> Composition:
+    if spec.gated is not None:
+        composition = composition_of(spec, tuple(mechanisms))
+    else:
+        composition = composition_named(name)
+        events = [event for each in mechanisms for event in each.worst]
+        if not all(composition.supports(event) for event in events):
+            raise LedgerError(f"not every event of this campaign has a cost in {name!r}")
+    if composition.name != name:
+        raise LedgerError(f"the costs of this campaign do not add up as {name!r}")
+    return composition
+
+
+def _check_stated(
+    spec: CampaignSpec, mechanisms: tuple[Mechanism, ...], teachers: int, votes: int
+) -> None:
+    """Check that mechanisms have every parameter that the specification states.
+
+    What it leaves open follows from the roster when the campaign begins, and may be worked out
+    otherwise by another version.
+    """
+    for given, wanted in zip(mechanisms, resolve(spec, teachers, votes), strict=True):
+        if given.name != wanted.name:
+            raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
+        found, expected = given.to_dict(), wanted.to_dict()
+        for field, value in expected.items():
+            stated = getattr(spec, stated_as(given, field), None)
+            if stated is not None and found[field] != value:
+                raise LedgerError(f"{field} of the mechanism is {found[field]}, stated is {stated}")

@@ -1,0 +1,259 @@
+"""What ``pate plan`` shows: a table and a JSON object of the same figures, and what they rest on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+from rich.table import Table as Sheet
+
+from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
+from pate.mechanisms import DistributedMechanism
+from pate.noise.shares import total_sigma
+from pate.planning.plans import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pate.cli.plan.run import PlanReport
+    from pate.planning.plans import Plan
+    from pate.planning.search import Choice
+
+OBSERVER: Final = "public"
+_COMPOSITIONS: Final = {"gdp": "exact Gaussian", "zcdp": "zCDP, improved"}
+#: Figures of a plan that its JSON calls by the same names.
+_EXPECTED: Final = (
+    "asked", "answered", "answered_error", "right", "accuracy", "accuracy_error",
+)  # fmt: skip
+_CAUTION: Final = (
+    "Choose from public data, assumptions or experience: tuning on private votes is itself a leak, "
+    "which no epsilon here covers."
+)
+_DESCRIBED: Final = (
+    "Expectations describe a typical run, and are as good as what they are made of. The guarantee "
+    "holds whatever the votes are."
+)
+_SERVER: Final = (
+    "Towards the server nothing is guaranteed: it draws the noise, and sees exact sums of votes, or each "
+    "party's with plain aggregation. The row on noisy histograms is for a server that saw no more than "
+    "one per query, with noise sigma2: --noise distributed."
+)
+_SHARES: Final = (
+    "Every party adds a share of noise, and the server sees one noisy histogram of each query voted "
+    "on, whatever the votes are: what it learns is guaranteed too. It counts the {honest} shares that "
+    "at least are honest; labels carry those of all {most} parties, or of {fewest} at fewest. Check "
+    "and label read the same histogram, so each query costs the same, answered or not."
+)
+_INTERACTIVE: Final = (
+    "Of interactive-gnmax this is the first round, with its share of the budget; later rounds depend "
+    "on the student. The guarantee is that of all rounds together."
+)
+
+
+def as_object(report: PlanReport) -> dict[str, Any]:
+    """Return a JSON object."""
+    request, spec, population = report.request, report.spec, report.population
+    found = report.search
+    return {
+        "aggregator": spec.aggregator,
+        "teachers": population.teachers,
+        "parties": request.parties,
+        "noise": spec.noise,
+        "min_parties": spec.min_parties if spec.distributed else None,
+        "colluders": spec.colluders if spec.distributed else None,
+        "classes": population.classes,
+        "delta": spec.delta,
+        "unit": spec.unit,
+        "votes_per_unit": report.votes_per_unit,
+        "adjacency": ADJACENCY[spec.unit],
+        "observer": OBSERVER,
+        "epsilon_wanted": request.epsilon,
+        "population": {
+            "source": population.source,
+            "histograms": len(population),
+            "accuracy_of": population.meaning,
+            "accuracy_without_noise": population.plurality_accuracy,
+            "mean_share_of_votes": population.agreement,
+            "assumptions": dict(population.assumptions),
+        },
+        "plans": {
+            key: None if plan is None else _plan_dict(plan) for key, plan in report.plans.items()
+        },
+        "search": None
+        if found is None
+        else {
+            "epsilon": found.epsilon,
+            "goal": str(found.goal),
+            "looked_at": found.looked_at,
+            "frontiers": [
+                {"least_accuracy": level, **_columns(each)}
+                for level, each in found.frontiers().items()
+            ],
+            "trade": _columns(found.trade(found.epsilon)),
+        },
+        "notes": [*report.notes, *remarks(report)],
+        "files": _files(report),
+    }
+
+
+def _plan_dict(plan: Plan) -> dict[str, Any]:
+    return {
+        "mechanism": plan.mechanism.to_dict(),
+        "queries": plan.campaign.queries,
+        "guarantee": {
+            "epsilon": plan.epsilon,
+            "composition": plan.composition,
+            "cap": str(plan.cap),
+            "limit_of_round": str(plan.limit),
+        },
+        "expected": {
+            **{name: getattr(plan, name) for name in _EXPECTED},
+            "epsilon_of_cost": dict(plan.expected_epsilons),
+        },
+        "all_answered": {
+            "answered": plan.worst_answered,
+            "epsilon_of_cost": dict(plan.worst_epsilons),
+        },
+        "server_of_noisy_histograms": plan.histogram_epsilon,
+        "noise_shares": _shares_dict(plan),
+    }
+
+
+def _shares_dict(plan: Plan) -> dict[str, Any] | None:
+    made, campaign = plan.mechanism, plan.campaign
+    if not isinstance(made, DistributedMechanism) or not campaign.most or not campaign.fewest:
+        return None
+    return {
+        "share": str(made.share),
+        "honest": made.honest,
+        "sigma_guaranteed": float(total_sigma(made.share, made.honest)),
+        "sigma_of_all": float(total_sigma(made.share, campaign.most)),
+        "sigma_of_fewest": float(total_sigma(made.share, campaign.fewest)),
+        "accuracy_of_fewest": plan.with_fewest,
+        "voted_on": plan.voted,
+    }
+
+
+def _columns(choices: Sequence[Choice]) -> dict[str, list[Any]]:
+    figures = ("epsilon", "asked", "answered", "right", "accuracy")
+    made = {name: [getattr(each, name) for each in choices] for name in figures}
+    return made | {"settings": [each.at.mechanism.to_dict() for each in choices]}
+
+
+def _files(report: PlanReport) -> dict[str, str]:
+    return {} if report.request.png is None else {"picture": str(report.request.png)}
+
+
+def show(report: PlanReport) -> None:
+    """Print the plans side by side, and what they rest on."""
+    spec = report.spec
+    terms = (
+        f"Each epsilon is at delta {spec.delta:g}; unit: {spec.unit}; adjacency: "
+        f"{NEIGHBOURS[spec.unit]}, which changes up to {report.votes_per_unit} of a query's "
+        f"votes; observer: {OBSERVER}, but for the row on a server."
+    )
+    sheet = Sheet(title=report.title, title_justify="left", caption=terms, caption_justify="left")
+    sheet.add_column("")
+    columns = []
+    for key, heading in report.headings.items():
+        if (plan := report.plans[key]) is not None:
+            sheet.add_column(heading, justify="right")
+            columns.append(dict(_rows(plan, report)))
+    for name in columns[0]:
+        sheet.add_row(name, *(column.get(name, "") for column in columns))
+    console = Console(highlight=False)
+    console.print(sheet)
+    for line in (*report.notes, *remarks(report)):
+        console.print(line, markup=False)
+    for what, where in _files(report).items():
+        console.print(f"{what}: {where}", markup=False)
+
+
+def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
+    """Yield one column of the table, each figure with the name of its row."""
+    made, campaign = plan.mechanism, plan.campaign
+    settings = settings_of(made)
+    if isinstance(made, DistributedMechanism):
+        del settings["sigma2"]  # it is that of the honest shares, below
+    for name, value in settings.items():
+        yield f"{name}, votes", str(value) if isinstance(value, int) else f"{float(value):g}"
+    if isinstance(made, DistributedMechanism) and campaign.most:
+        yield "noise share of a party, votes", f"{float(made.share):g}"
+        for number, who in ((made.honest, "{} honest ones"), (campaign.most, "all {}")):
+            sigma2 = float(total_sigma(made.share, number))
+            yield f"  sigma2 of {who.format(number)}", f"{sigma2:.2f}"
+    yield "queries asked, expected", f"{_count(plan.asked)} of {campaign.queries}"
+    yield "labels, expected", _count(plan.answered)
+    what = "accuracy" if report.population.meaning == "right" else "agreement with the plurality"
+    yield f"  {what}", _percent(plan.accuracy, plan.accuracy_error)
+    if campaign.most:
+        yield f"  the same with {campaign.fewest} parties' noise", _percent(plan.with_fewest)
+    yield f"  {report.adjective} ones", _count(plan.right)
+    yield "epsilon guaranteed", rounded_up(plan.epsilon)
+    yield "  labels it pays for, if all are answered", str(plan.worst_answered)
+    yield "epsilon of the expected cost, no guarantee", ""
+    for key, epsilon in plan.expected_epsilons.items():
+        yield f"  {_COMPOSITIONS[key]}", rounded_up(epsilon)
+    yield "epsilon if all are answered", ""
+    for key, epsilon in plan.worst_epsilons.items():
+        yield f"  {_COMPOSITIONS[key]} ", rounded_up(epsilon)  # the space tells the rows apart
+    if plan.histogram_epsilon is not None and campaign.most:
+        yield "epsilon guaranteed towards the server", rounded_up(plan.histogram_epsilon)
+        yield "  queries voted on", f"{plan.voted} of {campaign.queries}"
+    elif plan.histogram_epsilon is not None:
+        yield "epsilon if a server saw noisy histograms", rounded_up(plan.histogram_epsilon)
+
+
+def remarks(report: PlanReport) -> list[str]:
+    """Return what the figures rest on, a sentence or two a line."""
+    seen, spec = report.population, report.spec
+    if seen.source == "assumed":
+        basis = (
+            f"Assumed: a teacher is right with probability {seen.assumptions['agreement']:g}, "
+            f"which varies over queries by {seen.assumptions['spread']:.2g} for all teachers "
+            f"alike; {100 * seen.assumptions['rival']:g} % of a query's wrong votes fall on one "
+            f"class. {len(seen)} histograms, seed {seen.assumptions['seed']}. "
+        )
+    else:
+        basis = f"From {len(seen)} queries of a proxy, which must be public"
+        basis += ". " if seen.meaning == "right" else ", without right labels: "
+    if seen.meaning == "right":
+        without = f"{100 * seen.plurality_accuracy:.1f} %"
+        lines = [f"{basis}Without noise {without} of the labels would be right."]
+    else:
+        share = f"{100 * seen.agreement:.1f} %"
+        lines = [f"{basis}agreement is with the noiseless vote, which gets {share} of the votes."]
+    if (found := report.search) is not None:
+        part = found.looked_at
+        looked = "" if part == len(seen) else f" The search looked at {part} of the queries."
+        lines.append(f"Best found: {found.goal}.{looked}")
+    lines += [_DESCRIBED, _CAUTION]
+    if spec.interactive:
+        lines.append(_INTERACTIVE)
+    if spec.distributed:
+        who = {"most": spec.parties, "fewest": spec.min_parties, "honest": spec.honest}
+        lines.append(_SHARES.format(**who))
+    elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
+        lines.append(_SERVER)
+    best = report.plans["best"]
+    if best is not None and report.request.epsilon is not None:
+        options: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(best.mechanism)}
+        if spec.distributed:
+            options |= {"noise": spec.noise, "parties": spec.parties}
+            options |= {"min-parties": spec.min_parties, "colluders": spec.colluders}
+        if spec.interactive:
+            options["first-round-share"] = spec.first_round_share
+        options |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}
+        lines.append("To run it: pate-server " + " ".join(f"--{k} {v}" for k, v in options.items()))
+    return lines
+
+
+def _count(expected: float) -> str:
+    return f"{expected:.0f}" if expected >= 20.0 else f"{expected:.1f}"
+
+
+def _percent(accuracy: float | None, error: float | None = None) -> str:
+    if accuracy is None:
+        return "no labels"
+    about = "" if error is None else f" ± {100 * error:.1f}"
+    return f"{100 * accuracy:.1f}{about} %"

@@ -1,0 +1,1 @@
+"""Files and texts that cross between roles: labels, statements, enrolment, schemas."""

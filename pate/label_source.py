@@ -1,0 +1,161 @@
+"""Labels from votes in one process: for a notebook, or for a curator who holds all the data.
+
+A campaign between parties keeps a durable ledger (``pate-server``). Here the budget lives in the
+memory of one :class:`LabelSource`: it charges before it draws noise, never answers a query twice,
+and never says more than its cap. Two sources over the same votes are two releases, and cost the
+sum of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pate.accounting.budget import PrivacyFilter
+from pate.accounting.composition import tightest, total_cost
+from pate.errors import ProtocolError, UsageError
+from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.mechanisms.contract import check_rows
+from pate.mechanisms.neighbour import MatrixMechanism
+from pate.noise.exact import SystemNoise, require_production
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pate.mechanisms import Mechanism
+    from pate.mechanisms.contract import Votes
+    from pate.noise.exact import Noise
+
+#: Queries that are charged, and answered, together.
+_TOGETHER = 256
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What has left so far.
+
+    Attributes:
+        labels: class index by query, for those that were answered with a label.
+        asked: queries that were answered, with a label or without, in order.
+        epsilon: what all of it, and all that may still come, is worth at ``delta``: the cap.
+        delta: failure probability.
+        unit: what one neighbour differs by.
+    """
+
+    labels: Mapping[int, int]
+    asked: tuple[int, ...]
+    epsilon: float
+    delta: float
+    unit: str
+
+    def __str__(self) -> str:
+        """Return the figures with the terms on which they hold."""
+        among = neighbours_of(self.unit, records_vote=False)
+        promise = in_words(self.epsilon, self.delta, self.unit, neighbours=among)
+        return f"{len(self.labels)} labels of {len(self.asked)} queries asked; {promise}"
+
+
+class LabelSource:
+    """Answers queries over one vote matrix, until its budget is spent.
+
+    >>> from fractions import Fraction
+    >>> from pate import ConfidentGNMax, LabelSource
+    >>> votes = np.array([[200, 30, 20], [90, 85, 75], [10, 5, 235]])
+    >>> mechanism = ConfidentGNMax(150, Fraction(15), Fraction(8), votes_per_unit=1)
+    >>> answers = LabelSource(votes, mechanism, epsilon=2, delta=1e-5).answer()
+    >>> sorted(answers.labels.items())
+    [(0, 0), (2, 2)]
+
+    Not safe to share between threads.
+
+    Args:
+        votes: (queries, classes) int64; of ensembles, each row sums to the number of teachers.
+        mechanism: that answers one query at a time, and needs no prediction of a student.
+        epsilon: the most that all answers together may be worth, at ``delta``.
+        delta: failure probability.
+        unit: what ``mechanism.votes_per_unit`` was chosen for: record, patient or party.
+        noise: from the operating system, unless a source of production noise is given.
+
+    Raises:
+        UsageError: for a mechanism that does not fit, or a seeded source of noise.
+        AccountingError: for an epsilon or delta that makes no sense.
+        ProtocolError: for votes that are none.
+    """
+
+    def __init__(
+        self,
+        votes: Votes,
+        mechanism: Mechanism,
+        *,
+        epsilon: float,
+        delta: float,
+        unit: str = "record",
+        noise: Noise | None = None,
+    ) -> None:
+        if isinstance(mechanism, MatrixMechanism) or mechanism.noise_inside:
+            raise UsageError(f"{mechanism.name} releases sums over parties: run a campaign")
+        if mechanism.interactive:
+            raise UsageError(f"{mechanism.name} needs a student's predictions: run a campaign")
+        self._noise = SystemNoise() if noise is None else noise
+        require_production(self._noise)
+        votes = check_rows(np.array(votes))  # a copy: nobody may change what was voted
+        if len(np.unique(votes.sum(axis=1))) > 1:
+            raise ProtocolError("every row of votes sums to the number of teachers: the same sum")
+        self._votes = votes
+        self._mechanism = mechanism
+        self._composition = tightest(mechanism.worst)
+        self._worst = total_cost(self._composition, mechanism.worst)
+        cap = self._composition.budget(epsilon, delta)
+        self._budget = PrivacyFilter(cap)
+        self._epsilon = self._composition.epsilon(cap, delta) if cap else 0.0
+        self._delta, self._unit = delta, unit
+        self._labels: dict[int, int] = {}
+        self._asked: dict[int, None] = {}
+
+    @property
+    def answers(self) -> Answers:
+        """What has left so far."""
+        return Answers(
+            MappingProxyType(dict(self._labels)),
+            tuple(self._asked),
+            self._epsilon,
+            self._delta,
+            self._unit,
+        )
+
+    def answer(self, queries: Iterable[int] | None = None) -> Answers:
+        """Answer queries in the order given, as far as the budget goes.
+
+        A query that was answered before keeps its answer, at no cost.
+
+        Args:
+            queries: row numbers of the votes, chosen without looking at them; all rows if None.
+
+        Returns:
+            Everything that has left, of earlier calls too.
+
+        Raises:
+            UsageError: for a query that there is not.
+        """
+        wanted = range(len(self._votes)) if queries is None else list(queries)
+        for query in wanted:
+            if isinstance(query, bool) or not 0 <= query < len(self._votes):
+                raise UsageError(f"there is no query {query!r} among {len(self._votes)}")
+        waiting = list(dict.fromkeys(query for query in wanted if query not in self._asked))
+        while waiting:
+            size = self._budget.fits(self._worst, min(_TOGETHER, len(waiting)))
+            if size == 0:
+                break
+            chunk, waiting = waiting[:size], waiting[size:]
+            held = [self._budget.reserve(self._worst) for _ in chunk]
+            # From here on the budget is charged: what fails below has cost the worst.
+            self._asked |= dict.fromkeys(chunk)
+            outcomes = self._mechanism.answer_all(self._votes[chunk], self._noise)
+            for query, reservation, outcome in zip(chunk, held, outcomes, strict=True):
+                self._budget.settle(reservation, total_cost(self._composition, outcome.events))
+                if outcome.label is not None:
+                    self._labels[query] = outcome.label
+        return self.answers

@@ -1,0 +1,51 @@
+"""Seeded noise, for simulations and tests only. A release made with it protects nobody.
+
+Whoever knows the seed can take the noise off again. The server refuses it: what it releases
+with must have ``production`` set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, ClassVar
+
+from pate.errors import UsageError
+from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+
+class SimulatedNoise:
+    """The samplers of :mod:`pate.noise.exact` on bits that follow from a seed. SIMULATION ONLY.
+
+    The bits are SHAKE-128 of the seed and the number of the request, so the draws of a seed are
+    the same on every machine and with every version of numpy.
+
+    Args:
+        seed: any integer from 0 to 2^128 - 1.
+
+    Raises:
+        UsageError: for another seed.
+    """
+
+    production: ClassVar[bool] = False
+
+    def __init__(self, seed: int) -> None:
+        if not 0 <= seed < 2**128:
+            raise UsageError(f"a seed lies between 0 and 2^128 - 1, got {seed}")
+        self._key = b"pate simulated noise" + seed.to_bytes(16, "little")
+        self._requests = 0
+
+    def gaussian(self, sigma: Fraction, count: int) -> Integers:
+        """See :func:`pate.noise.exact.discrete_gaussian`."""
+        return discrete_gaussian(sigma, count, self._bits)
+
+    def laplace(self, scale: Fraction, count: int) -> Integers:
+        """See :func:`pate.noise.exact.discrete_laplace`."""
+        return discrete_laplace(scale, count, self._bits)
+
+    def _bits(self, number: int) -> bytes:
+        self._requests += 1
+        block = self._key + self._requests.to_bytes(16, "little")
+        return hashlib.shake_128(block).digest(number)

@@ -1,0 +1,97 @@
+"""How checks are shown: one line each; on a terminal with colours and folded, in a pipe plain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pate.preflight.finding import Status
+from pate.preflight.runner import run_checks
+from pate.runtime.command import print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pate.preflight.runner import Check, Report, Result
+
+_STYLES: Final = {
+    Status.OK: "green",
+    Status.WARNING: "bold yellow",
+    Status.FAILED: "bold red",
+    Status.SKIPPED: "dim",
+}
+_TO_DO: Final = "to do: "
+
+
+def present(
+    groups: Mapping[str, Sequence[Check]], *, as_json: bool, console: Console | None = None
+) -> int:
+    """Run checks, show what they find on the standard output, and return the exit code.
+
+    Args:
+        groups: checks by heading, in their order.
+        as_json: whether to print one JSON object at the end, and nothing else.
+        console: where to show it; the standard output if left out.
+    """
+    if as_json:
+        report = run_checks(groups)
+        print_json(report.to_dict())
+        return report.exit_code
+    console = console or Console(highlight=False)
+    widest = max((len(check.name) for checks in groups.values() for check in checks), default=0)
+    headings: list[str] = []
+
+    def folded(result: Result) -> None:
+        if result.group not in headings:
+            headings.append(result.group)
+            console.print(Text(f"\n{result.group}", style="bold"))
+        console.print(_row(result, widest))
+
+    def plain(result: Result) -> None:
+        found = result.finding
+        to_do = f" ({_TO_DO}{found.to_do})" if found.to_do else ""
+        line = f"{found.status.value:<8} {result.name}: {found.text}{to_do}"
+        console.print(line, markup=False, soft_wrap=True)
+
+    if console.is_terminal:
+        with console.status("looking", spinner="line"):  # of plain characters
+            report = run_checks(groups, folded)
+    else:
+        report = run_checks(groups, plain)
+    line, style = _verdict(report)
+    if console.is_terminal:
+        console.print(Text(f"\n{line}", style=style))
+    else:
+        console.print(line, markup=False, soft_wrap=True)
+    return report.exit_code
+
+
+def _row(result: Result, widest: int) -> Table:
+    found = result.finding
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(width=2 + len(Status.WARNING))
+    row.add_column(width=widest)
+    row.add_column(ratio=1, overflow="fold")
+    style = _STYLES[found.status]
+    quiet = "dim" if found.status is Status.SKIPPED else ""
+    status = Text(f"  {found.status.value}", style=style)
+    row.add_row(status, Text(result.name, style=quiet), Text(found.text, style=quiet))
+    if found.to_do:
+        row.add_row("", "", Text.assemble((_TO_DO, style), found.to_do))
+    return row
+
+
+def _verdict(report: Report) -> tuple[str, str]:
+    """Return the last line, and its style."""
+    warnings, skipped = report.number(Status.WARNING), report.number(Status.SKIPPED)
+    counts = (
+        f"{report.number(Status.OK)} ok, {warnings} warning{'' if warnings == 1 else 's'}, "
+        f"{report.number(Status.FAILED)} failed{f', {skipped} skipped' if skipped else ''}"
+    )
+    first = report.first_failure
+    if first is None:
+        return f"{counts}: ready", "bold green"
+    return f"{counts}: not ready: {first.name} (exit code {report.exit_code})", "bold red"

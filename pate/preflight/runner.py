@@ -1,0 +1,160 @@
+"""Running checks: all at once, each for a limited time, reported in their order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pate.errors import PateError
+from pate.preflight.finding import Finding, Skipped, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
+
+
+class Check(NamedTuple):
+    """One thing to look at.
+
+    Attributes:
+        name: what to call it, a word or two.
+        look: looks, and returns what it finds, or raises one of our errors: a failure. It is given
+            what the check needs.
+        seconds: how long it may take, counted from the start of all checks.
+        late: the kind of failure if it takes longer; None: only a warning.
+        needs: what it looks at, if other checks look at it too; see :func:`begin`. Where that
+            cannot be had the check is skipped: another one reports the fault.
+        without: why it is skipped then.
+    """
+
+    name: str
+    look: Callable[..., Finding]
+    seconds: float
+    late: type[PateError] | None = None
+    needs: Future[Any] | None = None
+    without: str = ""
+
+
+class Result(NamedTuple):
+    """A check and what it found."""
+
+    group: str
+    name: str
+    finding: Finding
+
+
+class Report(NamedTuple):
+    """What all checks found, in their order."""
+
+    results: tuple[Result, ...]
+
+    def number(self, status: Status) -> int:
+        """Return how many came out so."""
+        return sum(result.finding.status is status for result in self.results)
+
+    @property
+    def first_failure(self) -> Result | None:
+        """The first check that failed, or None."""
+        return next((r for r in self.results if r.finding.status is Status.FAILED), None)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing failed, else the code of the first failure's kind."""
+        first = self.first_failure
+        return 0 if first is None or first.finding.kind is None else first.finding.kind.exit_code
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a JSON object."""
+        return {
+            "ready": self.first_failure is None,
+            "exit_code": self.exit_code,
+            "counts": {status.value: self.number(status) for status in Status},
+            "checks": [
+                {
+                    "group": group,
+                    "name": name,
+                    "status": found.status.value,
+                    "text": found.text,
+                    "to_do": found.to_do or None,
+                    "error": None if found.kind is None else found.kind.__name__,
+                    "exit_code": 0 if found.kind is None else found.kind.exit_code,
+                }
+                for group, name, found in self.results
+            ],
+        }
+
+
+def begin(work: Callable[[], T]) -> Future[T]:
+    """Start ``work`` in a thread of its own, and return where its result, or its error, will be.
+
+    A process that ends does not wait for the thread, as it would for one of an executor's: a check
+    that hangs, on a dead network disk say, must not keep the command from ending.
+    """
+    made: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            made.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+            made.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return made
+
+
+def run_checks(
+    groups: Mapping[str, Sequence[Check]], show: Callable[[Result], None] = lambda _: None
+) -> Report:
+    """Run checks at the same time, and return what they found.
+
+    Args:
+        groups: checks by the heading under which they stand, in the order in which they are shown.
+        show: called with each result, in order, as soon as it and all before it are there.
+    """
+    began = time.monotonic()
+    started = [
+        (group, check, begin(partial(_find, check)))
+        for group, checks in groups.items()
+        for check in checks
+    ]
+    results = []
+    for group, check, found in started:
+        try:
+            finding = found.result(max(0.0, began + check.seconds - time.monotonic()))
+        except TimeoutError:
+            finding = _late(check)
+        results.append(Result(group, check.name, finding))
+        show(results[-1])
+    return Report(tuple(results))
+
+
+def _find(check: Check) -> Finding:
+    try:
+        if check.needs is None:
+            return check.look()
+        try:
+            needed = check.needs.result()
+        except PateError:
+            return Finding.skipped(check.without)
+        return check.look(needed)
+    except Skipped as why:
+        return Finding.skipped(str(why))
+    except PateError as error:
+        return Finding.failed(type(error), str(error))
+    except Exception as error:  # noqa: BLE001 - one check that breaks must not hide the others
+        return Finding.failed(
+            PateError,
+            f"the check itself broke off: {type(error).__name__}: {error}",
+            "report it; the other checks do not depend on it",
+        )
+
+
+def _late(check: Check) -> Finding:
+    text, to_do = f"nothing found out within {check.seconds:g} s", "give it longer with --timeout"
+    if check.late is None:
+        return Finding.warning(text, to_do)
+    return Finding.failed(check.late, text, to_do)

@@ -1,0 +1,293 @@
+"""Child processes that cannot outlive their parent.
+
+A parent that is killed outright (``kill -9``, the memory killer) runs no clean-up, and a child
+that it leaves behind keeps ports, memory and a node identity. So each child holds the read end
+of a pipe whose only write end is the parent's: when the parent goes, in whatever way, the kernel
+closes the pipe, and a thread in the child ends it. This needs no signals, no process groups and
+nothing that one operating system has alone. Only a process that the parent forks without an exec
+(workers of ``multiprocessing``) shares its end of the pipe, and keeps the child while it lives.
+
+The child is ``python -m pate.runtime.child module:function argument ...``: it loads the
+function by name and calls it as its main program, with the arguments as its command line. If the
+command has forked one ahead (:mod:`pate.runtime.forked`), it is that one, which has loaded it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
+from pate.runtime import forked
+from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.home import open_private, private_directory
+from pate.runtime.imports import importing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pate.runtime.forked import Forked
+
+#: Addresses that only this machine reaches.
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+#: Exit code of a child whose parent is gone.
+ORPHANED: Final = 75
+_STDIN: Final = 0
+_LISTEN_BACKLOG: Final = 512
+_MOST_AT_ONCE: Final = 4096
+#: In a child: the lines that its parent told it over the pipe.
+_lines: Final[queue.SimpleQueue[bytes]] = queue.SimpleQueue()
+
+
+class Child:
+    """A running child process, its log file and its end.
+
+    Attributes:
+        name: what to call it in messages.
+        log: the file that its output is appended to.
+    """
+
+    def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
+        """Start the child.
+
+        Args:
+            name: what to call it in messages; also the name of its log file.
+            target: ``module:function`` to run; it is imported in the child only.
+            arguments: its command line.
+            home: its own directory: working directory, ``FLWR_HOME`` and log file. Made if missing.
+
+        Raises:
+            DiskError: if ``home`` cannot be written.
+        """
+        self.name = name
+        home = home.resolve()
+        self.log = home / f"{name}.log"
+        try:
+            private_directory(home)
+            output = open_private(self.log)
+        except (OSError, DiskError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise DiskError(f"{self.log} cannot be written: {reason}") from error
+        self._process: Forked | subprocess.Popen[bytes]
+        with output:
+            self._process = _forked(name, target, arguments, self.log) or subprocess.Popen(
+                # -P: no module may be picked up from the directory that the child starts in.
+                [sys.executable, "-P", "-m", "pate.runtime.child", target, *arguments],
+                stdin=subprocess.PIPE,
+                bufsize=0,  # what is told goes out at once, or not at all
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=home,
+                env=child_environment(home),
+                # Ctrl-C is for the parent, which stops its children in order.
+                start_new_session=True,
+                # Nor is what it writes, Flower's own files with it, for anybody else.
+                umask=0o077,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it still runs; one that does not is reaped by asking."""
+        return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, negative for a signal, or None while it runs."""
+        return self._process.poll()
+
+    def ended(self, within: float) -> bool:
+        """Wait up to ``within`` seconds and say whether it has ended (and is reaped)."""
+        try:
+            self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self, patience: float = 8.0) -> None:
+        """Ask it to end, insist after ``patience`` seconds, and reap it. Harmless if it has ended."""
+        if self.running:
+            self._process.terminate()
+            if not self.ended(patience):
+                self._process.kill()
+                self._process.wait()
+        # Only now: the closed pipe would end it at once, without its own clean-up.
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def go(self, line: str) -> None:
+        """Let a child go on that waits in :func:`told`, and tell it one line. Once only."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, which its owner sees by itself
+                self._process.stdin.write(line.encode() + b"\n")
+
+    def last_words(self, lines: int = 12) -> str:
+        """Return the end of its log, for an error message."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(0, os.SEEK_END)
+                log.seek(max(0, log.tell() - 8192))
+                text = log.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def failure(self) -> ProcessError:
+        """Return the error that says how it ended, with the end of its log."""
+        return ProcessError(
+            f"{self.name} ended with exit code {self.exit_code}; its log is {self.log}:\n"
+            f"{self.last_words()}"
+        )
+
+
+def child_environment(home: Path, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a child that runs Flower with its own ``home``.
+
+    Nothing that the caller's shell tells Flower passes: one of Flower's variables opens a second,
+    unfiltered port.
+    """
+    source = os.environ if inherited is None else inherited
+    environment = {k: v for k, v in source.items() if not k.startswith("FLWR_")}
+    environment.update(QUIET_FLOWER)
+    environment["FLWR_HOME"] = str(home)
+    environment["PYTHONUNBUFFERED"] = "1"
+    # Flower starts its helpers by name: they must be those of this installation.
+    scripts = str(Path(sys.executable).parent)
+    environment["PATH"] = os.pathsep.join(filter(None, [scripts, source.get("PATH", "")]))
+    # What goes to this machine goes there directly, whatever proxy the rest goes through.
+    for name in ("NO_PROXY", "no_proxy"):
+        direct = [source.get(name, ""), *sorted(LOOPBACK)]
+        environment[name] = ",".join(filter(None, direct))
+    return environment
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port of ``host`` that nobody listens on at this moment."""
+    with socket.create_server((host, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on ``host`` and ``port`` (0: any free one).
+
+    Raises:
+        PortInUseError: if somebody else listens there.
+        UsageError: if the address is not one of this machine, or the port is not allowed.
+    """
+    if not 0 <= port < 2**16:
+        raise UsageError(f"{port} is no port; ports go from 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise UsageError(f"{host}:{port} is no address of this machine: {error}") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            # A port that was in use a minute ago is free; on Windows the same option would steal.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_LISTEN_BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(
+                f"port {port} of {host} is taken; stop what uses it, or choose another with --port"
+            ) from error
+        raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
+    return listener
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Raise unless this process could listen on ``host`` and ``port`` now.
+
+    Raises:
+        PortInUseError: if somebody else listens there.
+        UsageError: if the address is not one of this machine, or the port is not allowed.
+    """
+    listen(host, port).close()
+
+
+def told() -> str:
+    """Wait, in a child, for the line of :meth:`Child.go`, and return it."""
+    return _lines.get().decode()
+
+
+def fork_ahead(target: str) -> None:
+    """Fork the child that :class:`Child` makes of ``target`` (``module:function``) next, if possible.
+
+    Only a command does so, before it has read anything or begun a thread; see
+    :mod:`pate.runtime.forked`.
+    """
+    forked.fork_ahead(target, _first_line)
+
+
+def _first_line() -> str:
+    """Watch, in a child, over the parent, and wait for what it says first."""
+    threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
+    return told()
+
+
+def _forked(name: str, target: str, arguments: Sequence[str], log: Path) -> Forked | None:
+    """Return the child that was forked ahead as ``target``, which has begun; None if there is none."""
+    child = forked.forked_ahead(target)
+    if child is None:
+        return None
+    home = log.parent
+    try:
+        child.begin(
+            name, target, arguments, log=log, home=home, environment=child_environment(home)
+        )
+    except OSError:  # it has ended
+        child.wait()
+        return None
+    return child
+
+
+def _die_with_parent() -> None:
+    """Block until the parent's end of the pipe is closed, then end this process."""
+    line = bytearray()
+    while True:
+        try:
+            said = os.read(_STDIN, _MOST_AT_ONCE)
+        except InterruptedError:
+            continue
+        except OSError:
+            break
+        if not said:
+            break
+        *whole, rest = (line + said).split(b"\n")
+        for each in whole:
+            _lines.put(bytes(each))
+        line = rest
+    os._exit(ORPHANED)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run ``module:function`` of the first argument as this process's main program."""
+    target, *rest = arguments
+    module, _, function = target.partition(":")
+    threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
+    sys.argv = [target, *rest]
+    with importing():
+        loaded = importlib.import_module(module)
+    getattr(loaded, function)()
+
+
+if __name__ == "__main__":
+    # As the module that others import, so that they find what is told to this process.
+    importlib.import_module("pate.runtime.child").main(sys.argv[1:])

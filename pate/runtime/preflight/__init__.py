@@ -1,7 +1,0 @@
-"""Checks before a start: what is found, how checks run, how they are shown, and those of any role."""
-
-from pate.runtime.preflight.finding import Finding, Skipped, Status
-from pate.runtime.preflight.output import present
-from pate.runtime.preflight.runner import Check, begin, run_checks
-
-__all__ = ["Check", "Finding", "Skipped", "Status", "begin", "present", "run_checks"]

@@ -1,0 +1,5 @@
+"""``python -m simulation`` is ``pate``."""
+
+from simulation.cli import main
+
+main()

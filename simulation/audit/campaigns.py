@@ -1,0 +1,307 @@
+"""The audit of whole campaigns: many small ones on neighbouring votes, each with a real ledger.
+
+What is attacked is all that decides about labels after the votes are in: which queries are asked,
+what they are charged, the noise, the releases, and when the budget ends it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator_server.campaign.labelling import label_round
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE
+from aggregator_server.results.statement import privacy_statement
+from pate.accounting.composition import tightest, total_cost
+from pate.accounting.conversion import float_up
+from pate.auditing.experiment import attack
+from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
+from pate.auditing.neighbours import in_turn, telling_pairs
+from pate.auditing.result import Audit, Claim
+from pate.campaign.order import public_order
+from pate.campaign.roster import RosterParty
+from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.errors import UsageError
+from pate.formats.privacy_statement import NEIGHBOURS
+from pate.mechanisms import InteractiveGNMax
+from pate.noise.exact import SystemNoise
+from pate.votes import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator_server.ledger.state import CampaignState
+    from pate.auditing.attack import Counts
+    from pate.auditing.experiment import Progress
+    from pate.auditing.neighbours import Pair
+    from pate.mechanisms import Mechanism
+
+#: Where files live in memory, on Linux.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a private folder is made in it, and removed
+#: The public set has so many times the queries of the budget: what ends a campaign is the filter.
+_SPARE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _World:
+    """A campaign with its votes in, not yet labelled, as it lies on the disk."""
+
+    ledger: Path
+    state: CampaignState
+
+
+class Campaigns:
+    """Runs of whole campaigns on neighbouring votes.
+
+    The ledger is made once for each world and copied for each run, which takes it up as a resumed
+    campaign would. Every run draws noise of its own from the operating system.
+
+    Args:
+        place: an empty folder.
+        mechanism: of the campaign; for an interactive one that of the second round.
+        queries: what the budget is for: so many answers at full cost.
+        delta: at which the campaign promises its epsilon.
+        spare: the public set has so many times the queries of the budget.
+        opener: opens a ledger.
+    """
+
+    def __init__(
+        self,
+        place: Path,
+        mechanism: Mechanism,
+        *,
+        queries: int,
+        delta: float,
+        spare: int = _SPARE,
+        opener: Callable[[Path], Ledger] = Ledger.open,
+    ) -> None:
+        self._place = place
+        self._mechanism = mechanism
+        self._queries = queries
+        self._delta = delta
+        self._size = spare * queries
+        self._opener = opener
+        self._worlds: dict[tuple[int, int], _World] = {}
+
+    def state(self, pair: Pair, world: int) -> CampaignState:
+        """Return where a campaign of that world stands before its first answer."""
+        return self._world(pair, world).state
+
+    def sample(self, pair: Pair, world: int, runs: int) -> Counts:
+        """Return (runs, kinds) counts of the answers of whole campaigns, kinds by round."""
+        return np.stack([self._run(pair, world) for _ in range(runs)])
+
+    def _run(self, pair: Pair, world: int) -> NDArray[np.int64]:
+        start = self._world(pair, world)
+        spec = start.state.spec
+        with tempfile.TemporaryDirectory(dir=self._place) as folder:
+            copy = Path(folder) / LEDGER_FILE
+            shutil.copyfile(start.ledger, copy)
+            with self._opener(copy) as ledger:
+                for round_ in range(1, spec.rounds + 1):
+                    if round_ > 1:
+                        ledger.end_round(wants_predictions=True)
+                        ledger.record_predictions(round_, _predictions(pair, spec.queries))
+                    label_round(
+                        ledger,
+                        ledger.counts(),
+                        start.state.mechanism(round_),
+                        SystemNoise(),
+                        round_=round_,
+                        order=public_order(spec.id, spec.queries),
+                        predictions=ledger.predictions(round_),
+                    )
+                return _counts(ledger.state(), len(pair.votes))
+
+    def _world(self, pair: Pair, world: int) -> _World:
+        key = (id(pair), world)
+        if key not in self._worlds:
+            votes = pair.rows(world, self._size)
+            ledger = self._place / f"world {len(self._worlds)}" / LEDGER_FILE
+            parties = roster(int(votes[0].sum()), reach_of(self._mechanism))
+            spec = campaign_spec(
+                self._mechanism,
+                pair,
+                parties,
+                queries=self._queries,
+                size=self._size,
+                delta=self._delta,
+            )
+            with Ledger.create(ledger, spec) as made:
+                made.record_roster(parties, [f"class {at}" for at in range(votes.shape[1])])
+                names = [party.name for party in parties]
+                made.record_votes(0, Histogram(votes, int(votes[0].sum())), names)
+                self._worlds[key] = _World(ledger, made.state())
+        return self._worlds[key]
+
+
+def audit_campaign(
+    mechanism: Mechanism,
+    *,
+    queries: int,
+    runs: int,
+    delta: float,
+    confidence: float,
+    pairs: Sequence[Pair] | None = None,
+    votes: int | None = None,
+    spare: int = _SPARE,
+    opener: Callable[[Path], Ledger] = Ledger.open,
+    progress: Progress = lambda *_: None,
+) -> Audit:
+    """Attack whole campaigns of a mechanism; what is claimed is their privacy statement.
+
+    Args:
+        mechanism: of the campaigns; for an interactive one that of the second round.
+        queries: what the budget is for: so many answers at full cost.
+        runs: campaigns that count, in each of two worlds.
+        delta: at which epsilon is claimed and bounded.
+        confidence: with which the lower bounds hold.
+        pairs: neighbours to choose from; default: all of them.
+        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        spare: the public set has so many times the queries of the budget.
+        opener: opens a ledger.
+        progress: called with campaigns run and campaigns in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+    reach = reach_of(mechanism) if votes is None else votes
+    # As if so many queries were asked at full cost; those without a label leave room for others.
+    foretold = foresee(mechanism, queries, runs, delta, confidence, reach) if pairs is None else ()
+    pairs = telling_pairs(mechanism, reach) if pairs is None else pairs
+    with scratch_folder() as scratch:
+        campaigns = Campaigns(
+            scratch,
+            mechanism,
+            queries=queries,
+            delta=delta,
+            spare=spare,
+            opener=opener,
+        )
+        state = campaigns.state(pairs[0], 0)
+        claim = _claim(state)
+        found = attack(
+            campaigns.sample, pairs, claim,
+            runs=runs, confidence=confidence, step=5, progress=progress,
+        )  # fmt: skip
+    return found.audit(
+        claim,
+        subject=mechanism.name,
+        kind="campaign",
+        bugs=foretold,
+        confidence=confidence,
+        queries=queries,
+        unit=state.spec.unit,
+        adjacency=NEIGHBOURS[state.spec.unit],
+        observer="public",
+    )
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a private folder for ledgers that are not kept: in memory where that can be had."""
+    memory = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix="pate-audit-", dir=memory) as folder:
+        yield Path(folder)
+
+
+def _claim(state: CampaignState) -> Claim:
+    said = privacy_statement(state)
+    return Claim(
+        said.epsilon, said.delta, gaussian_mu(state.composition.name, float_up(2 * state.cap))
+    )
+
+
+def roster(teachers: int, votes: int) -> list[RosterParty]:
+    """Return parties with ``teachers`` teachers in all, none with more than a unit's ``votes``.
+
+    With one vote a unit is a record, and two parties do.
+    """
+    size = votes if votes > 1 else -(-teachers // 2)
+    sizes = [min(size, teachers - start) for start in range(0, teachers, size)]
+    return [
+        RosterParty(f"party_{at:04d}", f"{at:064x}", each, "record")
+        for at, each in enumerate(sizes)
+    ]
+
+
+def campaign_spec(
+    mechanism: Mechanism,
+    pair: Pair,
+    parties: Sequence[RosterParty],
+    *,
+    queries: int,
+    size: int,
+    delta: float,
+) -> CampaignSpec:
+    """Return a campaign with that mechanism, and a budget for ``queries`` of its ``size`` queries.
+
+    The first round of an interactive one is Confident-GNMax, with a check that is near the votes.
+    """
+    composition = tightest(mechanism.worst)
+    cost = total_cost(composition, mechanism.worst)
+    fields = {
+        name: None if value is None else Fraction(value)
+        for name in ("scale", "sigma1", "sigma2", "threshold", "confidence")
+        for value in [getattr(mechanism, name, None)]
+    }
+    if hasattr(mechanism, "sigma"):
+        fields["sigma2"] = mechanism.sigma
+    interactive = isinstance(mechanism, InteractiveGNMax)
+    if interactive:
+        fields["interactive_threshold"] = fields["threshold"]
+        fields["threshold"] = Fraction(int(pair.votes.max()))
+    return CampaignSpec(
+        name="audit",
+        id=new_campaign_id(),
+        aggregator=mechanism.name,
+        parties=len(parties),
+        min_parties=len(parties),
+        public_set="00" * 32,
+        queries=size,
+        schema="audit",
+        # The way from a cost to epsilon and back rounds down: so much more, and not another answer.
+        epsilon=composition.epsilon(queries * cost, delta) * (1 + 1e-6),
+        delta=delta,
+        unit="record" if reach_of(mechanism) == 1 else "party",
+        rounds=2 if interactive else 1,
+        **fields,  # type: ignore[arg-type]  # names of mechanism parameters
+    )
+
+
+def _predictions(pair: Pair, queries: int) -> NDArray[np.float32]:
+    if pair.prediction is None:
+        raise UsageError("an interactive campaign needs neighbours with a prediction")
+    expected = in_turn(pair.prediction, queries)
+    shares: NDArray[np.float32] = np.divide(
+        expected, expected.sum(axis=1, keepdims=True), dtype=np.float64
+    ).astype(np.float32)
+    return shares
+
+
+def _counts(state: CampaignState, sorts: int) -> NDArray[np.int64]:
+    """Return how often each kind of answer was given, by round and by the row of the pair.
+
+    Only of what is public.
+    """
+    classes = len(state.classes)
+    counts = np.zeros((state.spec.rounds, sorts, kinds(classes)), np.int64)
+    for round_, queries in state.answered.items():
+        for query in queries:
+            counts[round_ - 1, query % sorts, classes] += 1
+    for query, label in state.labels.items():
+        kind = label.label if label.source == "teachers" else classes + 1
+        counts[label.round - 1, query % sorts, kind] += 1
+        counts[label.round - 1, query % sorts, classes] -= 1
+    return counts.ravel()

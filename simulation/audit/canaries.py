@@ -1,0 +1,254 @@
+"""The audit of one campaign: real teachers that have, or have not, seen wrong labels on purpose.
+
+A canary is a patient at one party whose records all show a public query and a wrong label. Its
+teacher learns them by heart and votes for the wrong label, and the attacker asks of each released
+label whether that one vote can be seen in it. Behind an honest mechanism it can hardly ever, and
+among the votes of many teachers not even without noise: only where there is one teacher does this
+audit say which bugs it would see, see :func:`foresee_canaries`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from aggregator_server.campaign.labelling import label_round
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE
+from aggregator_server.results.statement import privacy_statement
+from pate.auditing import laws
+from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL
+from pate.auditing.canary import canary_lower_bound, guess_from_labels
+from pate.auditing.power import MISSED
+from pate.auditing.result import Audit, Seen
+from pate.campaign.order import public_order
+from pate.campaign.roster import RosterParty
+from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.data.values import Dataset, Images, content_hash
+from pate.errors import UsageError
+from pate.formats.privacy_statement import NEIGHBOURS
+from pate.mechanisms import GNMax, InteractiveGNMax
+from pate.noise.exact import SystemNoise
+from pate.votes import Histogram
+from simulation.audit.campaigns import scratch_folder
+from simulation.datasets import deal, digits
+from simulation.party import open_ensemble, party_home
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator_server.ledger.state import CampaignState
+    from pate.auditing.experiment import Progress
+    from pate.noise.exact import Noise
+    from pate.votes import Counts
+
+#: Records of one canary: so many that its teacher does not overlook them.
+_RECORDS = 8
+#: How often a teacher takes a query for one given wrong class, at most.
+_MISTAKES = 0.02
+#: Of wider noise no law is computed.
+_WIDEST = 2000
+
+
+@dataclass(frozen=True)
+class Planting:
+    """One campaign with canaries. Parameters of the mechanism left out follow from the teachers.
+
+    Attributes:
+        aggregator: ``lnmax``, ``gnmax`` or ``confident-gnmax``.
+        canaries: m, and as many public queries, all of which the budget is for.
+        guesses: r of them, fixed beforehand.
+        parties: how many.
+        teachers: of each party.
+        delta: at which epsilon is claimed and bounded.
+        confidence: with which the lower bound holds.
+        parameters: of the mechanism, by the names of the campaign's specification.
+        copies: parties that a canary that is in goes to. What is claimed is for a patient of one
+            party, so that more than 1 is a violation, for an audit to see.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+
+    aggregator: str
+    canaries: int
+    guesses: int
+    parties: int
+    teachers: int
+    delta: float
+    confidence: float
+    parameters: tuple[tuple[str, Fraction], ...] = ()
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        if self.aggregator == InteractiveGNMax.name:
+            raise UsageError(
+                f"an audit with canaries has no student between two rounds: audit "
+                f"{self.aggregator} as a mechanism or a campaign"
+            )
+        if not 1 <= self.guesses <= self.canaries or not 1 <= self.copies <= self.parties:
+            raise UsageError(
+                f"{self.guesses} guesses on {self.canaries} canaries, each at {self.copies} of "
+                f"{self.parties} parties, cannot be made"
+            )
+
+
+def audit_canaries(
+    planting: Planting, noise: Noise | None = None, progress: Progress = lambda *_: None
+) -> Audit:
+    """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in.
+
+    Args:
+        planting: the campaign and its canaries.
+        noise: where noise comes from; default: the operating system.
+        progress: called with parties trained and parties in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+        DataError: if there are too few records for the parties.
+    """
+    dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
+    classes = len(dealt.public.classes)
+    # Any wrong label, whatever the coin: what it is tells nothing of it.
+    shifts = [1 + secrets.randbelow(classes - 1) for _ in range(planting.canaries)]
+    wrong = (dealt.public.labels + np.array(shifts, np.int64)) % classes
+    coins = np.array([secrets.randbits(1) for _ in range(planting.canaries)], np.bool_)
+    with scratch_folder() as scratch:
+        votes = np.zeros((planting.canaries, classes), np.int64)
+        for number, records in enumerate(dealt.parties):
+            planted = _planted(records, dealt.public, wrong, _held(coins, number, planting))
+            votes += _vote(planted, dealt.public, planting.teachers, party_home(scratch, number))
+            progress(number + 1, planting.parties)
+        state = _label(planting, dealt.public, votes, scratch, noise or SystemNoise())
+    right = _right(state, wrong, coins, planting.guesses)
+    said = privacy_statement(state)
+    return Audit(
+        subject=f"{planting.aggregator}: {right} of {planting.guesses} right",
+        kind="canary",
+        claimed=said.epsilon,
+        lower_bound=canary_lower_bound(
+            right, planting.guesses, planting.canaries, planting.delta, planting.confidence
+        ),
+        delta=planting.delta,
+        confidence=planting.confidence,
+        runs=1,
+        queries=planting.canaries,
+        bugs=foresee_canaries(planting, said.epsilon, len(dealt.public.classes)),
+        unit=said.unit,
+        adjacency=NEIGHBOURS[said.unit],
+        observer=said.observer,
+    )
+
+
+def foresee_canaries(planting: Planting, claimed: float, classes: int) -> tuple[Seen, ...]:
+    """Return which bugs the guesses are going to find, if the teachers are one, and GNMax answers.
+
+    The one teacher is taken to vote as its canaries have it, and otherwise for a given wrong label
+    in no more than one of 50 cases.
+
+    Args:
+        planting: the campaign and its canaries.
+        claimed: epsilon.
+        classes: how many there are.
+    """
+    sigma = dict(planting.parameters).get("sigma2")
+    one = planting.parties * planting.teachers == 1 and planting.guesses == planting.canaries
+    if planting.aggregator != GNMax.name or sigma is None or sigma > _WIDEST or not one:
+        return ()
+    vote = np.eye(classes, dtype=np.int64)[0]
+    found = []
+    for bug in (NO_NOISE, ONE_DRAW, SMALL):
+        noise = laws.NOTHING if bug in (NO_NOISE, ONE_DRAW) else laws.gaussian(sigma * bug.label[0])
+        labels = laws.argmax(vote, [noise] * classes)
+        # In: the label is the vote. Out: it is not one particular other.
+        right = (float(labels[0]) + 1.0 - max(float(labels[1]), _MISTAKES)) / 2
+        least = int(stats.binom.ppf(MISSED, planting.canaries, right))
+        bound = canary_lower_bound(
+            least, planting.guesses, planting.canaries, planting.delta, planting.confidence
+        )
+        seen = bound > claimed
+        found.append(Seen(bug.name, planting.canaries if seen else None, None, seen=seen))
+    return tuple(found)
+
+
+def _held(coins: NDArray[np.bool_], party: int, planting: Planting) -> NDArray[np.intp]:
+    """Return the canaries that are in and go to a party: dealt in turn, by number alone."""
+    turn = (party - np.arange(len(coins))) % planting.parties
+    return np.flatnonzero(coins & (turn < planting.copies))
+
+
+def _planted(
+    records: Dataset, public: Dataset, wrong: NDArray[np.int64], held: NDArray[np.intp]
+) -> Dataset:
+    """Return a party's records, each a patient of its own, and canaries, each a patient too."""
+    if not isinstance(records.inputs, Images) or not isinstance(public.inputs, Images):
+        raise UsageError("canaries are images")
+    canaries = np.repeat(held, _RECORDS)
+    patients = [f"patient {at}" for at in range(len(records))]
+    patients += [f"canary {at}" for at in canaries]
+    return Dataset(
+        Images(np.concatenate([records.inputs.pixels, public.inputs.pixels[canaries]])),
+        np.concatenate([records.labels, wrong[canaries]]),
+        records.classes,
+        np.array(patients, np.str_),
+    )
+
+
+def _vote(records: Dataset, public: Dataset, teachers: int, home: Path) -> Counts:
+    return open_ensemble(home, records, teachers).vote(public.inputs, public.classes)
+
+
+def _label(
+    planting: Planting, public: Dataset, votes: Counts, place: Path, noise: Noise
+) -> CampaignState:
+    parties: Sequence[RosterParty] = [
+        RosterParty(f"party_{at:04d}", f"{at:064x}", planting.teachers, "patient")
+        for at in range(planting.parties)
+    ]
+    spec = CampaignSpec(
+        name="audit",
+        id=new_campaign_id(),
+        aggregator=planting.aggregator,
+        parties=len(parties),
+        min_parties=len(parties),
+        public_set=content_hash(public.inputs).hex(),
+        queries=len(public),
+        schema=public.inputs.schema(),
+        epsilon=1e6,  # the cap is then the worst cost of all queries
+        delta=planting.delta,
+        classes=public.classes,
+        unit="patient",
+        **dict(planting.parameters),  # type: ignore[arg-type]  # names of mechanism parameters
+    )
+    with Ledger.create(place / "campaign" / LEDGER_FILE, spec) as ledger:
+        ledger.record_roster(parties, public.classes)
+        summed = Histogram(votes, planting.parties * planting.teachers)
+        ledger.record_votes(0, summed, [party.name for party in parties])
+        label_round(
+            ledger,
+            ledger.counts(),
+            ledger.state().mechanism(1),
+            noise,
+            round_=1,
+            order=public_order(spec.id, spec.queries),
+        )
+        return ledger.state()
+
+
+def _right(
+    state: CampaignState, wrong: NDArray[np.int64], coins: NDArray[np.bool_], guesses: int
+) -> int:
+    """Guess from what is public of the campaign; return how many guesses are right."""
+    labels = np.full(len(coins), -1, np.int64)
+    for query, label in state.labels.items():
+        labels[query] = label.label
+    said = guess_from_labels(labels, wrong, guesses)
+    return int(((said == 1) & coins).sum() + ((said == -1) & ~coins).sum())

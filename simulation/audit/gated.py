@@ -1,0 +1,223 @@
+"""The audit of a gated batch: many times the same votes, their gate, and the labels behind it.
+
+What is attacked is what a gated campaign does between its charge and its release, from votes to
+labels or none; that there is one attempt is for the ledger to see to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy import stats
+
+from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
+from pate.accounting.bounds.theorem6_plus import Table
+from pate.accounting.publishing.gate import GateParameters
+from pate.accounting.units import Neighbours
+from pate.auditing import laws
+from pate.auditing.bugs import GATED
+from pate.auditing.experiment import attack
+from pate.auditing.neighbours import Pair
+from pate.auditing.power import events_of, seen_from
+from pate.auditing.result import Audit, Claim
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from pate.accounting.arrays import Floats
+    from pate.accounting.publishing.nearby import Bound
+    from pate.auditing.attack import Counts
+    from pate.auditing.bugs import Bug
+    from pate.auditing.experiment import Progress
+    from pate.auditing.result import Seen
+    from pate.mechanisms import GNMax
+    from pate.mechanisms.contract import Votes
+    from pate.noise.exact import Noise
+
+#: Of the gate: its order, and the share of the divergence that its test may cost.
+_ORDER, _SHARE = 6.0, 0.3
+#: The noise of a gate's coin: that of its module.
+_COIN: Final = 2**20
+_STEP: Final = 50
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A gate, the mechanism behind it, and a batch that has one probe and many like queries.
+
+    Attributes:
+        mechanism: GNMax, told the votes of a unit.
+        queries: of the batch, 2 or more.
+        epsilon: that the gate is worth at ``delta``.
+        delta: failure probability.
+
+    Raises:
+        UsageError: for a batch of one query.
+        AccountingError: if no gate is worth as little.
+    """
+
+    mechanism: GNMax
+    queries: int
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if self.queries < 2:
+            raise UsageError("a gated batch under audit has two queries or more")
+
+    @cached_property
+    def gate(self) -> GateParameters:
+        """The gate, as a campaign of that epsilon would have it."""
+        return GateParameters.worth(self.epsilon, self.delta, order=_ORDER, share=_SHARE)
+
+    def rows(self, pair: Pair, world: int) -> Votes:
+        """Return (queries, classes) votes: the first row of the pair once, then the second."""
+        given = pair.neighbour if world else pair.votes
+        return np.repeat(given, [1, self.queries - 1], axis=0)
+
+    def distance(self, rows: Votes, mechanism: GNMax | None = None) -> int:
+        """Return how far the votes are from a closed gate, in units."""
+        judge = self.mechanism if mechanism is None else mechanism
+        batch = batch_of(rows, judge, self.gate.order, _bound(judge))
+        return batch.distance_to(self.gate.target, self.gate.order, self.gate.levels - 1)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Neighbours on both sides of the gate, of its coin, and of a tie behind it."""
+        reach = self.mechanism.votes_per_unit
+        floor = round(12 * self.mechanism.sigma)
+        leads = range(0, floor + 2 * reach, 2 * reach)
+        at = [self.distance(self.rows(_pair(lead, lead, reach, floor, ""), 0)) for lead in leads]
+        coin = [self.gate.opens(distance) for distance in range(self.gate.levels)]
+        even = next(level for level, chance in enumerate(coin) if chance >= 0.5)
+        clear = leads[-1]
+        made = [
+            _pair(reach, reach, reach, floor, "closed gate, all winners change"),
+            _pair(reach, clear, reach, floor, "open gate, one winner changes"),
+        ]
+        for level, name in (
+            (even, "the gate rather opens or not"),
+            (0, "the gate may open or never"),
+        ):
+            lead = next((lead for lead, d in zip(leads, at, strict=True) if d >= level), None)
+            if lead is not None:
+                made.append(_pair(lead, lead, reach, floor, name))
+        return tuple(made)
+
+    def run(self, noise: Noise, pair: Pair, world: int, runs: int) -> Counts:
+        """Return (runs, 5) counts: closed; labels of the probe; labels of the others."""
+        rows = self.rows(pair, world)
+        batch = batch_of(rows, self.mechanism, self.gate.order, _bound(self.mechanism))
+        counts = np.zeros((runs, 5), np.int64)
+        for row in counts:
+            labels = labels_behind(self.gate, batch, rows, self.mechanism, noise)
+            if labels is None:
+                row[0] = 1
+                continue
+            row[1:3] = np.bincount([int(labels[0] or 0)], minlength=2)
+            row[3:5] = np.bincount([int(each or 0) for each in labels[1:]], minlength=2)
+        return counts
+
+    def outcomes(self, pair: Pair, bug: Bug) -> Floats:
+        """Return (outcomes, 2) chances of what a run shows, in the two worlds."""
+        worlds = []
+        for world in (0, 1):
+            rows = self.rows(pair, world)
+            judge = replace(self.mechanism, votes_per_unit=1) if bug.one_vote else self.mechanism
+            opens = self._opens(self.distance(rows, judge), bug)
+            probe, other = (self._first(rows[at], bug) for at in (0, 1))
+            times = stats.binom.pmf(np.arange(self.queries), self.queries - 1, other)
+            opened = opens * np.outer([probe, 1.0 - probe], times).ravel()
+            worlds.append(np.append(opened, 1.0 - opens))
+        return np.array(worlds).T
+
+    def _first(self, row: Votes, bug: Bug) -> float:
+        noise = laws.gaussian(self.mechanism.sigma * bug.label[0]) if bug.label[0] else laws.NOTHING
+        if bug.one_draw == "classes":
+            noise = laws.NOTHING
+        return float(laws.argmax(row, [noise, noise])[0])
+
+    def _opens(self, distance: int, bug: Bug) -> float:
+        if bug.ungated:
+            return 1.0
+        if bug.gate == 1 or distance < 0:
+            return self.gate.opens(distance)
+        # What the coin of that distance asks for, from its chance, and back with other noise.
+        chance = self.gate.opens(distance)
+        level = -_COIN * math.log(2 * chance) if chance < 0.5 else _COIN * math.log(2 - 2 * chance)
+        if bug.gate == 0:
+            return float(level <= 0)
+        level /= float(bug.gate)
+        tail = math.exp(-abs(level) / _COIN) / 2
+        return tail if level > 0 else 1.0 - tail
+
+
+@lru_cache(maxsize=8)
+def _bound(mechanism: GNMax) -> Bound:
+    return bound_of(mechanism, _ORDER, Table.build)
+
+
+def _pair(probe: int, others: int, reach: int, floor: int, name: str) -> Pair:
+    given = np.array([[floor + lead, floor] for lead in (probe, others)], np.int64)
+    return Pair(given, given + np.array([-reach, reach]), None, name)
+
+
+def audit_gated(
+    gated: Gated,
+    noise: Noise,
+    *,
+    runs: int,
+    confidence: float,
+    progress: Progress = lambda *_: None,
+) -> Audit:
+    """Attack a gate and the labels behind it.
+
+    Args:
+        gated: what is attacked; its claim is that of the gate.
+        noise: the one that ships.
+        runs: batches that count, in each of two worlds.
+        confidence: with which the lower bound holds.
+        progress: called with runs done and runs in all.
+
+    Raises:
+        UsageError: for numbers that make no sense.
+    """
+    claim = Claim(gated.gate.epsilon(gated.delta), gated.delta)
+    found = attack(
+        lambda pair, world, number: gated.run(noise, pair, world, number),
+        gated.pairs,
+        claim,
+        runs=runs,
+        confidence=confidence,
+        step=_STEP,
+        progress=progress,
+    )
+    unit = Neighbours(gated.mechanism.votes_per_unit)
+    return found.audit(
+        claim,
+        subject=f"gated {gated.mechanism.name}",
+        kind="gated",
+        bugs=foresee_gated(gated, claim, runs, confidence),
+        confidence=confidence,
+        queries=gated.queries,
+        unit=f"whoever reaches {unit.votes} of the votes of a query",
+        adjacency=unit.in_words,
+        observer="public",
+    )
+
+
+def foresee_gated(gated: Gated, claim: Claim, runs: int, confidence: float) -> tuple[Seen, ...]:
+    """Return which bugs an audit is going to find, by exact laws."""
+    return tuple(
+        seen_from(
+            bug.name,
+            {pair.name: events_of(gated.outcomes(pair, bug)) for pair in gated.pairs},
+            claim,
+            runs=runs,
+            confidence=confidence,
+        )
+        for bug in GATED
+    )

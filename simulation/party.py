@@ -1,0 +1,177 @@
+"""One simulated party: what lies in its home directory, and the voter that answers from it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+from party.identity.keys import identity_key, shard_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.policy.policy import Policy
+from party.teachers.training import train_ensemble
+from party.voting.neighbour import NeighbourVotes
+from party.voting.site import Site
+from party.voting.voter import Voter
+from pate.data.values import Dataset, Images, Inputs, Table
+from pate.noise.exact import SystemNoise
+from pate.runtime.home import private_directory
+from simulation.party_processes import arguments_of, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from party.teachers.training import Ensemble
+
+    _Array: TypeAlias = (
+        NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
+    )
+
+#: The public set, below the directory of all homes, if parties are not to be sent one.
+PUBLIC_FILE: Final = "public.npz"
+#: In the place of a number of teachers: records vote themselves.
+_NO_TEACHERS: Final = "-"
+_RECORDS: Final = "records.npz"
+
+
+def party_home(place: Path, number: int) -> Path:
+    """Return the home directory of a simulated party; its last part is the party's name."""
+    return place / f"party_{number:04d}"
+
+
+def open_party(
+    home: Path,
+    records: Dataset,
+    *,
+    teachers: int | None,
+    public: Inputs | None = None,
+    shared: bool = False,
+) -> Voter:
+    """Return the voter of a party, with its teachers trained, or loaded from its home.
+
+    Args:
+        home: of the party, which is named after it; made if absent.
+        records: its data.
+        teachers: k; None: it has none, its records vote themselves.
+        public: its own copy of the public set, or None to be sent one.
+        shared: whether other processes answer for the same party.
+
+    Raises:
+        DataError: if the records do not suffice for the teachers.
+        DiskError: if the home cannot be written.
+    """
+    private_directory(home)
+    ensemble = None if teachers is None else open_ensemble(home, records, teachers)
+    return Voter(
+        name=home.name,
+        identity=identity_key(home),
+        ensemble=ensemble,
+        records=NeighbourVotes(records, shard_key(home)) if teachers is None else None,
+        home=home,
+        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
+        noise=SystemNoise(),
+        public=public,
+    )
+
+
+def worker(place: Path, teachers: int | None) -> list[str]:
+    """Return the arguments with which this module is a process of some of the parties in ``place``."""
+    return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
+
+
+def main() -> None:
+    """Answer for some parties whose records lie in their homes: a process of them, see `worker`."""
+    (where, teachers), numbers = arguments_of(sys.argv[1:])
+    place = Path(where)
+    public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
+
+    def open_(number: int) -> Callable[[bytes], bytes]:
+        home = party_home(place, number)
+        k = None if teachers == _NO_TEACHERS else int(teachers)
+        return open_party(home, load_records(home), teachers=k, public=public).handle
+
+    serve(open_, numbers)
+
+
+def open_ensemble(home: Path, records: Dataset, teachers: int) -> Ensemble:
+    """Return a party's teachers, trained, or loaded from its home; arguments and errors as above."""
+    private_directory(home)
+    return train_ensemble(
+        records,
+        teachers=teachers,
+        model="auto",
+        device="cpu",
+        home=home,
+        key=shard_key(home),
+        progress=lambda *_: None,
+    )
+
+
+def store_records(home: Path, records: Dataset) -> None:
+    """Write a party's records into its home, so that another process can open the party.
+
+    Read anew they have the same hashes, so that the stored teachers are found to be theirs: a CSV
+    would not do, since it does not tell numbers from categories that look like numbers.
+    """
+    arrays = _as_arrays(records.inputs)
+    arrays["labels"] = records.labels
+    arrays["classes"] = np.array(records.classes, dtype=np.str_)
+    if records.groups is not None:
+        arrays["groups"] = records.groups
+    _write(home / _RECORDS, arrays)
+
+
+def load_records(home: Path) -> Dataset:
+    """Return what :func:`store_records` wrote."""
+    arrays = _read(home / _RECORDS)
+    groups = arrays.get("groups")
+    return Dataset(
+        _from_arrays(arrays),
+        arrays["labels"].astype(np.int64),
+        tuple(arrays["classes"].tolist()),
+        None if groups is None else groups.astype(np.str_),
+    )
+
+
+def store_inputs(path: Path, inputs: Inputs) -> None:
+    """Write a public set; read anew it has the same hash."""
+    _write(path, _as_arrays(inputs))
+
+
+def load_inputs(path: Path) -> Inputs:
+    """Return what :func:`store_inputs` wrote."""
+    return _from_arrays(_read(path))
+
+
+def _as_arrays(inputs: Inputs) -> dict[str, _Array]:
+    if isinstance(inputs, Images):
+        return {"pixels": inputs.pixels}
+    arrays: dict[str, _Array] = {"names": np.array(inputs.names, dtype=np.str_)}
+    return arrays | {f"column {at}": cells for at, cells in enumerate(inputs.columns)}
+
+
+def _from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Inputs:
+    if "pixels" in arrays:
+        return Images(arrays["pixels"].astype(np.uint8))
+    names = tuple(arrays["names"].tolist())
+    held = (arrays[f"column {at}"] for at in range(len(names)))
+    columns = (c.astype(np.str_) if c.dtype.kind == "U" else c.astype(np.float64) for c in held)
+    return Table(names, tuple(columns))
+
+
+def _write(path: Path, arrays: Mapping[str, _Array]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # takes arrays for its own option
+
+
+def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Simulated parties in processes of their own: many to a process, bytes in and bytes out.
+
+So they use all cores, and what the server takes in memory and processor can be told from what they
+take. A process is ``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with
+:func:`serve` for the parties FIRST, FIRST + STEP, ... below COUNT. Frames travel through its
+standard input and output, a header and a body, and nothing in them is code. Flower is not between
+them: it is neither for :class:`~aggregator_server.exchange.wire.Wire` nor for a voter to know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import resource
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Self
+
+from pate.errors import ProcessError, ProtocolError
+from protos.bounds import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aggregator_server.exchange.wire import Arrival
+
+_log = logging.getLogger(__name__)
+#: Number of the party, number of the message, whether it failed, bytes of the body.
+_HEADER: Final = struct.Struct(">IQ?I")
+#: Answers that wait to be read, of one process: a process that has more waits itself.
+_MOST_WAITING: Final = 16
+#: Bytes that wait to be written to one process: who sends more waits.
+_MOST_BYTES: Final = 4 * 2**20
+_A_MOMENT_S: Final = 0.02
+_STOP_S: Final = 10.0
+
+
+def default_processes(parties: int) -> int:
+    """Return how many processes so many parties are dealt to, if nobody says: one a core."""
+    return max(1, min(parties, len(os.sched_getaffinity(0))))
+
+
+def memory_peak() -> int:
+    """Return the most memory that this process has had resident, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    # Where there is no /proc; elsewhere it also counts what the process was before it was this one.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# --- in the process of the parties -------------------------------------------------------
+
+
+def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range) -> None:
+    """Answer for some parties until the other side closes the standard input.
+
+    Args:
+        open_party: returns what answers for a party; called once for each, when it is first asked.
+        numbers: of the parties that are here.
+
+    Raises:
+        ProtocolError: for a frame for another party.
+    """
+    # Whatever prints, it must not get between the frames.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    open_: dict[int, Callable[[bytes], bytes]] = {}
+    with contextlib.suppress(BrokenPipeError):
+        for number, message, _, body in _frames(sys.stdin.buffer):
+            if number not in numbers:
+                raise ProtocolError(f"a message for party {number}, which is not in this process")
+            try:
+                if number not in open_:
+                    open_[number] = open_party(number)
+                reply, failed = open_[number](body), False
+            except Exception as error:  # noqa: BLE001 - said in the log; the other side ends it all
+                _log.exception("simulated party %d could not answer", number)
+                reply, failed = type(error).__name__.encode(), True
+            answers.write(_HEADER.pack(number, message, failed, len(reply)))
+            answers.write(reply)
+            answers.flush()
+
+
+def arguments_of(argv: Sequence[str]) -> tuple[list[str], range]:
+    """Return a process's own arguments, and the numbers of its parties."""
+    *own, first, step, count = argv
+    return own, range(int(first), int(count), int(step))
+
+
+def _frames(stream: IO[bytes]) -> Iterator[tuple[int, int, bool, bytes]]:
+    while len(head := stream.read(_HEADER.size)) == _HEADER.size:
+        number, message, failed, size = _HEADER.unpack(head)
+        if size > MAX_MESSAGE:
+            raise ProtocolError(f"a frame of {size} bytes")
+        body = stream.read(size)
+        if len(body) < size:
+            return
+        yield number, message, failed, body
+
+
+# --- in the process of the server --------------------------------------------------------
+
+
+class PartyProcesses:
+    """The processes, and the wire to the parties in them: the node of a party is its number.
+
+    Args:
+        module: what is run; see the module.
+        arguments: before the numbers.
+        parties: how many in all.
+        processes: how many processes they are dealt to.
+        log: a file for what they say.
+    """
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], *, parties: int, processes: int, log: Path
+    ) -> None:
+        self._nodes = frozenset(range(parties))
+        self._messages = 0
+        self._lanes: list[_Lane] = []
+        try:
+            for first in range(min(processes, parties)):
+                numbers = [str(each) for each in (first, min(processes, parties), parties)]
+                command = [sys.executable, "-m", module, *arguments, *numbers]
+                self._lanes.append(_Lane(command, log))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes."""
+        return [lane.process.pid for lane in self._lanes]
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties: all are there as long as their processes are.
+
+        Raises:
+            ProcessError: if one has ended.
+        """
+        for lane in self._lanes:
+            lane.require_running()
+        return self._nodes
+
+    def send(self, node: int, body: bytes) -> str:
+        """Send a message to a party; see :class:`~aggregator_server.exchange.wire.Wire`."""
+        self._messages += 1
+        lane = self._lanes[node % len(self._lanes)]
+        while not lane.has_room(_A_MOMENT_S):
+            # This process, and any other, may itself be waiting for somebody to read.
+            for each in self._lanes:
+                each.read_early()
+            self.nodes()
+        lane.send(node, self._messages, body)
+        return str(self._messages)
+
+    def receive(self) -> list[Arrival]:
+        """Return some of what has arrived.
+
+        Raises:
+            ProcessError: if a process has ended, or a party's code raised: it would do so again.
+        """
+        # Not above: it brings Flower along, which the processes of the parties do without.
+        from aggregator_server.exchange.wire import RAISED, Arrival
+
+        arrivals = []
+        for lane in self._lanes:
+            for node, message, failed, body in lane.received():
+                if failed:
+                    raise ProcessError(
+                        f"simulated party {node} failed ({RAISED} {body.decode()}); "
+                        f"{lane.log} says why"
+                    )
+                arrivals.append(Arrival(str(message), node, body, None))
+        return arrivals
+
+    def close(self) -> None:
+        """End the processes."""
+        for lane in self._lanes:
+            lane.stop()
+        for lane in self._lanes:
+            lane.wait()
+
+
+class _Lane:
+    """One process, a thread that writes to it, and one that reads from it."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        self._out: queue.SimpleQueue[tuple[bytes, bytes] | None] = queue.SimpleQueue()
+        self._unwritten = 0
+        self._room = threading.Condition()
+        #: Answers that were read while room was waited for.
+        self._early: deque[tuple[int, int, bool, bytes]] = deque()
+        self._in: queue.Queue[tuple[int, int, bool, bytes]] = queue.Queue(_MOST_WAITING)
+        self._closing = threading.Event()
+        self._threads = [
+            threading.Thread(target=each, daemon=True, name=f"{self.process.pid}")
+            for each in (self._write, self._read)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, node: int, message: int, body: bytes) -> None:
+        with self._room:
+            self._unwritten += len(body)
+        self._out.put((_HEADER.pack(node, message, False, len(body)), body))
+
+    def has_room(self, timeout: float) -> bool:
+        """Return whether more may be written, after at most so many seconds."""
+        with self._room:
+            return self._room.wait_for(lambda: self._unwritten <= _MOST_BYTES, timeout)
+
+    def read_early(self) -> None:
+        """Make room for answers that nobody has asked for yet."""
+        self._early.extend(self._arrived())
+
+    def received(self) -> Iterator[tuple[int, int, bool, bytes]]:
+        while self._early:
+            yield self._early.popleft()
+        yield from self._arrived()
+
+    def _arrived(self) -> Iterator[tuple[int, int, bool, bytes]]:
+        with contextlib.suppress(queue.Empty):
+            for _ in range(_MOST_WAITING):
+                yield self._in.get_nowait()
+
+    def require_running(self) -> None:
+        if self.process.poll() is not None and not self._closing.is_set():
+            raise ProcessError(
+                f"a process of simulated parties ended with exit code {self.process.returncode}; "
+                f"{self.log} says why"
+            )
+
+    def stop(self) -> None:
+        self._closing.set()
+        self._out.put(None)
+
+    def wait(self) -> None:
+        try:
+            self._threads[0].join(_STOP_S)
+            self.process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for _ in self.received():  # a reader that waits for room sees the end now
+            pass
+        self._threads[1].join(_STOP_S)
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def _write(self) -> None:
+        stream = self.process.stdin
+        assert stream is not None  # noqa: S101 - asked for with PIPE
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            while (frame := self._out.get()) is not None and not self._closing.is_set():
+                stream.write(frame[0])
+                stream.write(frame[1])
+                stream.flush()
+                with self._room:
+                    self._unwritten -= len(frame[1])
+                    self._room.notify_all()
+            stream.close()
+
+    def _read(self) -> None:
+        stream = self.process.stdout
+        assert stream is not None  # noqa: S101 - asked for with PIPE
+        with contextlib.suppress(ValueError):
+            for frame in _frames(stream):
+                while not self._closing.is_set():
+                    try:
+                        self._in.put(frame, timeout=0.2)
+                        break
+                    except queue.Full:
+                        continue

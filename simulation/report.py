@@ -1,0 +1,208 @@
+"""What a campaign came to: the numbers, the closing table, and one picture."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table as Sheet
+
+from pate.data.values import Dataset, Images
+from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pate.formats.labels import LabelSet
+
+
+@dataclass(frozen=True)
+class Report:
+    """One campaign in numbers.
+
+    Attributes:
+        parties: how many data holders voted.
+        teachers: M, teachers in all; 0 where records vote themselves.
+        labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
+        labels_answered: labels released.
+        label_accuracy: share of released labels that are right.
+        student_accuracy: on held-back records, or None without a student.
+        nonprivate_accuracy: of a classifier trained on all parties' records pooled, which none
+            of them may do; or None if it was not trained.
+        majority_accuracy: of always answering the commonest class of the test records.
+        epsilon: the guarantee towards ``observer``, data-independent.
+        delta: at which it holds.
+        unit: what is protected.
+        adjacency: what neighbouring data sets differ by.
+        observer: against whom.
+        mechanism: its name.
+        seconds: wall clock, without installation.
+        files: what was written, by what it is.
+    """
+
+    parties: int
+    teachers: int
+    labels_asked: int
+    labels_answered: int
+    label_accuracy: float
+    student_accuracy: float | None
+    nonprivate_accuracy: float | None
+    majority_accuracy: float
+    epsilon: float
+    delta: float
+    unit: str
+    adjacency: str
+    observer: str
+    mechanism: str
+    seconds: float
+    files: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON object."""
+        return asdict(self)
+
+
+def label_accuracy(labels: LabelSet, public: Dataset) -> float:
+    """Return the share of released labels that equal the true ones; 0 if there are none."""
+    if not labels.rows:
+        return 0.0
+    right = [
+        labels.classes[row.label] == public.classes[int(public.labels[row.query])]
+        for row in labels.rows
+    ]
+    return sum(right) / len(right)
+
+
+def majority_accuracy(test: Dataset) -> float:
+    """Return the accuracy of always answering the commonest class of ``test``."""
+    return float(np.bincount(test.labels).max() / len(test))
+
+
+def show(*reports: Report) -> None:
+    """Print the closing table, a column for each campaign."""
+    many = len(reports) > 1
+    sheet = Sheet(
+        title="The campaigns, side by side" if many else "The campaign",
+        title_justify="left",
+        show_header=many,
+    )
+    sheet.add_column("", style="bold")
+    for report in reports:
+        sheet.add_column(report.mechanism)
+    for cells in zip(*map(_rows, reports), strict=True):
+        sheet.add_row(cells[0][0], *(text for _, text in cells))
+    Console(highlight=False).print(sheet)
+
+
+def _rows(report: Report) -> list[tuple[str, str]]:
+    return [
+        ("parties, teachers", _who(report)),
+        ("labels asked", f"{report.labels_asked}"),
+        ("labels answered", f"{report.labels_answered}"),
+        ("label accuracy", _percent(report.label_accuracy)),
+        ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}, {report.mechanism}"),
+        ("  unit", report.unit),
+        ("  adjacency", report.adjacency),
+        ("  observer", report.observer),
+        ("student accuracy", _percent(report.student_accuracy)),
+        ("  all records pooled (not private)", _percent(report.nonprivate_accuracy)),
+        ("  always the commonest class", _percent(report.majority_accuracy)),
+        ("seconds", f"{report.seconds:.0f}"),
+        *report.files.items(),
+    ]
+
+
+def _who(report: Report) -> str:
+    return f"{report.parties}, {report.teachers or 'records vote themselves'}"
+
+
+def _percent(share: float | None) -> str:
+    return "not trained" if share is None else f"{100 * share:.1f} %"
+
+
+def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
+    """Draw the campaign as a PNG: accuracies, labels by class, and some of the labels given."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained")
+    figure.suptitle(
+        f"{report.parties} parties, "
+        + (f"{report.teachers} teachers, " if report.teachers else "their records voting, ")
+        + f"{report.mechanism}: "
+        + in_words(
+            report.epsilon,
+            report.delta,
+            report.unit,
+            report.observer,
+            neighbours=neighbours_of(report.unit, records_vote=not report.teachers),
+        ),
+        fontsize=11 if report.teachers else 10,
+    )
+    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))
+
+    bars = figure.add_subplot(grid[0, 0])
+    shares = [
+        ("commonest class", report.majority_accuracy, "#b8b8b8"),
+        ("labels released", report.label_accuracy, "#7aa6c2"),
+        ("student (published)", report.student_accuracy, "#1f6f9f"),
+        ("all records pooled,\nnot private", report.nonprivate_accuracy, "#c9a227"),
+    ]
+    held = [(name, share, colour) for name, share, colour in shares if share is not None]
+    places = np.arange(len(held))[::-1]
+    bars.barh(places, [100 * s for _, s, _ in held], color=[c for *_, c in held])
+    bars.set_yticks(places, [name for name, *_ in held])
+    for place, (_, share, _) in zip(places, held, strict=True):
+        bars.text(100 * share - 1, place, f"{100 * share:.1f}", ha="right", va="center", color="w")
+    bars.set_xlim(0, 100)
+    bars.set_title("accuracy, %", loc="left")
+
+    classes = figure.add_subplot(grid[1, 0])
+    names = list(labels.classes)
+    taught = np.bincount(
+        [r.label for r in labels.rows if r.source != "reinforced"], minlength=len(names)
+    )
+    agreed = np.bincount(
+        [r.label for r in labels.rows if r.source == "reinforced"], minlength=len(names)
+    )
+    classes.bar(
+        names,
+        taught,
+        color="#1f6f9f",
+        label=f"by the {'teachers' if report.teachers else 'records'}' noisy vote",
+    )
+    if agreed.any():
+        classes.bar(
+            names, agreed, bottom=taught, color="#9fc5dc", label="student's own, reinforced"
+        )
+    classes.margins(y=0.3)
+    classes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    classes.set_title(
+        f"labels released: {report.labels_answered} of {report.labels_asked} asked", loc="left"
+    )
+    classes.set_xlabel("class")
+
+    if isinstance(public.inputs, Images):
+        _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public)
+    figure.savefig(path)
+
+
+def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
+    from matplotlib.figure import SubFigure
+
+    if not isinstance(area, SubFigure) or not isinstance(public.inputs, Images):
+        return
+    rows, columns = 6, 8
+    chosen = labels.rows[: rows * columns]
+    area.suptitle(
+        "the first labels that left the server (red: wrong)", x=0.02, ha="left", fontsize=11
+    )
+    axes = np.atleast_1d(area.subplots(rows, columns)).ravel()
+    for axis in axes:
+        axis.axis("off")
+    for axis, row in zip(axes, chosen, strict=False):
+        given = labels.classes[row.label]
+        right = given == public.classes[int(public.labels[row.query])]
+        axis.imshow(public.inputs.pixels[row.query].squeeze(), cmap="gray_r")
+        axis.set_title(given, fontsize=10, pad=2, color="black" if right else "crimson")

@@ -1,0 +1,386 @@
+"""``pate simulate``: the campaign with many simulated parties in one process tree."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.options import CampaignOptions
+from aggregator_server.results.report import LEDGER_FILE, label_set
+from aggregator_server.results.statement import privacy_statement
+from aggregator_server.student_service import StudentService
+from pate.campaign.settings import spec_of
+from pate.data.read import read_dataset
+from pate.data.values import Images
+from pate.errors import ProcessError, UsageError
+from pate.masking.context import most_colluders
+from pate.masking.degree import COMPLETE_UP_TO, degree_for
+from pate.noise.exact import SystemNoise
+from pate.runtime.home import private_directory, write_file
+from pate.runtime.tokens import STUDENT_TOKEN, kept_token
+from simulation.datasets import deal, digits, digits_like, write_inputs
+from simulation.party import (
+    PUBLIC_FILE,
+    open_party,
+    party_home,
+    store_inputs,
+    store_records,
+    worker,
+)
+from simulation.party_processes import PartyProcesses, default_processes, memory_peak
+from simulation.processes import Cast
+from simulation.report import Report, draw, label_accuracy, majority_accuracy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aggregator_server.exchange.wire import Wire
+    from party.voting.voter import Voter
+    from pate.data.values import Dataset, Inputs
+    from pate.runtime.screen import Screen
+    from simulation.datasets import Deal
+
+ENGINES = ("local", "ray")
+#: Of all records: what the public set and the test set take.
+_PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
+_PATIENCE_S = 60.0
+#: Of each teacher, if digits are made up.
+_RECORDS_EACH = 10
+#: Bytes of copies of the public set, one at each party, up to which each is sent its own.
+_MOST_COPIED = 2**28
+
+
+def quorum(
+    parties: int, min_parties: int | None = None, colluders: int | None = None
+) -> tuple[int | None, int | None]:
+    """Return t and c of a simulated masked sum, as far as they are not left to the campaign.
+
+    Up to 128 parties everybody masks with everybody, and the campaign's own defaults stand. They
+    bear the worst that masking can: a third of the parties lost, or colluding. Beyond, such a graph
+    has half a million pairs at 1,000 parties; with nine tenths needed and a twentieth colluding each
+    party has 140 neighbours.
+
+    >>> quorum(50), quorum(1000), quorum(1000, colluders=10)
+    ((None, None), (900, 50), (900, 10))
+    """
+    if parties > COMPLETE_UP_TO:
+        least = -(-parties * 9 // 10)
+        min_parties = least if min_parties is None else min_parties
+        colluders = (
+            min(parties // 20, most_colluders(parties, min_parties))
+            if colluders is None
+            else colluders
+        )
+    return min_parties, colluders
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What to simulate; each field is the option of that name."""
+
+    parties: int
+    teachers: int
+    aggregator: str
+    epsilon: float
+    delta: float
+    data: Path | None
+    label: str | None
+    engine: str
+    student: bool
+    out: Path
+    aggregation: str | None = None
+    noise: str | None = None
+    min_parties: int | None = None
+    colluders: int | None = None
+    queries: int | None = None
+    processes: int | None = None
+
+    @property
+    def masked(self) -> bool:
+        """Whether votes are masked."""
+        default = "masked" if self.parties >= 3 and self.engine == "local" else "plain"
+        return (self.aggregation or default) == "masked"
+
+    @property
+    def outside(self) -> int:
+        """In how many processes besides this one the parties are; 0: in threads of this one."""
+        if self.engine != "local":
+            return 0
+        if self.processes is None:
+            return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0
+        return self.processes
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise UsageError(f"--engine is {self.engine!r}, possible are {', '.join(ENGINES)}")
+        if self.aggregator == "interactive-gnmax" and not self.student:
+            raise UsageError("interactive-gnmax asks a student: leave --no-student out")
+        if self.queries is not None and self.queries < 1:
+            raise UsageError(f"--queries must be at least 1, got {self.queries}")
+        if self.queries is not None and self.data is not None:
+            raise UsageError("--queries is for made-up digits: of --data three tenths are public")
+        if self.engine == "ray":
+            from simulation.ray_engine import require_ray
+
+            require_ray()
+            if self.aggregator == "neighbour":
+                raise UsageError(
+                    "--engine ray simulates teachers; neighbour votes need none: local"
+                )
+            if self.aggregation == "masked" or self.noise == "distributed":
+                raise UsageError(
+                    "--engine ray has many processes for one party, and the secrets of a masked sum "
+                    "stay in one: use --engine local, or --aggregation plain"
+                )
+
+
+def run_simulation(setting: Simulation, screen: Screen) -> Report:
+    """Run a simulated campaign and return what came out.
+
+    Raises:
+        PateError: if the data, the budget or the parties do not allow it.
+    """
+    began = time.monotonic()
+    dealt = _dealt(setting, screen)
+    private_directory(setting.out)
+    with tempfile.TemporaryDirectory(prefix="pate-simulation-") as scratch:
+        place = Path(scratch)
+        min_parties, colluders = _said_quorum(setting, screen)
+        spec = spec_of(
+            CampaignOptions(
+                campaign="simulation",
+                aggregator=setting.aggregator,
+                parties=str(setting.parties),
+                min_parties=min_parties,
+                colluders=colluders,
+                classes=",".join(dealt.public.classes),
+                epsilon=setting.epsilon,
+                delta=setting.delta,
+                aggregation="plain" if setting.engine == "ray" else setting.aggregation,
+                noise=setting.noise,
+                expected_records=(
+                    sum(map(len, dealt.parties)) if setting.aggregator == "neighbour" else None
+                ),
+            ),
+            dealt.public.inputs,
+            say=screen.say,
+        )
+        folder = place / "campaign"
+        with (
+            Ledger.create(folder / LEDGER_FILE, spec) as ledger,
+            _link(setting, dealt, place, screen) as link,
+        ):
+            accuracy = _campaign(setting, ledger, link, dealt, screen)
+            statement = privacy_statement(ledger.state())
+            teachers = ledger.state().teachers
+        if setting.outside:
+            screen.say(
+                f"the server's process took {time.process_time():.0f} s of processor, and "
+                f"{memory_peak() / 1e6:.0f} MB of memory at most; the parties were in "
+                f"{setting.outside} others"
+            )
+        labels = label_set(folder)
+        # Kept where `pate-server ledger verify --home OUT` finds it.
+        kept = private_directory(setting.out / folder.name) / LEDGER_FILE
+        write_file(kept, (folder / LEDGER_FILE).read_bytes())
+    report = Report(
+        parties=setting.parties,
+        teachers=teachers,
+        labels_asked=statement.queries_asked,
+        labels_answered=len(labels.rows),
+        label_accuracy=label_accuracy(labels, dealt.public),
+        student_accuracy=accuracy,
+        nonprivate_accuracy=None,
+        majority_accuracy=majority_accuracy(dealt.test),
+        epsilon=statement.epsilon,
+        delta=statement.delta,
+        unit=statement.unit,
+        adjacency=statement.adjacency,
+        observer=statement.observer,
+        mechanism=setting.aggregator,
+        seconds=round(time.monotonic() - began, 1),
+        files={"picture": str(setting.out / "campaign.png"), "ledger": str(kept)},
+    )
+    draw(setting.out / "campaign.png", report, labels, dealt.public)
+    return report
+
+
+def _dealt(setting: Simulation, screen: Screen) -> Deal:
+    """Return who holds what: the data that were named, the digits, or made-up ones if more are needed."""
+    if setting.data is not None:
+        records = read_dataset(setting.data, label=setting.label)
+    else:
+        records = digits()
+        private = len(records) * (1 - _PUBLIC_SHARE - _TEST_SHARE)
+        if setting.queries is not None or setting.parties * setting.teachers > private:
+            public = setting.queries or int(len(records) * _PUBLIC_SHARE)
+            test = int(len(records) * _TEST_SHARE)
+            wanted = public + test + setting.parties * setting.teachers * _RECORDS_EACH
+            screen.say(
+                f"{wanted} images made of copies of the {len(records)} digits, moved and noisy, since "
+                "there are not so many: accuracies on them say nothing"
+            )
+            return deal(digits_like(wanted), setting.parties, public=public, test=test)
+    return deal(
+        records,
+        setting.parties,
+        public=int(len(records) * _PUBLIC_SHARE),
+        test=int(len(records) * _TEST_SHARE),
+    )
+
+
+def _said_quorum(setting: Simulation, screen: Screen) -> tuple[int | None, int | None]:
+    """Return t and c of the campaign, and say what was chosen for it."""
+    given = setting.min_parties, setting.colluders
+    if not setting.masked:
+        return given
+    chosen = quorum(setting.parties, *given)
+    if chosen != given:
+        least, colluders = chosen
+        assert least is not None and colluders is not None  # noqa: S101, PT018 - see quorum
+        degree = degree_for(setting.parties, least, colluders)
+        screen.say(
+            f"so many parties do not all mask with one another: each does with {degree.neighbours}, "
+            f"which allows for {setting.parties - least} lost and {colluders} colluding; "
+            "--min-parties and --colluders choose otherwise"
+        )
+    return chosen
+
+
+def _voters(
+    setting: Simulation, parties: Sequence[Dataset], place: Path, screen: Screen
+) -> list[Voter]:
+    voters = []
+    teachers = _teachers(setting)
+    what = (
+        "opening each party" if teachers is None else f"training {teachers} teachers at each party"
+    )
+    with screen.bar(what) as progress:
+        for number, records in enumerate(parties):
+            home = party_home(place, number)
+            voters.append(open_party(home, records, teachers=teachers))
+            progress(number + 1, len(parties))
+    return voters
+
+
+def _teachers(setting: Simulation) -> int | None:
+    return None if setting.aggregator == "neighbour" else setting.teachers
+
+
+@contextlib.contextmanager
+def _link(setting: Simulation, dealt: Deal, place: Path, screen: Screen) -> Iterator[Wire]:
+    """Yield the wire to the parties, which live as long as the block."""
+    if setting.engine == "ray":
+        from simulation.ray_engine import ray_wire
+
+        # Teachers are trained here, once: any of Ray's processes may then open any party. They have no
+        # part in our memory: what they need lies on the disk.
+        _voters(setting, dealt.parties, place, screen)
+        store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
+        for number, records in enumerate(dealt.parties):
+            store_records(party_home(place, number), records)
+        with ray_wire(
+            place,
+            parties=setting.parties,
+            teachers=setting.teachers,
+            log=setting.out / "ray.log",
+        ) as wire:
+            yield wire
+        return
+    if setting.outside:
+        private_directory(place)
+        for number, records in enumerate(dealt.parties):
+            store_records(private_directory(party_home(place, number)), records)
+        if setting.parties * _size(dealt.public.inputs) > _MOST_COPIED:
+            screen.say("parties share one copy of the public set: as many would fill the disk")
+            store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
+        with PartyProcesses(
+            "simulation.party",
+            worker(place, _teachers(setting)),
+            parties=setting.parties,
+            processes=setting.outside,
+            log=setting.out / "parties.log",
+        ) as processes:
+            yield processes
+        return
+    voters = _voters(setting, dealt.parties, place, screen)
+    from aggregator_server.flower.local_grid import LocalGrid
+    from aggregator_server.flower.wire import GridWire
+    from party.flower.client_app import make_client_app
+
+    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
+    try:
+        yield GridWire(grid)
+    finally:
+        grid.close()
+
+
+def _size(inputs: Inputs) -> int:
+    """Return how many bytes inputs take."""
+    if isinstance(inputs, Images):
+        return inputs.pixels.nbytes
+    return sum(column.nbytes for column in inputs.columns)
+
+
+def _campaign(
+    setting: Simulation, ledger: Ledger, link: Wire, dealt: Deal, screen: Screen
+) -> float | None:
+    """Run the campaign with a student beside it; return the student's accuracy."""
+    token = setting.out / STUDENT_TOKEN
+    service = StudentService(ledger, token=kept_token(token))
+    stop = threading.Event()
+    failed: list[ProcessError] = []
+
+    def watch(cast: Cast) -> None:
+        try:
+            cast.wait("student")
+        except ProcessError as error:
+            failed.append(error)
+            stop.set()
+
+    with Cast(screen, setting.out) as cast:
+        port = service.start()
+        watcher = threading.Thread(target=watch, args=(cast,), daemon=True)
+        try:
+            if setting.student:
+                public = write_inputs(setting.out / "public", dealt.public.inputs)
+                cast.start(
+                    "student", "student",
+                    "train", "--server", f"127.0.0.1:{port}", "--public", str(public),
+                    "--token-file", str(token), "--out", str(setting.out / "student"), "--json",
+                )  # fmt: skip
+                watcher.start()
+            Campaign(
+                ledger,
+                dealt.public.inputs,
+                link,
+                noise=SystemNoise(),
+                screen=screen,
+                signing_key=Ed25519PrivateKey.generate(),
+                patience=_PATIENCE_S,
+                await_predictions=lambda round_: service.wait_for_predictions(round_, stop),
+            ).run()
+            if setting.student:
+                watcher.join()
+        finally:
+            service.stop()
+            token.unlink(missing_ok=True)
+            if failed:
+                raise failed[0]
+    return _accuracy(setting.out / "student", dealt.test) if setting.student else None
+
+
+def _accuracy(folder: Path, test: Dataset) -> float:
+    from student.evaluate import evaluate
+    from student.weights import load
+
+    return evaluate(load(folder), test).accuracy

@@ -1,0 +1,280 @@
+"""A gated campaign: all labels of its one batch, or none; one attempt; charged before it."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from aggregator_server.campaign.gated import label_gated
+from aggregator_server.campaign.runner import terms_of
+from aggregator_server.ledger.chain import Entry
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.verify import verify
+from aggregator_server.results.report import describe_state
+from aggregator_server.results.statement import privacy_statement
+from pate.accounting.bounds.theorem6_plus import Table
+from pate.accounting.composition import Gate
+from pate.accounting.publishing.nearby import Batch
+from pate.campaign.order import public_order
+from pate.campaign.settings import make_gate
+from pate.campaign.terms import budget, composition_of, resolve
+from pate.errors import BudgetError, LedgerError, StateError, UsageError
+from pate.formats.privacy_statement import PrivacyStatement
+from pate.mechanisms import GNMax
+from pate.noise.exact import SystemNoise
+from pate.runtime import failpoints
+from pate.votes import Histogram
+from protos.terms import cap_of, gate_of
+from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
+from tests.support.server.campaigns import start as start_capped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator_server.campaign.labelling import RoundSummary
+    from pate.accounting.arrays import Floats
+    from pate.campaign.spec import CampaignSpec
+    from pate.votes import Counts
+
+TEACHERS = 1000
+QUERIES = 600
+EPSILON, DELTA = 2.0, 1e-5
+
+
+def spec_of(**changes: Any) -> CampaignSpec:
+    gate = make_gate("gated", EPSILON, DELTA, 10.0, 0.15)
+    assert gate is not None
+    fields: dict[str, Any] = {
+        "aggregator": "gnmax",
+        "queries": QUERIES,
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "sigma2": Fraction(40),
+        "publish": "gated",
+        "gate_order": Fraction(gate.order),
+        "gate_target": Fraction(gate.target),
+        "gate_test": Fraction(gate.test),
+        "gate_failure": Fraction(gate.failure),
+    }
+    return make_spec(**(fields | changes))
+
+
+def votes_of(agreement: int) -> Counts:
+    """``agreement`` of 1000 teachers vote for class ``query % 3``, the others for the next one."""
+    votes = np.zeros((QUERIES, 3), np.int64)
+    rows = np.arange(QUERIES)
+    votes[rows, rows % 3] = agreement
+    votes[rows, (rows + 1) % 3] = TEACHERS - agreement
+    return votes
+
+
+def start(path: Path, agreement: int, **changes: Any) -> Ledger:
+    ledger = Ledger.create(path, spec_of(**changes))
+    ledger.record_roster(make_parties(TEACHERS // 4), CLASSES)
+    ledger.record_votes(0, Histogram(votes_of(agreement), TEACHERS), NAMES)
+    return ledger
+
+
+def tables(mu: float, orders: Floats) -> Table:
+    return Table.build(mu, orders)
+
+
+def answer(ledger: Ledger) -> RoundSummary:
+    state = ledger.state()
+    return label_gated(
+        ledger,
+        ledger.counts(),
+        state.mechanism(1),
+        SystemNoise(),
+        order=public_order(state.spec.id, state.spec.queries),
+        tables=tables,
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+def test_teachers_that_agree_get_all_labels_out_for_less_than_a_cap_would_take(path: Path) -> None:
+    with start(path, 950) as ledger:
+        summary = answer(ledger)
+        state = ledger.state()
+        assert (state.gate, summary.labels, state.queries_asked) == ("open", QUERIES, QUERIES)
+        assert state.epsilon <= EPSILON
+        statement = privacy_statement(state)
+        assert (statement.composition, statement.epsilon) == ("gate", state.epsilon)
+        assert [step["mechanism"] for step in statement.mechanism] == ["gnmax", "gate"]
+        assert statement.mechanism[1]["order"] == "10"
+        assert PrivacyStatement.from_json(statement.to_json()) == statement
+        assert describe_state(state)["gate"] == "open"
+        capped = make_spec(
+            aggregator="gnmax", queries=QUERIES, epsilon=EPSILON, sigma2=Fraction(40)
+        )
+        mechanisms = resolve(capped, TEACHERS, 1)
+        way = composition_of(capped, mechanisms)
+        # The same answers under a cap that looks at no vote would be worth more.
+        assert way.epsilon(QUERIES * way.cost(mechanisms[0].worst[0]), DELTA) > 1.5 * EPSILON
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    assert verify(path).epsilon == statement.epsilon
+
+
+def test_teachers_that_do_not_agree_keep_it_closed_and_no_label_leaves(path: Path) -> None:
+    with start(path, 510) as ledger:
+        summary = answer(ledger)
+        state = ledger.state()
+        assert (state.gate, summary.labels, state.labels) == ("closed", 0, {})
+        assert state.left == 0
+        assert privacy_statement(state).epsilon <= EPSILON
+    assert verify(path).labels == 0
+
+
+def test_there_is_one_attempt(path: Path) -> None:
+    with start(path, 950) as ledger:
+        answer(ledger)
+        assert answer(ledger).exhausted
+        with pytest.raises(LedgerError):
+            ledger.charge([0])
+        assert len(ledger.state().labels) == QUERIES
+
+
+@pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
+def test_a_crash_behind_the_charge_wastes_the_attempt(
+    path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    def fall(name: str) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    with start(path, 950) as ledger, monkeypatch.context() as patch:
+        patch.setattr(failpoints, "reach", fall)
+        with pytest.raises(KeyboardInterrupt):
+            answer(ledger)
+    with Ledger.open(path) as ledger:
+        assert ledger.state().left == 0
+        assert ledger.state().gate is None
+        summary = answer(ledger)
+        assert (summary.labels, summary.exhausted) == (0, True)
+        with pytest.raises(BudgetError):
+            ledger.charge([0])
+        ledger.end_round(wants_predictions=False)
+    assert verify(path).wasted == 1
+
+
+def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
+    with start(path, 950) as ledger:
+        charge = ledger.charge(list(range(QUERIES)))
+        with pytest.raises(LedgerError, match="1 answers to 600"):
+            ledger.release_batch(charge, [0])
+        with pytest.raises(LedgerError, match="not open in this process"):
+            ledger.release_batch(charge, None)
+
+
+def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:
+    with start(path, 990) as ledger:
+        state = ledger.state()
+        terms = terms_of(state)
+        assert gate_of(terms) == state.spec.gated
+        gate = gate_of(terms)
+        assert gate is not None
+        assert Gate(gate).epsilon(cap_of(terms), DELTA) == state.epsilon <= EPSILON
+    with start_capped(path.parent / "capped.db") as ledger:
+        assert terms_of(ledger.state()).gate == ""
+
+
+def test_confident_is_gated_with_its_check(path: Path) -> None:
+    changes = {
+        "aggregator": "confident-gnmax",
+        "sigma1": Fraction(100),
+        "threshold": Fraction(600),
+        "max_queries": 50,
+    }
+    with start(path, 950, **changes) as ledger:
+        summary = answer(ledger)
+        assert ledger.state().gate == "open"
+        assert 40 <= summary.labels <= 50 == summary.asked
+
+
+def test_the_capped_way_refuses_a_gated_campaign_and_the_other_way_round(tmp_path: Path) -> None:
+    with start(tmp_path / "gated.db", 950) as ledger, pytest.raises(StateError, match="gated"):
+        label(ledger)
+    with start_capped(tmp_path / "capped.db") as ledger, pytest.raises(StateError, match="gated"):
+        answer(ledger)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gate_order": None}, "needs gate_order"),
+        ({"aggregator": "lnmax", "sigma2": None}, "can be gated"),
+        ({"rounds": 2}, "one round"),
+        ({"publish": "capped"}, "gate_order"),
+    ],
+)
+def test_senseless_gates_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        spec_of(**changes)
+
+
+def test_a_gate_that_is_worth_more_than_epsilon_is_refused() -> None:
+    spec = spec_of(gate_target=Fraction(3))
+    mechanisms = resolve(spec, TEACHERS, 1)
+    with pytest.raises(BudgetError, match="worth more than epsilon 2"):
+        budget(spec, mechanisms, composition_of(spec, mechanisms))
+    narrow = spec_of(sigma2=Fraction(3, 2))
+    with pytest.raises(UsageError, match="at least sigma 2"):
+        composition_of(narrow, resolve(narrow, TEACHERS, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gate": "closed"}, "although the gate was closed"),
+        ({"gate": "ajar"}, "open or closed"),
+        ({"cost": "0"}, "the accountant says 1"),
+    ],
+)
+def test_a_forged_release_does_not_hold(path: Path, change: dict[str, Any], message: str) -> None:
+    with start(path, 950) as ledger:
+        answer(ledger)
+        entries = ledger.entries()
+    (*before, release) = entries
+    forged = Entry.after(
+        before[-1].head, "release", json.loads(release.body) | change, release.written_at
+    )
+    assert replay(entries).gate == "open"
+    with pytest.raises(LedgerError, match=message):
+        replay([*before, forged])
+
+
+def test_votes_are_not_looked_at_before_the_charge(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an attempt that is interrupted while it looks at them would cost nothing."""
+
+    def fall(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with start(path, 950) as ledger:
+        monkeypatch.setattr(Batch, "of", fall)
+        with pytest.raises(KeyboardInterrupt):
+            answer(ledger)
+        assert ledger.state().left == 0
+
+
+def test_another_mechanism_or_other_votes_are_refused(path: Path) -> None:
+    with start(path, 950) as ledger:
+        order = range(QUERIES)
+        for counts, mechanism in (
+            (ledger.counts(), GNMax(Fraction(2), 1)),
+            (ledger.counts()[:, :2], ledger.state().mechanism(1)),
+        ):
+            with pytest.raises(LedgerError):
+                label_gated(ledger, counts, mechanism, SystemNoise(), order=order, tables=tables)
+        assert ledger.state().left == 1

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from aggregator_server.campaign.labelling import CHUNK, label_round
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from pate.accounting.composition import total_cost
+from pate.campaign.order import public_order
+from pate.errors import LedgerError, StateError, UsageError
+from pate.mechanisms import GNMax
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from pate.votes import Histogram
+from tests.support.server.campaigns import (
+    CLASSES,
+    NAMES,
+    label,
+    make_parties,
+    make_predictions,
+    make_spec,
+    make_votes,
+    start,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_the_order_is_a_permutation_that_only_the_campaign_decides() -> None:
+    order = public_order("0f" * 16, 500)
+    assert sorted(order) == list(range(500))
+    assert order == public_order("0f" * 16, 500) != public_order("1f" * 16, 500)
+    assert order[:4] == public_order("0f" * 16, 500)[:4] == GOLDEN
+
+
+GOLDEN = (330, 194, 158, 312)
+
+
+def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
+    with start(path, make_spec(epsilon=3.5)) as ledger:
+        done: list[tuple[int, int]] = []
+        summary = label(ledger, progress=lambda *told: done.append(told))
+        state = ledger.state()
+        order = public_order(state.spec.id, 200)
+        assert summary.exhausted
+        assert state.answered[1] == set(order[: summary.asked])
+        assert summary.labels == len(state.labels) > 0
+        assert 0 <= state.left < total_cost(state.composition, state.mechanism(1).worst)
+        assert done[-1] == (summary.asked, 200)
+        assert [a for a, _ in done] == sorted(a for a, _ in done)
+        # Again: nothing fits, so nothing happens.
+        head = state.head
+        assert label(ledger) == summary
+        assert ledger.state().head == head
+    verify(path)
+
+
+def test_labels_are_those_of_the_teachers_where_they_agree(path: Path) -> None:
+    """With 80 of 100 votes and sigma 1 a wrong label has probability below 1e-100."""
+    spec = make_spec(aggregator="gnmax", sigma2=Fraction(1), epsilon=1e6, queries=CHUNK * 2 + 1)
+    with start(path, spec) as ledger:
+        summary = label(ledger)
+        votes = ledger.counts()
+        assert (summary.asked, summary.exhausted) == (spec.queries, False)
+        found = {query: each.label for query, each in ledger.state().labels.items()}
+    assert found == dict(enumerate(np.argmax(votes, axis=1).tolist()))
+
+
+def test_max_queries_and_a_limit_bound_a_round(path: Path) -> None:
+    with start(path, make_spec(max_queries=100, aggregator="gnmax", epsilon=50.0)) as ledger:
+        assert label(ledger, max_queries=70).asked == 70
+        state = ledger.state()
+        worst = total_cost(state.composition, state.mechanism(1).worst)
+        limit = ledger.state().spent + worst * Fraction(5, 2)
+        assert label(ledger, limit=limit).asked == 72
+        last = label(ledger)
+        assert (last.asked, last.exhausted, last.spent) == (100, True, 100 * worst)
+
+
+def test_an_early_stop_goes_on_later_with_the_rest(path: Path) -> None:
+    with start(path, make_spec(aggregator="gnmax", epsilon=100.0)) as ledger:
+        seen: list[int] = []
+
+        def stop() -> bool:
+            seen.append(ledger.state().queries_asked)
+            return len(seen) > 2
+
+        first = label(ledger, stop=stop)
+        assert (first.asked, first.exhausted) == (2 * CHUNK, False)
+        labels = dict(ledger.state().labels)
+    with Ledger.open(path) as ledger:
+        assert label(ledger).asked == 200
+        state = ledger.state()
+        assert labels.items() <= state.labels.items()
+        assert state.spent == 200 * total_cost(state.composition, state.mechanism(1).worst)
+
+
+def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(path: Path) -> None:
+    """Sigmas so small, and votes so clear, that a wrong branch has probability below 1e-100."""
+    spec = make_spec(
+        aggregator="interactive-gnmax",
+        rounds=2,
+        epsilon=1e6,
+        queries=90,
+        max_queries=120,
+        first_round_share=Fraction(1),
+        threshold=Fraction(60),
+        interactive_threshold=Fraction(50),
+        sigma1=Fraction(1, 2),
+        sigma2=Fraction(1, 2),
+        confidence=Fraction(9, 10),
+    )
+    votes = np.full((90, 3), 5)
+    votes[np.arange(90), np.arange(90) % 3] = 90
+    votes[60:] = (34, 33, 33)  # no agreement: Confident does not answer
+    guess = make_predictions(90)
+    guess[60:75] = (1.0, 0.0, 0.0)  # sure, and the teachers do not contradict by 50 votes
+    guess[75:] = (0.4, 0.3, 0.3)  # not sure
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(), CLASSES)
+        ledger.record_votes(0, Histogram(votes, 100), NAMES)
+        first = label(ledger)
+        assert (first.asked, first.labels, first.reinforced) == (90, 60, 0)
+        ledger.end_round(wants_predictions=True)
+        with pytest.raises(StateError, match="predicting"):
+            label(ledger)
+        ledger.record_predictions(2, guess)
+        with pytest.raises(UsageError, match="predictions"):
+            label(ledger, predictions=None)
+        second = label(ledger)
+        assert (second.asked, second.labels, second.reinforced) == (30, 15, 15)
+        state = ledger.state()
+        assert {q for q, each in state.labels.items() if each.source == "reinforced"} == set(
+            range(60, 75)
+        )
+    verify(path)
+
+
+def test_batches_with_fewer_teachers_are_compared_with_their_own_number(path: Path) -> None:
+    spec = make_spec(aggregator="interactive-gnmax", rounds=2, epsilon=100.0, queries=20)
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(), CLASSES)
+        ledger.record_votes(0, Histogram(make_votes(10, 100), 100), NAMES)
+        ledger.record_votes(10, Histogram(make_votes(10, 75), 75), NAMES[1:])
+        ledger.end_round(wants_predictions=True)
+        ledger.record_predictions(2, make_predictions(20))
+        assert label(ledger).asked == 20
+
+
+def test_seeded_noise_is_refused_unless_asked_for_and_leaves_a_mark(path: Path) -> None:
+    with start(path) as ledger:
+        head = ledger.state().head
+        with pytest.raises(UsageError, match="seeded"):
+            label(ledger, noise=SimulatedNoise(1))
+        assert ledger.state().head == head
+        label(ledger, noise=SimulatedNoise(1), max_queries=10, allow_simulated=True)
+    assert verify(path).simulated
+
+
+def test_a_round_is_labelled_only_in_its_turn_and_with_its_mechanism(path: Path) -> None:
+    with start(path) as ledger:
+        mechanism, counts = ledger.state().mechanism(1), ledger.counts()
+        noise, order = SystemNoise(), range(200)
+        with pytest.raises(StateError, match="round 2"):
+            label_round(ledger, counts, mechanism, noise, round_=2, order=order)
+        with pytest.raises(LedgerError, match="mechanism"):
+            label_round(ledger, counts, GNMax(Fraction(1), 1), noise, round_=1, order=order)
+        with pytest.raises(LedgerError, match="shape"):
+            label_round(ledger, counts[:-1], mechanism, noise, round_=1, order=order)
+        with pytest.raises(LedgerError, match="shape"):
+            label(ledger, predictions=make_predictions(3))
+        ledger.finish()
+        with pytest.raises(StateError, match="finished"):
+            label(ledger)

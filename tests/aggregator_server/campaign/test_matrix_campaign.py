@@ -1,0 +1,900 @@
+"""Neighbour votes at the server: one charge for the whole matrix, one draw of noise, one release."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import numpy as np
+import pytest
+
+from aggregator_server.campaign.neighbour import release_matrix
+from aggregator_server.campaign.runner import public_campaign
+from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
+from aggregator_server.exchange.parties import Party
+from aggregator_server.ledger.chain import Entry
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.verify import read_campaign, verify
+from aggregator_server.options import CampaignOptions
+from aggregator_server.results import report
+from aggregator_server.results.certificate import certificate_of
+from aggregator_server.results.statement import privacy_statement, server_epsilon
+from aggregator_server.student_service import StudentService
+from pate.accounting.composition import Gdp
+from pate.campaign.representatives import choose, default_number
+from pate.campaign.settings import spec_of
+from pate.campaign.spec import CampaignSpec
+from pate.campaign.terms import resolve
+from pate.data.values import Images, Table, batch_hash
+from pate.errors import (
+    BudgetError,
+    DiskError,
+    LedgerError,
+    PateError,
+    ProtocolError,
+    RefusedError,
+    StateError,
+    UsageError,
+)
+from pate.formats.labels import LabelSet
+from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
+from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from pate.runtime import failpoints
+from pate.votes import Histogram, LooseSum, NoisySum, check_entries
+from protos import wire
+from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
+from protos.terms import bits_of, mechanism_texts
+from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator_server.campaign.labelling import RoundSummary
+    from pate.votes import Counts
+
+QUERIES = 100
+ROWS = (1, 4, 5, 9, 30, 31, 60, 98)
+MOST = 500
+UNANIMOUS = np.tile(np.array([100, 0, 0], dtype=np.int64), (8, 1))
+SHARES: dict[str, Any] = {"aggregation": "masked", "noise": "distributed", "colluders": 1}
+
+
+def matrix_spec(**changes: Any) -> CampaignSpec:
+    fields: dict[str, Any] = {
+        "aggregator": "neighbour",
+        "queries": QUERIES,
+        "representatives": ROWS,
+        "most_votes": MOST,
+        "votes_per_patient": 1,
+        "epsilon": 1.0,
+    }
+    return make_spec(**(fields | changes))
+
+
+def exact_counts(rows: int = len(ROWS)) -> Counts:
+    """Clear votes: of 300 records at a query, some 250 are of class ``row % 3``."""
+    counts = np.random.default_rng(6).integers(5, 40, (rows, 3))
+    counts[np.arange(rows), np.arange(rows) % 3] += 250
+    return counts.astype(np.int64)
+
+
+def noisy_counts() -> Counts:
+    return exact_counts() + np.random.default_rng(7).integers(-30, 30, (len(ROWS), 3))
+
+
+def start(path: Path, *, voted: bool = True, **changes: Any) -> Ledger:
+    spec = matrix_spec(**changes)
+    ledger = Ledger.create(path, spec)
+    ledger.record_roster(make_parties(MOST, "patient"), CLASSES)
+    if voted:
+        if spec.masked:
+            ledger.record_opening(0, len(ROWS), NAMES)
+        total = (
+            NoisySum(noisy_counts(), 4 * MOST)
+            if spec.distributed
+            else LooseSum(exact_counts(), 4 * MOST)
+        )
+        ledger.record_votes(0, total, NAMES)
+    return ledger
+
+
+def release(ledger: Ledger, noise: Any = None) -> RoundSummary:
+    return release_matrix(
+        ledger, ledger.counts(), ledger.state().mechanism(1), noise or SystemNoise()
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+# --- one charge, one release ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"aggregation": "masked", "colluders": 1}, SHARES])
+def test_one_charge_pays_for_all_rows(path: Path, changes: dict[str, Any]) -> None:
+    with start(path, **changes) as ledger:
+        summary = release(ledger)
+        state = ledger.state()
+        assert (summary.asked, summary.exhausted) == (len(ROWS), False)
+        (event,) = state.mechanism(1).worst
+        assert state.spent == state.cap == Gdp().cost(event)
+        assert [entry.kind for entry in ledger.entries(kinds=["charge", "release"])] == [
+            "charge", "release",
+        ]  # fmt: skip
+        assert state.noisy is not None
+        assert state.noisy.queries.tolist() == list(ROWS)
+        # With sigma below 10, 200 votes are lost with a chance below 1e-40.
+        assert {q: x.label for q, x in state.labels.items()} == {
+            row: at % 3 for at, row in enumerate(ROWS)
+        }
+        assert {each.source for each in state.labels.values()} == {"records"}
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    assert verify(path).labels == len(ROWS)
+
+
+def test_the_noise_is_what_epsilon_leaves(path: Path) -> None:
+    with start(path, epsilon=0.5) as ledger:
+        mechanism = ledger.state().mechanism(1)
+        assert isinstance(mechanism, Neighbour)
+        assert 9.8 < mechanism.sigma < 10
+        assert 0.49 < ledger.state().epsilon <= 0.5
+        release(ledger)
+        noisy = ledger.state().noisy
+        assert noisy is not None
+        assert noisy.sigma == float(mechanism.sigma)
+        apart = noisy.counts - exact_counts()
+        assert 0 < np.abs(apart).max() < 10 * 9  # beyond 9 sigma: below 1e-16 in 24 counts
+    shared = start(path.with_name("shared.db"), **SHARES)
+    with shared as ledger:
+        release(ledger)
+        mechanism, noisy = ledger.state().mechanism(1), ledger.state().noisy
+        assert isinstance(mechanism, DistributedNeighbour)
+        assert mechanism.honest == 2
+        # All four that answered add their share: the labels carry it.
+        assert noisy is not None
+        assert noisy.sigma == pytest.approx(2 * float(mechanism.share), rel=1e-2)
+
+
+def test_more_votes_of_a_patient_need_more_noise(path: Path) -> None:
+    with start(path, unit="patient", votes_per_patient=5) as ledger:
+        mechanism = ledger.state().mechanism(1)
+        assert isinstance(mechanism, Neighbour)
+        assert mechanism.votes_per_unit == 5
+        assert 26 < mechanism.sigma < 27.5  # five times 5.3
+
+
+def test_exact_counts_are_in_no_entry_of_the_chain(path: Path) -> None:
+    counts = np.random.default_rng(1).permutation(np.arange(100_000, 100_024)).reshape(8, 3)
+    spec = matrix_spec(most_votes=60_000, epsilon=0.1)
+    with Ledger.create(path, spec) as ledger:
+        ledger.record_roster(make_parties(60_000), CLASSES)
+        ledger.record_votes(0, LooseSum(counts, 240_000), NAMES)
+        release(ledger)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    held = set(counts.ravel().tolist())
+    for entry in read_campaign(path)[1]:
+        if entry.kind != "release":
+            assert not held & set(_numbers(json.loads(entry.body))), entry.kind
+        else:
+            noisy = np.array(json.loads(entry.body)["noisy"])
+            # Noise of sigma 43 is 0 in 1 of 109 draws: in 9 of 24 with a chance below 1e-11.
+            assert (noisy == counts).sum() < 9
+    assert verify(path).labels < len(ROWS)
+
+
+def _numbers(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [each for item in value for each in _numbers(item)]
+    if isinstance(value, dict):
+        return _numbers(list(value.values()))
+    return [value] if isinstance(value, int) else []
+
+
+def test_what_was_released_is_not_released_again(path: Path) -> None:
+    with start(path) as ledger:
+        first = release(ledger)
+        noisy, head = ledger.state().noisy, ledger.state().head
+        assert noisy is not None
+        assert release(ledger) == first
+        assert ledger.state().head == head
+    with Ledger.open(path) as ledger:
+        assert release(ledger) == first
+        again = ledger.state().noisy
+        assert again is not None
+        np.testing.assert_array_equal(again.counts, noisy.counts)
+        with pytest.raises(LedgerError):
+            ledger.charge(list(ROWS))
+
+
+@pytest.mark.parametrize("changes", [{}, SHARES])
+@pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
+def test_a_crash_behind_the_charge_wastes_the_only_release(
+    path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], point: str
+) -> None:
+    def fall(name: str) -> None:
+        if name == point:
+            raise KeyboardInterrupt
+
+    with start(path, **changes) as ledger, monkeypatch.context() as patch:
+        patch.setattr(failpoints, "reach", fall)
+        with pytest.raises(KeyboardInterrupt):
+            release(ledger)
+    with Ledger.open(path) as ledger:
+        assert ledger.state().left == 0
+        drawn: list[int] = []
+
+        class Watched(SystemNoise):
+            def gaussian(self, sigma: Fraction, count: int) -> Any:
+                drawn.append(count)
+                return super().gaussian(sigma, count)
+
+        summary = release(ledger, Watched())
+        assert (summary.asked, summary.labels, summary.exhausted, drawn) == (0, 0, True, [])
+        assert ledger.state().noisy is None
+        with pytest.raises(BudgetError):
+            ledger.charge(list(ROWS))
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    told = verify(path)
+    assert (told.labels, told.wasted) == (0, told.spent)
+
+
+def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import aggregator_server.ledger.ledger as module
+
+    with start(path) as ledger:
+        charge = ledger.charge(list(ROWS))
+
+        def full(*_: object) -> None:
+            raise DiskError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "write_entry", full)
+            with pytest.raises(DiskError):
+                ledger.release_matrix(charge, noisy_counts())
+        assert ledger.state().noisy is None
+        with pytest.raises((StateError, LedgerError)):
+            ledger.release_matrix(charge, noisy_counts())
+    with Ledger.open(path) as ledger:
+        assert release(ledger).exhausted
+
+
+def test_a_killed_process_has_no_second_draw(tmp_path: Path) -> None:
+    """It dies by SIGKILL with the noise in its memory."""
+    path = tmp_path / "ledger.db"
+    start(path).close()
+    script = (
+        "import sys; from pathlib import Path; from aggregator_server.ledger.ledger import Ledger; "
+        "from tests.aggregator_server.campaign.test_matrix_campaign import release; "
+        "release(Ledger.open(Path(sys.argv[1])))"
+    )
+    died = subprocess.run(
+        [sys.executable, "-c", script, path],
+        cwd=Path(__file__).resolve().parents[3],
+        env=os.environ | {"PATE_FAILPOINT": "noise-drawn"},
+        check=False,
+        timeout=120,
+    )
+    assert died.returncode == -signal.SIGKILL
+    with Ledger.open(path) as ledger:
+        assert release(ledger).exhausted
+        assert ledger.state().noisy is None
+    assert verify(path).labels == 0
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [ROWS[:-1], ROWS[1:], (*ROWS, 99), ROWS[::-1], (0, *ROWS[1:]), (), tuple(range(QUERIES))],
+)
+def test_any_other_charge_is_refused(path: Path, queries: tuple[int, ...]) -> None:
+    with start(path) as ledger:
+        with pytest.raises(LedgerError):
+            ledger.charge(list(queries))
+        assert ledger.state().spent == 0
+
+
+def test_a_release_is_of_its_charge_and_whole(path: Path) -> None:
+    with start(path) as ledger:
+        charge = ledger.charge(list(ROWS))
+        with pytest.raises(LedgerError, match="7 answers to 8"):
+            ledger.release_matrix(charge, noisy_counts()[:7])
+        with pytest.raises(LedgerError, match="not open"):
+            ledger.release_matrix(charge, noisy_counts())
+        with pytest.raises(BudgetError):
+            ledger.charge(list(ROWS))
+
+
+def test_other_ways_to_release_are_refused(path: Path) -> None:
+    with start(path) as ledger:
+        with pytest.raises(StateError, match="one matrix"):
+            label(ledger)
+        state = ledger.state()
+        for counts, mechanism in (
+            (ledger.counts()[:, :2], state.mechanism(1)),
+            (ledger.counts()[list(ROWS)], state.mechanism(1)),
+            (ledger.counts(), Neighbour(5, Fraction(1), 1)),
+            (ledger.counts(), GNMax(Fraction(40), 1)),
+            (ledger.counts(), DistributedNeighbour(5, Fraction(40), 2, 1)),
+        ):
+            with pytest.raises((LedgerError, StateError)):
+                release_matrix(ledger, counts, mechanism, SystemNoise())
+        with pytest.raises(UsageError):
+            release(ledger, SimulatedNoise(3))
+        charge = ledger.charge(list(ROWS))
+        outcomes = state.mechanism(1).answer_all(exact_counts(), SystemNoise())
+        with pytest.raises(LedgerError):
+            ledger.release(charge, outcomes)
+    capped = make_spec(queries=8, aggregator="gnmax")
+    with Ledger.create(path.with_name("capped.db"), capped) as ledger:
+        ledger.record_roster(make_parties(), CLASSES)
+        ledger.record_votes(0, Histogram(UNANIMOUS, 100), NAMES)
+        with pytest.raises(LedgerError, match="another mechanism"):
+            release_matrix(ledger, ledger.counts(), Neighbour(5, Fraction(40), 1), SystemNoise())
+        charge = ledger.charge([0, 1])
+        with pytest.raises(LedgerError, match="releases no matrix"):
+            ledger.release_matrix(charge, np.zeros((2, 3), dtype=np.int64))
+
+
+# --- votes as they come in --------------------------------------------------------------------------
+
+
+def test_votes_are_recorded_in_one_batch_and_of_one_kind(path: Path) -> None:
+    with start(path, voted=False) as ledger:
+        for wrong in (
+            Histogram(20 * UNANIMOUS, 2000),
+            NoisySum(exact_counts(), 2000),
+        ):
+            with pytest.raises(LedgerError, match="different things"):
+                ledger.record_votes(0, wrong, NAMES)
+        with pytest.raises(LedgerError, match="one batch"):
+            ledger.record_votes(0, LooseSum(exact_counts(4), 2000), NAMES)
+        with pytest.raises(LedgerError):
+            ledger.record_votes(0, LooseSum(exact_counts(9), 2000), NAMES)
+        with pytest.raises(LedgerError, match="another number"):
+            ledger.record_votes(0, LooseSum(exact_counts(), 1999), NAMES)
+        ledger.record_votes(0, LooseSum(exact_counts(), 1500), NAMES[:3])
+        with pytest.raises(PateError):
+            ledger.record_votes(0, LooseSum(exact_counts(), 1500), NAMES[:3])
+
+
+@pytest.mark.parametrize("value", [-1, 2001])
+def test_a_sum_with_a_count_that_cannot_be_is_none(value: int) -> None:
+    counts = exact_counts()
+    counts[3, 1] = value
+    with pytest.raises(ProtocolError, match=f"row 3, class 1: {value}"):
+        LooseSum(counts, 2000)
+
+
+def test_a_party_that_may_send_more_than_the_campaign_says_is_not_taken(path: Path) -> None:
+    ledger = Ledger.create(path, matrix_spec())
+    with ledger, pytest.raises(LedgerError, match="other votes on a count"):
+        ledger.record_roster(make_parties(MOST + 1), CLASSES)
+    ledger = Ledger.create(path.with_name("patients.db"), matrix_spec(unit="patient"))
+    with ledger, pytest.raises(RefusedError, match="group column"):
+        ledger.record_roster(make_parties(MOST, "record"), CLASSES)
+
+
+def test_the_classes_of_the_parties_do_not_make_a_matrix_that_is_too_large(path: Path) -> None:
+    spec = matrix_spec(queries=2000, representatives=tuple(range(2000)))
+    with Ledger.create(path, spec) as ledger, pytest.raises(UsageError, match="too many"):
+        ledger.record_roster(make_parties(MOST), tuple(f"c{at}" for at in range(600)))
+
+
+def campaign_of(**changes: Any) -> vote_pb2.Campaign:
+    made = public_campaign(matrix_spec(classes=CLASSES, **changes))
+    made.terms.SetInParent()
+    return made
+
+
+def roster() -> list[Party]:
+    return [Party(name, bytes([at]) * 32, MOST, "record", CLASSES) for at, name in enumerate(NAMES)]
+
+
+BATCH = Batch(ROWS, batch_hash([bytes([row]) * 32 for row in ROWS]))
+
+
+def reply_of(counts: Counts, *, width: int = 2, teachers: int = MOST) -> vote_pb2.Reply:
+    reply = vote_pb2.Reply()
+    reply.votes.CopyFrom(
+        vote_pb2.VoteMatrix(
+            batch=BATCH.digest,
+            rows=counts.shape[0],
+            classes=counts.shape[1],
+            teachers=teachers,
+            width=width,
+            counts=counts.astype(f"<u{width}").tobytes(),
+        )
+    )
+    return reply
+
+
+def test_loose_votes_of_honest_parties_are_summed() -> None:
+    ballot = PlainBallot(campaign_of(), roster(), BATCH, 3)
+    for party in roster()[1:]:
+        ballot.take(party, reply_of(exact_counts()))
+    ballot.advance()
+    found = ballot.result()
+    assert isinstance(found.total, LooseSum)
+    assert (found.total.teachers, found.responders) == (3 * MOST, NAMES[1:])
+    np.testing.assert_array_equal(found.total.counts, 3 * exact_counts())
+
+
+def _with(value: int) -> Counts:
+    counts = exact_counts()
+    counts[2, 2] = value
+    return counts
+
+
+def _widened(width: int) -> vote_pb2.Reply:
+    reply = reply_of(exact_counts())
+    reply.votes.width = width
+    return reply
+
+
+def _cut() -> vote_pb2.Reply:
+    reply = reply_of(exact_counts())
+    reply.votes.counts = reply.votes.counts[:-1]
+    return reply
+
+
+LIES: dict[str, Callable[[], vote_pb2.Reply]] = {
+    "more than may be": lambda: reply_of(_with(MOST + 1)),
+    "less than nothing": lambda: reply_of(_with(-1)),
+    "wider, and huge": lambda: reply_of(_with(2**32 - 1), width=4),
+    "another most": lambda: reply_of(exact_counts(), teachers=MOST + 1),
+    "a row more": lambda: reply_of(exact_counts(9)),
+    "a class less": lambda: reply_of(exact_counts()[:, :2]),
+    "an odd width": lambda: _widened(3),
+    "no width": lambda: _widened(0),
+    "cut short": _cut,
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_party_that_lies_on_the_wire_is_refused(name: str) -> None:
+    ballot = PlainBallot(campaign_of(), roster(), BATCH, 3)
+    with pytest.raises(ProtocolError):
+        ballot.take(roster()[0], LIES[name]())
+    assert not ballot.answered
+
+
+@pytest.mark.parametrize(("most", "width"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
+def test_loose_votes_come_back_from_the_wire(most: int, width: int) -> None:
+    counts = np.array([[0, most], [most, 1], [0, 0]], dtype=np.int64)
+    packed = wire.pack_votes(counts, teachers=most, batch=BATCH.digest, loose=True)
+    assert packed.width == width
+    read = wire.read_votes(
+        packed, teachers=most, classes=2, queries=3, batch=BATCH.digest, loose=True
+    )
+    np.testing.assert_array_equal(read, counts)
+    with pytest.raises(ProtocolError):
+        wire.read_votes(packed, teachers=most, classes=2, queries=3, batch=BATCH.digest)
+    with pytest.raises(ProtocolError):
+        wire.pack_votes(counts, teachers=most - 1, batch=BATCH.digest, loose=True)
+
+
+@pytest.mark.parametrize("value", [-1, -(2**15), 4 * MOST + 1, 2**15 - 1])
+def test_a_masked_sum_that_no_parties_can_have_is_found(value: int) -> None:
+    """Masks hide who sent it; the sum is beyond what all may send together, so no label leaves."""
+    with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
+        opened({}, _with(value))
+    np.testing.assert_array_equal(opened({}, exact_counts()), exact_counts())
+
+
+def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:
+    counts = exact_counts()
+    counts[0, 1] = -40
+    np.testing.assert_array_equal(opened(SHARES, counts), counts)
+    for value in (-2000, 5000, 2**15 - 1, -(2**15)):
+        with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
+            opened(SHARES, _with(value))
+
+
+@dataclass
+class Unmasked:
+    """What is left of a masked sum when the masks are off."""
+
+    residues: Counts
+    survivors: tuple[str, ...] = NAMES
+
+    def result(self) -> Counts:
+        return self.residues
+
+
+def opened(changes: dict[str, Any], counts: Counts) -> Counts:
+    """What the server makes of a sum over the ring that four parties sent."""
+    spec = matrix_spec(**({"aggregation": "masked", "colluders": 1} | changes))
+    campaign = campaign_of(**({"aggregation": "masked", "colluders": 1} | changes))
+    campaign.terms.mechanisms.extend(mechanism_texts(resolve(spec, 4 * MOST, 1)))
+    campaign.terms.roster.extend(
+        vote_pb2.Member(name=each.name, identity=each.identity, teachers=MOST) for each in roster()
+    )
+    ballot = MaskedBallot(campaign, roster(), BATCH)
+    ballot._masking = Unmasked(counts % 2 ** bits_of(campaign, len(ROWS)))  # type: ignore[assignment]
+    return ballot.result().total.counts
+
+
+# --- what is said of it -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_the_statement_is_word_for_word_what_a_party_expects(path: Path, unit: str) -> None:
+    with start(path, unit=unit) as ledger:
+        release(ledger)
+        statement = privacy_statement(ledger.state())
+    assert statement.adjacency == adjacency_of(unit, records_vote=True)
+    assert statement.teachers == 0
+    assert statement.queries_asked == len(ROWS)
+    (mechanism,) = statement.mechanism
+    assert mechanism["mechanism"] == "neighbour"
+    assert statement.realised == statement.cap
+    assert PrivacyStatement.from_json(statement.to_json()) == statement
+    for words in {"record": ("one record", "once"), "patient": ("one patient",)}[unit]:
+        assert words in statement.adjacency
+    assert "teacher" not in statement.adjacency
+
+
+def test_the_servers_own_figure_is_one_matrix(path: Path) -> None:
+    with start(path, **SHARES) as ledger:
+        state = ledger.state()
+        seen = server_epsilon(state)
+        assert seen is not None
+        assert seen == pytest.approx(state.epsilon)
+        assert seen <= 1.0
+
+
+def test_there_is_no_certificate_of_it(path: Path) -> None:
+    with start(path) as ledger:
+        release(ledger)
+        with pytest.raises(UsageError, match="neighbour votes"):
+            certificate_of(ledger.state(), ledger.counts(), {})
+
+
+def test_the_label_file_has_the_noisy_votes(tmp_path: Path) -> None:
+    with start(tmp_path / report.LEDGER_FILE) as ledger:
+        release(ledger)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        noisy = ledger.state().noisy
+    assert noisy is not None
+    made = report.label_set(tmp_path)
+    again = LabelSet.from_json(made.to_json())
+    assert again.noisy is not None
+    np.testing.assert_array_equal(again.noisy.counts, noisy.counts)
+    assert again.noisy.sigma == noisy.sigma
+    assert again.noisy.queries.tolist() == list(ROWS)
+    assert {row.source for row in again.rows} == {"records"}
+
+
+def test_a_student_gets_them_once_they_are_released(path: Path) -> None:
+    with start(path) as ledger:
+        service = StudentService(ledger)
+        with grpc.insecure_channel(f"127.0.0.1:{service.start()}") as channel:
+            stub = student_pb2_grpc.StudentStub(channel)  # type: ignore[no-untyped-call]
+            request = student_pb2.GetNoisyVotesRequest()
+            before = stub.GetNoisyVotes(request, timeout=60)
+            assert (list(before.queries), before.counts) == ([], b"")
+            release(ledger)
+            told = stub.GetNoisyVotes(request, timeout=60)
+        service.stop(0.0)
+        noisy = ledger.state().noisy
+    assert noisy is not None
+    assert list(told.queries) == list(ROWS)
+    assert told.counts == noisy.counts.astype("<i8").tobytes()
+    assert (told.classes, told.sigma) == (3, noisy.sigma)
+
+
+# --- forgeries ------------------------------------------------------------------------------------
+
+# 1 open, 2 roster, (3 opening,) 3 votes, 4 charge, 5 release, 6 round-end, 7 close
+Body = dict[str, Any]
+
+
+def _other_label(body: Body) -> None:
+    body["answers"][0][1] = (body["answers"][0][1] + 1) % 3
+
+
+def _no_label(body: Body) -> None:
+    body["answers"][0][1:3] = [None, None]
+
+
+def _swapped(body: Body) -> None:
+    row = body["noisy"][0]
+    row[0], row[1] = row[1], row[0]
+
+
+FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
+    "another label": (5, _other_label),
+    "a label kept back": (5, _no_label),
+    "a label of teachers": (5, lambda b: b["answers"][0].__setitem__(2, "teachers")),
+    "a label of the student": (5, lambda b: b["answers"][0].__setitem__(2, "reinforced")),
+    "another noisy row": (5, _swapped),
+    "no margin": (5, lambda b: b["noisy"].__setitem__(0, [9, 9, 9])),
+    "a row too few": (5, lambda b: b["noisy"].pop()),
+    "a row too many": (5, lambda b: b["noisy"].append([0, 0, 0])),
+    "a count too few": (5, lambda b: b["noisy"][0].pop()),
+    "no noisy counts": (5, lambda b: b.pop("noisy")),
+    "noisy counts that are none": (5, lambda b: b.update(noisy=None)),
+    "a fraction of a vote": (5, lambda b: b["noisy"][0].__setitem__(0, 260.5)),
+    "a count that is true": (5, lambda b: b["noisy"][0].__setitem__(1, True)),
+    "a count beyond all": (5, lambda b: b["noisy"][0].__setitem__(0, 2**50)),
+    "an answer too few": (5, lambda b: b["answers"].pop()),
+    "less spent": (5, lambda b: b.update(cost="0")),
+    "two events for one": (5, lambda b: b["answers"][0].__setitem__(3, 2)),
+    "a gate": (5, lambda b: b.update(gate="open")),
+    "a cheaper charge": (4, lambda b: b.update(cost="1/1000")),
+    "an event for each query": (4, lambda b: b.update(events=b["events"] * 8)),
+    "a query left out": (4, lambda b: b["queries"].pop()),
+    "noise of nobody": (4, lambda b: b.update(noise="parties")),
+    "wider votes": (3, lambda b: b.update(teachers=10**6)),
+    "half of the queries": (3, lambda b: b.update(count=4)),
+    "less noise": (2, lambda b: b["mechanisms"][0].update(sigma="1")),
+    "more votes of a unit than the spec": (
+        2,
+        lambda b: b["mechanisms"][0].update(votes_per_unit=2),
+    ),
+    "no margin asked for": (2, lambda b: b["mechanisms"][0].update(threshold=0)),
+    "a mechanism of teachers": (
+        2,
+        lambda b: b.update(mechanisms=[{"mechanism": "gnmax", "sigma": "43", "votes_per_unit": 1}]),
+    ),
+    "a party with more votes": (2, lambda b: b["parties"][0].update(teachers=MOST + 1)),
+    "a larger cap": (2, lambda b: b.update(cap="1")),
+    "one patient's votes more": (1, lambda b: b["spec"].update(votes_per_patient=2)),
+    "other representatives": (1, lambda b: b["spec"].update(representatives=[0, 1])),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("matrix") / "ledger.db"
+    with start(path) as ledger:
+        release(ledger)
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    verify(path)
+    return path
+
+
+def forged(path: Path, seq: int, change: Callable[[Body], object]) -> list[Entry]:
+    """The chain with one body changed and all digests made anew."""
+    made: list[Entry] = []
+    for entry in read_campaign(path)[1]:
+        body = json.loads(entry.body)
+        if entry.seq == seq:
+            change(body)
+        made.append(
+            Entry.after(made[-1].head if made else None, entry.kind, body, entry.written_at)
+        )
+    return made
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_chain_breaks_a_rule(finished: Path, name: str) -> None:
+    with pytest.raises(LedgerError, match=r"^entry \d \("):
+        replay(forged(finished, *FORGERIES[name]))
+    replay(forged(finished, 0, dict))  # and unchanged it breaks none
+
+
+@pytest.mark.parametrize("left_out", range(1, 6))
+def test_a_step_left_out_or_done_twice_breaks_a_rule(finished: Path, left_out: int) -> None:
+    for times in (0, 2):
+        made: list[Entry] = []
+        for entry in read_campaign(finished)[1]:
+            for _ in range(times if entry.seq == left_out else 1):
+                head = made[-1].head if made else None
+                made.append(Entry.after(head, entry.kind, json.loads(entry.body), entry.written_at))
+        with pytest.raises(LedgerError):
+            replay(made)
+
+
+def tamper(path: Path, statement: str, *values: object) -> None:
+    """Change the file as somebody would who knows how: without its triggers, which come back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as link:
+        triggers = link.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+        link.execute("BEGIN")
+        for name, _ in triggers:
+            link.execute(f"DROP TRIGGER {name}")
+        assert link.execute(statement, values).rowcount > 0
+        for _, sql in triggers:
+            link.execute(sql)
+        link.execute("COMMIT")
+
+
+def test_a_noisy_count_changed_in_the_file_is_found(finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    path.write_bytes(finished.read_bytes())
+    with closing(sqlite3.connect(path)) as link:
+        (body,) = link.execute("SELECT body FROM entries WHERE kind = 'release'").fetchone()
+    changed = json.loads(body)
+    changed["noisy"][3][1] += 1
+    tamper(
+        path,
+        "UPDATE entries SET body = ? WHERE kind = 'release'",
+        json.dumps(changed, sort_keys=True, separators=(",", ":")),
+    )
+    with pytest.raises(LedgerError):
+        verify(path)
+
+
+def test_noisy_counts_of_parties_are_those_of_the_votes(path: Path) -> None:
+    """A server that released another matrix than the parties' sum: the chain alone would hold."""
+    with start(path, **SHARES) as ledger:
+        other = ledger.counts()
+        other[ROWS[0], 2] += 1
+        release_matrix(ledger, other, ledger.state().mechanism(1), SystemNoise())
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+    replay(read_campaign(path)[1])
+    with pytest.raises(LedgerError, match="not those of the votes"):
+        verify(path)
+
+
+# --- what may be asked for ------------------------------------------------------------------------
+
+
+def test_a_spec_comes_back_from_its_text() -> None:
+    for spec in (
+        matrix_spec(),
+        matrix_spec(
+            unit="patient", votes_per_patient=7, sigma2=Fraction(40), threshold=Fraction(9)
+        ),
+        matrix_spec(**SHARES),
+    ):
+        assert CampaignSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("unit", {"unit": "party"}),
+        ("representatives", {"representatives": None}),
+        ("representatives", {"representatives": ()}),
+        ("representatives", {"representatives": (4, 1)}),
+        ("representatives", {"representatives": (1, 1)}),
+        ("representatives", {"representatives": (1, QUERIES)}),
+        ("representatives", {"representatives": (-1, 3)}),
+        ("representatives", {"representatives": (0, True)}),
+        ("representatives", {"representatives": [1, 2]}),
+        ("too many", {"representatives": tuple(range(2**16 + 1)), "queries": 2**17}),
+        (
+            "too many",
+            {
+                "representatives": tuple(range(1100)),
+                "queries": 2000,
+                "classes": tuple(f"c{at}" for at in range(1000)),
+            },
+        ),
+        ("most_votes", {"most_votes": None}),
+        ("most_votes", {"most_votes": 0}),
+        ("most_votes", {"most_votes": True}),
+        ("most_votes", {"most_votes": 2**16 + 1}),
+        ("votes_per_patient", {"votes_per_patient": None}),
+        ("votes_per_patient", {"votes_per_patient": 0, "unit": "patient"}),
+        ("votes_per_patient", {"votes_per_patient": 2}),
+        ("rounds", {"rounds": 2}),
+        ("max_queries", {"max_queries": 5}),
+        ("proofs", {"vote_proofs": True, "aggregation": "masked", "colluders": 1}),
+        ("sigma1", {"sigma1": Fraction(40)}),
+        ("scale", {"scale": Fraction(40)}),
+        ("class_quota", {"class_quota": True}),
+        ("gate", {"publish": "gated"}),
+    ],
+)
+def test_a_senseless_matrix_is_refused_by_name(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=field):
+        matrix_spec(**changes)
+
+
+@pytest.mark.parametrize("field", ["representatives", "most_votes", "votes_per_patient"])
+def test_what_is_of_neighbour_votes_means_nothing_elsewhere(field: str) -> None:
+    value = {"representatives": (1, 2)}.get(field, 3)
+    with pytest.raises(UsageError, match=field):
+        make_spec(**{field: value})
+
+
+def test_stated_noise_that_the_budget_does_not_pay_for_is_refused(path: Path) -> None:
+    ledger = Ledger.create(path, matrix_spec(sigma2=Fraction(2)))
+    with ledger, pytest.raises(BudgetError, match="one matrix may cost"):
+        ledger.record_roster(make_parties(MOST), CLASSES)
+
+
+PICTURES = Images(np.random.default_rng(0).integers(0, 256, (30, 4, 4, 1), dtype=np.uint8))
+
+
+def options(**changes: Any) -> CampaignSpec:
+    fields: dict[str, Any] = {"aggregator": "neighbour", "epsilon": 1.0, "representatives": 4}
+    return spec_of(CampaignOptions(**fields | changes), PICTURES)
+
+
+def test_the_noise_is_the_parties_where_their_votes_are_masked() -> None:
+    assert options().noise == "distributed"
+    assert options(aggregation="plain").noise == "central"
+    assert options(noise="central").noise == "central"
+    assert options(parties="2").noise == "central"
+    teachers = options(aggregator="gnmax", representatives=None)
+    assert (teachers.noise, teachers.representatives) == ("central", None)
+
+
+def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
+    for name in ("representatives", "expected_records", "most_votes", "votes_per_patient"):
+        with pytest.raises(UsageError, match="--aggregator neighbour"):
+            options(aggregator="gnmax", **{"representatives": None, name: 5})
+
+
+def test_representatives_are_different_inputs_and_follow_from_the_public_set_alone() -> None:
+    twice = Images(np.concatenate([PICTURES.pixels[:6], PICTURES.pixels[:6]]))
+    said: list[str] = []
+    found = choose(twice, 50, said.append)
+    assert found == tuple(range(6))
+    assert "6 representatives of 12" in said[0]
+    assert choose(PICTURES, 7, said.append) == choose(PICTURES, 7, said.append)
+    rows = choose(PICTURES, 7, said.append)
+    assert len(set(rows)) == 7
+    assert list(rows) == sorted(rows)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([np.nan] * 4),
+        np.array([1e308, -1e308, 5e-324, 0.0]),
+        np.array([3.0] * 4),
+        np.array(["", "a", "b", "a" * 5000]),
+        np.array([1.0]),
+    ],
+)
+def test_odd_public_tables_have_representatives(column: Any) -> None:
+    table = Table(("x", "nr"), (column, np.arange(len(column), dtype=np.float64)))
+    rows = choose(table, 3, lambda _: None)
+    assert len(set(rows)) == len(rows) <= 3
+
+
+def test_more_budget_or_records_pay_for_more_representatives() -> None:
+    numbers = [default_number(60_000, 9_000, epsilon, 1e-5) for epsilon in (0.05, 0.1, 0.3, 1.0)]
+    assert numbers == sorted(numbers)
+    assert default_number(100, 9_000, 0.1, 1e-5) == 20
+    assert default_number(100, 5, 0.1, 1e-5) == 5
+    assert default_number(10**9, 9_000, 1.0, 1e-5) == 2000
+    assert default_number(60_000, 9_000, 0.1, 1e-5, votes=4) < 229 / 3
+
+
+def test_parties_are_told_the_most_votes_and_nobody_the_number_of_records() -> None:
+    told = public_campaign(matrix_spec())
+    assert (told.mechanism, told.most_votes, told.rounds, told.proofs) == (
+        "neighbour",
+        MOST,
+        1,
+        False,
+    )
+    assert public_campaign(make_spec()).most_votes == 0
+
+
+def test_entries_are_checked_at_both_ends() -> None:
+    counts = np.array([[0, 5], [3, 5]], dtype=np.int64)
+    check_entries(counts, least=0, most=5)
+    for bounds in ({"least": 1, "most": 5}, {"least": 0, "most": 4}):
+        with pytest.raises(ProtocolError, match="counts lie outside"):
+            check_entries(counts, **bounds)
+    check_entries(np.zeros((0, 2), dtype=np.int64), least=0, most=0)

@@ -1,0 +1,338 @@
+"""The server's conversation with real voters over an in-process Flower grid."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from aggregator_server.exchange.aggregation import Batch, PlainBallot, Sum
+from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.parties import Party
+from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
+from aggregator_server.flower.wire import GridWire
+from party.flower.client_app import make_client_app
+from party.identity.keys import identity_key
+from party.voting.voter import Voter
+from pate.data.values import Images, Inputs, batch_hash
+from pate.errors import QuorumError, SchemaError
+from pate.noise.exact import SystemNoise
+from pate.runtime.screen import listed
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    WORTH,
+    campaign_message,
+    no_bar,
+    site,
+    terms_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (20, 4, 4, 1), dtype=np.uint8))
+BATCH = Batch(tuple(range(len(PUBLIC))), batch_hash(PUBLIC.row_hashes()))
+
+
+class Constant:
+    """k teachers that all answer one class."""
+
+    unit = "record"
+    schema = "images 4x4x1"
+    fingerprint = b"f" * 32
+
+    def __init__(self, teachers: int, answer: int, classes: tuple[str, ...] = ("x", "y")) -> None:
+        self.teachers = teachers
+        self.classes = classes
+        self.answer = answer
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        votes = np.zeros((len(inputs), len(classes)), dtype=np.int64)
+        votes[:, self.answer] = self.teachers
+        return votes
+
+
+def _pause(_: float) -> None:
+    threading.Event().wait(0.005)
+
+
+class House:
+    """Parties in threads, an exchange with them, and what it said."""
+
+    def __init__(
+        self, root: Path, ensembles: Sequence[Constant], public: Images | None = None
+    ) -> None:
+        self.said: list[str] = []
+        self.voters = []
+        for at, ensemble in enumerate(ensembles):
+            home = root / f"p{at}"
+            home.mkdir(exist_ok=True)
+            self.voters.append(
+                Voter(
+                    name=f"p{at}",
+                    identity=identity_key(home),
+                    ensemble=ensemble,
+                    home=home,
+                    site=site(home),
+                    noise=SystemNoise(),
+                    public=public,
+                )
+            )
+        self.grid = LocalGrid([make_client_app(voter.handle) for voter in self.voters])
+        self.link = GridWire(self.grid)
+
+    def exchange(self, classes: Sequence[str] = ()) -> Exchange:
+        body = pack_public_set(PUBLIC)
+        return Exchange(
+            self.link,
+            campaign_message(PUBLIC, classes=classes),
+            signing_key=SERVER_KEY,
+            pieces=lambda: [body[:100], body[100:]],
+            say=self.said.append,
+            pause=_pause,
+        )
+
+    def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> Sum:
+        roster = list((exchange._who.roster or {}).values())
+        return exchange.collect(
+            PlainBallot(exchange.campaign, roster, BATCH, least),
+            least=least,
+            patience=patience,
+            bar=no_bar,
+        )
+
+
+def fix(exchange: Exchange, roster: Sequence[Party], classes: Sequence[str]) -> None:
+    members = [(party.name, party.identity, party.teachers) for party in roster]
+    exchange.fix_roster(roster, classes, terms_message(members))
+
+
+@pytest.fixture
+def houses() -> Iterator[list[House]]:
+    made: list[House] = []
+    yield made
+    for house in made:
+        house.grid.close()
+
+
+def test_a_roster_is_gathered_and_votes_come_from_all(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1), Constant(1, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(3)
+    assert [(p.name, p.teachers) for p in roster] == [("p0", 3), ("p1", 2), ("p2", 1)]
+    fix(exchange, roster, roster[0].classes)
+    found = house.collect(exchange, least=3)
+    np.testing.assert_array_equal(found.total.counts[0], [3, 3])
+    assert found.responders == ("p0", "p1", "p2")
+
+
+def test_different_class_lists_end_the_gathering_with_both_names(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 0, ("x", "z"))])
+    houses.append(house)
+    with pytest.raises(SchemaError, match=r"p0 and p1 have different class lists"):
+        house.exchange().gather(2)
+
+
+def test_a_party_whose_description_is_not_accepted_is_named(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 0, ("x", "\u202ey"))])
+    houses.append(house)
+    exchange = house.exchange()
+    assert [party.name for party in exchange.gather(1)] == ["p0"]
+    while not any("was not accepted" in line for line in house.said):
+        exchange.look()
+        _pause(0)
+    (line,) = [line for line in house.said if "was not accepted" in line]
+    assert re.match(r"p1 \(node \d+\): .*: a class name that is empty, too long", line)
+
+
+def test_with_a_declared_class_list_a_party_may_lack_a_class(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 2, ("x", "z"))])
+    houses.append(house)
+    exchange = house.exchange(("x", "y", "z"))
+    roster = exchange.gather(2)
+    fix(exchange, roster, ("x", "y", "z"))
+    found = house.collect(exchange, least=2)
+    np.testing.assert_array_equal(found.total.counts[0], [1, 0, 1])
+
+
+def test_after_a_restart_a_party_may_still_lack_a_class(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 2, ("x", "z"))])
+    houses.append(house)
+    exchange = house.exchange(("x", "y", "z"))
+    key = house.voters[0]._identity.public_key().public_bytes_raw()
+    # As the ledger has it: what classes a party's own data has is not written there.
+    fix(exchange, [Party("p0", key, 1, "record", ("x", "y", "z"))], ("x", "y", "z"))
+    assert house.collect(exchange, least=1).responders == ("p0",)
+
+
+def test_a_party_that_leaves_is_done_without_when_enough_are_left(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 1), Constant(1, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(3)
+    fix(exchange, roster, roster[0].classes)
+    house.grid.leave(FIRST_NODE)
+    assert house.collect(exchange, least=2, patience=0.2).responders == ("p1", "p2")
+    assert any("going on without p0" in line for line in house.said)
+
+
+def test_a_party_that_comes_back_is_asked_again(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    house.grid.leave(FIRST_NODE)
+    threading.Timer(0.3, house.grid.come_back, [FIRST_NODE]).start()
+    assert house.collect(exchange, least=2).responders == ("p0", "p1")
+    assert any("p0 is back" in line for line in house.said)
+
+
+def test_a_vote_that_does_not_sum_is_refused_by_name(
+    tmp_path: Path, houses: list[House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = wire.pack_votes
+
+    def greedy(votes: Counts, *, teachers: int, batch: bytes, loose: bool) -> vote_pb2.VoteMatrix:
+        made = honest(votes, teachers=teachers, batch=batch, loose=loose)
+        if teachers == 2:
+            made.counts = bytes(2 * count for count in made.counts)
+        return made
+
+    monkeypatch.setattr(wire, "pack_votes", greedy)
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    assert house.collect(exchange, least=1).responders == ("p0",)
+    assert any(line.startswith("p1: sent something that was not accepted") for line in house.said)
+
+
+def test_a_party_that_the_roster_has_otherwise_does_not_vote(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(3, 0), Constant(6, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    roster = [roster[0], Party("p1", roster[1].identity, 3, "record", ("x", "y"))]
+    fix(exchange, roster, ("x", "y"))
+    assert house.collect(exchange, least=1).responders == ("p0",)
+    assert any(line.startswith("p1: refused (ProtocolError)") for line in house.said)
+
+
+def test_too_few_parties_end_the_batch(tmp_path: Path, houses: list[House]) -> None:
+    class Broken(Constant):
+        def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+            raise ValueError("secret 42")
+
+    house = House(tmp_path, [Constant(1, 0), Broken(1, 0)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    with pytest.raises(QuorumError, match="the campaign needs 2"):
+        house.collect(exchange, least=2)
+    assert any("p1: failed (raised ValueError)" in line for line in house.said)
+    assert not any("42" in line for line in house.said)
+
+
+def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    pinned = [
+        Party("p0", b"\0" * 32, 1, "record", ("x", "y")),
+        Party(
+            "p1", house.voters[1]._identity.public_key().public_bytes_raw(), 1, "record", ("x", "y")
+        ),
+    ]
+    fix(exchange, pinned, ("x", "y"))
+    assert house.collect(exchange, least=1, patience=0.5).responders == ("p1",)
+    assert any("a stranger calls itself p0" in line for line in house.said)
+
+
+def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(2, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    keys = [voter._identity.public_key().public_bytes_raw() for voter in house.voters]
+    fix(
+        exchange,
+        [Party(f"p{at}", key, 1, "record", ("x", "y")) for at, key in enumerate(keys)],
+        ("x", "y"),
+    )
+    assert house.collect(exchange, least=1, patience=0.5).responders == ("p0",)
+    assert any("a roster does not change" in line for line in house.said)
+
+
+def test_all_parties_hear_of_the_end(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(1, 0), Constant(1, 1)])
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(2)
+    fix(exchange, roster, roster[0].classes)
+    exchange.finish(
+        vote_pb2.Finish(queries_asked=3, labels_released=2, epsilon_cap=WORTH, delta=1e-5),
+        voted=("p0", "p1"),
+    )
+    assert [v.ending.labels_released for v in house.voters if v.ending] == [2, 2]
+
+
+def test_a_party_with_its_own_copy_is_not_sent_the_public_set(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0)], public=PUBLIC)
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(["p0"])
+    fix(exchange, roster, roster[0].classes)
+    assert house.collect(exchange, least=1).responders == ("p0",)
+    assert not (tmp_path / "p0" / "public").exists()
+
+
+def test_many_parties_are_counted_and_a_few_of_them_named(
+    tmp_path: Path, houses: list[House]
+) -> None:
+    house = House(tmp_path, [Constant(1, 0)] * 17)
+    houses.append(house)
+    exchange = house.exchange()
+    roster = exchange.gather(17)
+    fix(exchange, roster, roster[0].classes)
+    for at in range(10):
+        house.grid.leave(FIRST_NODE + at)
+    house.collect(exchange, least=7, patience=0.2)
+    named = ", ".join(sorted(f"p{at}" for at in range(10))[:8])
+    assert f"going on without {named}, … (10 in all): no answer in 0.2 s" in house.said
+    assert not any("joined" in line for line in house.said)
+
+
+def test_as_many_names_as_a_line_holds_are_all_there() -> None:
+    names = [f"p{at}" for at in range(9)]
+    assert listed(names[:8]) == "p0, p1, p2, p3, p4, p5, p6, p7"
+    assert listed(names) == "p0, p1, p2, p3, p4, p5, p6, p7, … (9 in all)"
+    assert listed([]) == ""

@@ -1,0 +1,284 @@
+"""Parties that go and come back, over a wire on which a dead node is listed for a while.
+
+So Flower shows them: a party that was killed stays on its list for up to a minute, and one that
+was started again has another node at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from aggregator_server.exchange.aggregation import Batch, PlainBallot
+from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.parties import Party
+from aggregator_server.exchange.wire import GONE, LOST, Arrival
+from party.identity.keys import identity_key
+from party.voting.voter import Voter
+from pate.data.values import Images, Inputs, batch_hash
+from pate.noise.exact import SystemNoise
+from protos.pate.v1 import vote_pb2
+from protos.public_set import pack_public_set
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    WORTH,
+    campaign_message,
+    no_bar,
+    site,
+    terms_message,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pate.votes import Counts
+
+PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (4, 4, 4, 1), dtype=np.uint8))
+CLASSES = ("x", "y")
+END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=WORTH, delta=1e-5)
+
+
+class Teacher:
+    """One teacher that answers the first class."""
+
+    teachers = 1
+    classes = CLASSES
+    unit = "record"
+    schema = "images 4x4x1"
+    fingerprint = b"f" * 32
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        return inputs
+
+    def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
+        return np.tile(np.array([1, 0], dtype=np.int64), (len(inputs), 1))
+
+
+class Wire:
+    """Nodes that answer at once, or never, as the test says; and a clock that moves when waited on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.alive: dict[int, Voter] = {}
+        self.listed: set[int] = set()
+        self.plans: list[tuple[float, Callable[[], None]]] = []
+        self._arrivals: list[Arrival] = []
+        self._sent = 0
+
+    def nodes(self) -> frozenset[int]:
+        return frozenset(self.listed)
+
+    def send(self, node: int, body: bytes) -> str:
+        self._sent += 1
+        handle = str(self._sent)
+        if node in self.alive:
+            self._arrivals.append(Arrival(handle, node, self.alive[node].handle(body), None))
+        self.last = (handle, node)
+        return handle
+
+    def receive(self) -> list[Arrival]:
+        arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def close(self) -> None: ...
+
+    def report(self, failure: str) -> None:
+        """Say of the last message that it failed, and take its node off the list."""
+        handle, node = self.last
+        self.listed.discard(node)
+        self._arrivals.append(Arrival(handle, node, None, failure))
+
+    def at(self, time: float, happens: Callable[[], None]) -> None:
+        self.plans.append((time, happens))
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 600, "it would wait for ever"
+        due = [plan for plan in self.plans if plan[0] <= self.now]
+        self.plans = [plan for plan in self.plans if plan[0] > self.now]
+        for _, happens in due:
+            happens()
+
+
+class Play:
+    """One party, ``p``, and a server."""
+
+    def __init__(self, home: Path) -> None:
+        self.wire = Wire()
+        self.said: list[str] = []
+        key = identity_key(home)
+        self.voter = Voter(
+            name="p", identity=key, ensemble=Teacher(), home=home, site=site(home),
+            noise=SystemNoise(), public=PUBLIC,
+        )  # fmt: skip
+        self.exchange = Exchange(
+            self.wire,
+            campaign_message(PUBLIC),
+            signing_key=SERVER_KEY,
+            pieces=lambda: [pack_public_set(PUBLIC)],
+            say=self.said.append,
+            clock=lambda: self.wire.now,
+            pause=self.wire.pause,
+        )  # fmt: skip
+        identity = key.public_key().public_bytes_raw()
+        self.roster = [Party("p", identity, 1, "record", CLASSES)]
+        self.exchange.fix_roster(self.roster, CLASSES, terms_message([("p", identity, 1)]))
+
+    def connects(self, node: int) -> None:
+        self.wire.alive[node] = self.voter
+        self.wire.listed.add(node)
+
+    def dies(self, node: int) -> None:
+        """As ``kill -9`` does: it is listed still, and answers nothing."""
+        del self.wire.alive[node]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return Play(tmp_path)
+
+
+def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_list(
+    play: Play,
+) -> None:
+    play.connects(1)
+    play.exchange._step()  # described...
+    play.exchange._step()
+    assert play.exchange.here == ["p"]
+    play.dies(1)  # ...and dead before it is asked
+    play.wire.at(5, lambda: play.connects(2))
+    batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
+    found = play.exchange.collect(
+        PlainBallot(play.exchange.campaign, play.roster, batch, 1),
+        least=1,
+        patience=0,
+        bar=no_bar,
+    )
+    assert found.responders == ("p",)
+    assert play.wire.now < 10
+    assert 1 in play.wire.listed
+
+
+def test_the_end_waits_for_a_party_that_voted_and_is_away(play: Play) -> None:
+    play.wire.at(50, lambda: play.connects(1))
+    play.exchange.finish(END, voted=["p"])
+    assert play.voter.ending is not None
+    assert any("for p, to say that the campaign has ended" in line for line in play.said)
+
+
+def test_the_end_does_not_wait_for_ever(play: Play) -> None:
+    play.exchange.finish(END, voted=["p"])
+    assert 60 < play.wire.now < 120
+
+
+def test_the_end_does_not_wait_for_a_party_that_never_voted(play: Play) -> None:
+    play.exchange.finish(END, voted=[])
+    assert play.wire.now < 1
+
+
+@pytest.mark.parametrize(("failure", "heard"), [(GONE, True), (LOST, False)])
+def test_a_party_that_leaves_when_told_has_heard_but_a_lost_link_says_nothing(
+    play: Play, failure: str, heard: bool
+) -> None:
+    play.connects(1)
+    play.exchange._step()
+    play.exchange._step()
+    play.dies(1)
+    play.wire.at(3, lambda: play.wire.report(failure))
+    play.exchange.finish(END, voted=["p"])
+    assert (play.wire.now < 10) == heard
+
+
+def test_one_that_comes_back_hears_the_end_though_its_node_is_the_same(play: Play) -> None:
+    play.connects(1)
+    play.exchange._step()
+    play.exchange._step()
+    play.dies(1)  # before it is told, and nobody knows
+
+    def comes_back() -> None:
+        play.wire.report(LOST)  # what it was sent is not answered
+        play.wire.at(play.wire.now + 0.2, lambda: play.connects(1))
+
+    play.wire.at(3, comes_back)
+    play.exchange.finish(END, voted=["p"])
+    assert play.voter.ending is not None
+
+
+@pytest.mark.parametrize(("returns", "waited"), [(False, 5.0), (True, 10.0)])
+def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
+    tmp_path: Path, returns: bool, waited: float
+) -> None:
+    (tmp_path / "p").mkdir()
+    play = Play(tmp_path / "p")
+    absent = Party("q", bytes(32), 1, "record", CLASSES)
+    roster = [*play.roster, absent]
+    play.exchange.fix_roster(
+        roster, CLASSES, terms_message([(p.name, p.identity, 1) for p in roster])
+    )
+    play.exchange._returning = lambda: ["q", "not on the roster"] if returns else []
+    play.connects(1)
+    batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
+    ballot = PlainBallot(play.exchange.campaign, roster, batch, 1)
+    found = play.exchange.collect(ballot, least=1, patience=5, bar=no_bar)
+    assert found.responders == ("p",)
+    assert waited <= play.wire.now <= waited + 2
+
+
+def test_a_node_that_comes_and_goes_is_not_asked_each_time(play: Play) -> None:
+    play.wire.listed.add(1)  # it never answers
+    for _ in range(100):
+        play.exchange._step()
+        play.wire.listed ^= {1}
+        play.wire.now += 0.05
+    assert 4 <= play.wire._sent <= 6
+
+
+def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
+    play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Parties of the roster in turns: as often as one is back it is told anew, and says nothing."""
+    key = identity_key(tmp_path / "q")
+    voters = {
+        1: play.voter,
+        2: Voter(
+            name="q", identity=key, ensemble=Teacher(), home=tmp_path / "q",
+            site=site(tmp_path / "q"), noise=SystemNoise(), public=PUBLIC,
+        ),
+    }  # fmt: skip
+    identity = key.public_key().public_bytes_raw()
+    roster = [*play.roster, Party("q", identity, 1, "record", CLASSES)]
+    members = [(party.name, party.identity, 1) for party in roster]
+    play.exchange.fix_roster(roster, CLASSES, terms_message(members))
+    wire, times = play.wire, 0
+    send = wire.send
+
+    def connects(node: int) -> None:
+        wire.alive[node] = voters[node]
+        wire.listed.add(node)
+
+    def sending(node: int, body: bytes) -> str:
+        nonlocal times
+        handle = send(node, body)
+        if voters[node].ending is not None:
+            voters[node].ending, times = None, times + 1
+            wire._arrivals = [a for a in wire._arrivals if a.handle != handle]
+
+            def leaves() -> None:
+                wire.listed.discard(node)
+                wire._arrivals.append(Arrival(handle, node, None, LOST))
+                wire.at(wire.now + 1, lambda: connects(node))
+
+            wire.at(wire.now + 10, leaves)
+        return handle
+
+    monkeypatch.setattr(wire, "send", sending)
+    connects(1)
+    wire.at(5, lambda: connects(2))
+    play.exchange._step()
+    play.exchange._step()
+    play.exchange.finish(END, voted=["p", "q"])
+    assert times > 4
+    assert 60 < wire.now < 120

@@ -1,0 +1,292 @@
+"""Every message that is sent comes back once: with a body, or with the reason why not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from flwr.app import Error, Message
+from flwr.clientapp import ClientApp
+
+from aggregator_server.exchange.wire import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Wire
+from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
+from aggregator_server.flower.wire import GridWire, SwitchableWire
+from party.flower.client_app import make_client_app
+from pate.errors import ProcessError
+from protos.flower.carriage import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from flwr.app import Context
+
+FIRST, SECOND = FIRST_NODE, FIRST_NODE + 1
+
+
+def raising(text: str) -> ClientApp:
+    """An app that does not keep the text of its exceptions to itself."""
+    app = ClientApp()
+
+    @app.query()
+    def answer(_message: Message, _context: Context) -> Message:
+        raise ValueError(text)
+
+    return app
+
+
+def replying(code: int, reason: str | None) -> ClientApp:
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, _context: Context) -> Message:
+        return Message(Error(code, reason), reply_to=message)
+
+    return app
+
+
+ECHO = make_client_app(lambda body: b"echo " + body)
+
+
+@pytest.fixture
+def grid() -> Iterator[LocalGrid]:
+    grid = LocalGrid([ECHO, ECHO])
+    yield grid
+    grid.close()
+
+
+def collect(wire: Wire, count: int) -> list[Arrival]:
+    arrivals: list[Arrival] = []
+    deadline = time.monotonic() + 10
+    while len(arrivals) < count:
+        assert time.monotonic() < deadline, f"only {arrivals}"
+        arrivals += wire.receive()
+        time.sleep(0.002)
+    return arrivals
+
+
+def one(app: ClientApp, *, limit: int = 1000) -> Arrival:
+    """Ask a single party that runs ``app``."""
+    grid = LocalGrid([app])
+    wire = GridWire(grid, limit=limit)
+    handle = wire.send(FIRST, b"abc")
+    [arrival] = collect(wire, 1)
+    grid.close()
+    assert (arrival.handle, arrival.node) == (handle, FIRST)
+    return arrival
+
+
+def test_answers_come_back_under_their_handles(grid: LocalGrid) -> None:
+    wire = GridWire(grid)
+    assert wire.nodes() == {FIRST, SECOND}
+    sent = {wire.send(node, str(node).encode()): node for node in (FIRST, SECOND, FIRST)}
+    arrivals = collect(wire, 3)
+    assert {a.handle: a.node for a in arrivals} == sent
+    assert all(a.body == b"echo " + str(a.node).encode() for a in arrivals)
+    assert wire.receive() == []
+
+
+def test_an_unknown_node_is_gone(grid: LocalGrid) -> None:
+    wire = GridWire(grid)
+    handle = wire.send(7, b"x")
+    assert wire.receive() == [Arrival(handle, 7, None, GONE)]
+
+
+def test_who_is_not_admitted_is_never_asked_nor_heard(grid: LocalGrid) -> None:
+    """Whatever the grid lets in: anybody who reaches a SuperLink's operators' API lets nodes in."""
+    asked: list[int] = []
+    push = grid.push_messages
+
+    def pushing(messages: Iterable[Message]) -> Iterable[str]:
+        sent = list(messages)
+        asked.extend(message.metadata.dst_node_id for message in sent)
+        return push(sent)
+
+    grid.push_messages = pushing  # type: ignore[method-assign, assignment]
+    admitted = {FIRST, SECOND}
+    wire = GridWire(grid, admits=admitted.__contains__)
+    assert wire.nodes() == {FIRST, SECOND}
+    grid.slow_down(SECOND, 0.05)
+    late = wire.send(SECOND, b"x")
+    admitted.remove(SECOND)
+    assert wire.nodes() == {FIRST}
+    # What it answers now to what it was asked before is not taken.
+    assert collect(wire, 1) == [Arrival(late, SECOND, None, GONE)]
+    handle = wire.send(SECOND, b"secret")
+    assert wire.receive() == [Arrival(handle, SECOND, None, GONE)]
+    assert asked == [SECOND]
+    wire.send(FIRST, b"x")
+    assert collect(wire, 1)[0].body == b"echo x"
+
+
+def test_a_party_that_left_is_gone_and_may_come_back(grid: LocalGrid) -> None:
+    wire = GridWire(grid)
+    grid.leave(SECOND)
+    assert wire.nodes() == {FIRST}
+    wire.send(SECOND, b"x")
+    [away] = collect(wire, 1)
+    assert (away.node, away.failure) == (SECOND, GONE)
+    grid.come_back(SECOND)
+    wire.send(SECOND, b"x")
+    assert collect(wire, 1)[0].body == b"echo x"
+
+
+def test_a_party_that_leaves_while_it_works_is_gone(grid: LocalGrid) -> None:
+    wire = GridWire(grid)
+    grid.slow_down(FIRST, 0.05)
+    wire.send(FIRST, b"x")
+    grid.leave(FIRST)
+    assert collect(wire, 1)[0].failure == GONE
+
+
+def test_a_slow_party_delays_nobody(grid: LocalGrid) -> None:
+    wire = GridWire(grid)
+    grid.slow_down(FIRST, 3600)
+    wire.send(FIRST, b"x")
+    wire.send(SECOND, b"x")
+    assert collect(wire, 1)[0].node == SECOND
+    assert wire.receive() == []
+
+
+def test_only_the_class_of_an_exception_arrives() -> None:
+    def handle(_body: bytes) -> bytes:
+        raise ValueError("secret 42")
+
+    assert one(make_client_app(handle)).failure == "raised ValueError"
+
+
+@pytest.mark.parametrize(
+    ("app", "failure"),
+    [
+        (raising("secret 42"), "raised Exception"),
+        (replying(2, "KeyError"), "raised KeyError"),
+        (replying(2, "rm -rf /"), "raised Exception"),
+        (replying(2, None), "raised Exception"),
+        (replying(3, "late"), EXPIRED),
+        (replying(4, "cut off"), UNREADABLE),
+        (replying(5, None), GONE),
+        (replying(8, None), GONE),
+    ],
+)
+def test_errors_of_flower_become_ours(app: ClientApp, failure: str) -> None:
+    assert one(app).failure == failure
+
+
+def test_an_answer_that_is_too_large_is_unreadable() -> None:
+    assert one(make_client_app(lambda _: b"x" * 1000)).body == b"x" * 1000
+    assert one(make_client_app(lambda _: b"x" * 1001)).failure == UNREADABLE
+
+
+def test_neither_side_sees_what_the_other_does_to_its_message() -> None:
+    seen: list[Message] = []
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, _context: Context) -> Message:
+        seen.append(message)
+        message.content.clear()
+        return Message(pack(b"done"), reply_to=message)
+
+    grid = LocalGrid([app])
+    message = grid.create_message(pack(b"abc"), "query", FIRST, "")
+    [reply] = grid.send_and_receive([message], timeout=10)
+    grid.close()
+    assert len(seen) == 1
+    assert list(message.content) == ["pate"]
+    assert reply.metadata.src_node_id == FIRST
+
+
+def test_each_party_has_its_own_configuration_and_memory() -> None:
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        return Message(pack(str(context.node_config["name"]).encode()), reply_to=message)
+
+    grid = LocalGrid([app, app], node_configs=[{"name": "a"}, {"name": "b"}])
+    wire = GridWire(grid)
+    for node in wire.nodes():
+        wire.send(node, b"")
+    names = {a.node: a.body for a in collect(wire, 2)}
+    grid.close()
+    assert names == {FIRST: b"a", SECOND: b"b"}
+    with pytest.raises(ValueError, match="1 node configurations for 2 parties"):
+        LocalGrid([app, app], node_configs=[{}])
+
+
+def test_an_arrival_has_a_body_or_a_failure() -> None:
+    with pytest.raises(ValueError, match="either"):
+        Arrival("h", 1, None, None)
+    with pytest.raises(ValueError, match="either"):
+        Arrival("h", 1, b"", GONE)
+
+
+class Unplugged(LocalGrid):
+    """A grid whose link is down."""
+
+    def get_node_ids(self) -> list[int]:
+        raise httpx.ConnectError("refused")
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        raise httpx.ConnectError("refused")
+
+
+def test_without_a_link_nobody_is_connected_and_messages_are_lost(grid: LocalGrid) -> None:
+    wire = SwitchableWire(lambda _: None)
+    assert wire.nodes() == frozenset()
+    handle = wire.send(FIRST, b"x")
+    assert wire.receive() == [Arrival(handle, FIRST, None, LOST)]
+    wire.attach(GridWire(grid))
+    wire.send(FIRST, b"x")
+    assert collect(wire, 1)[0].body == b"echo x"
+
+
+def test_what_is_under_way_is_lost_with_the_link(grid: LocalGrid) -> None:
+    wire = SwitchableWire(lambda _: None)
+    wire.attach(GridWire(grid))
+    grid.slow_down(FIRST, 3600)
+    handle = wire.send(FIRST, b"x")
+    assert wire.detach() == 1
+    wire.attach(GridWire(grid))
+    assert wire.receive() == [Arrival(handle, FIRST, None, LOST)]
+
+
+def test_a_link_that_is_down_is_reported_and_raises_nothing() -> None:
+    reported: list[BaseException] = []
+    wire = SwitchableWire(reported.append)
+    grid = Unplugged([ECHO])
+    wire.attach(GridWire(grid))
+    assert wire.nodes() == frozenset()
+    wire.send(FIRST, b"x")
+    grid.close()
+    assert [a.failure for a in wire.receive()] == [LOST]
+    assert [type(e) for e in reported] == [httpx.ConnectError, httpx.ConnectError]
+
+
+def test_a_link_that_cannot_be_had_again_is_an_error_everywhere(grid: LocalGrid) -> None:
+    wire = SwitchableWire(lambda _: None)
+    wire.attach(GridWire(grid))
+    wire.fail(ProcessError("it is over"))
+    for call in (wire.nodes, wire.receive, lambda: wire.send(FIRST, b"")):
+        with pytest.raises(ProcessError, match="it is over"):
+            call()
+    wire.close()
+
+
+def test_what_a_node_was_sent_is_lost_when_another_process_is_there(grid: LocalGrid) -> None:
+    """And it is absent once, so that whoever looks asks again who it is."""
+    told: list[int] = []
+    wire = SwitchableWire(lambda error: pytest.fail(str(error)))
+    wire.attach(GridWire(grid, on_sent=told.append))
+    assert wire.nodes() == {FIRST, SECOND}
+    kept, lost = wire.send(FIRST, b"kept"), wire.send(SECOND, b"lost")
+    assert told == [FIRST, SECOND]
+    wire.renew(SECOND)
+    wire.renew(7)  # it was never there
+    arrivals = {arrival.handle: arrival for arrival in collect(wire, 2)}
+    assert arrivals[kept].body == b"echo kept"
+    assert arrivals[lost].failure == LOST
+    assert wire.nodes() == {FIRST}
+    assert wire.nodes() == {FIRST, SECOND}
+    assert wire.receive() == []

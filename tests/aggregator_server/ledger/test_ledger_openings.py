@@ -1,0 +1,208 @@
+"""What the ledger says of masked sums: whose votes are in one is written before it is opened."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator_server.ledger.chain import Entry
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.verify import read_campaign, verify
+from pate.errors import LedgerError, QuorumError, StateError
+from pate.votes import Histogram
+from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+REST = NAMES[:3]
+MASKED = make_spec(aggregation="masked", colluders=1, queries=20)
+
+
+def votes(count: int, parties: int = 4) -> Histogram:
+    return Histogram(make_votes(count, 25 * parties), 25 * parties)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    with start(path, MASKED, voted=False) as made:
+        yield made
+
+
+def test_an_opening_is_on_the_disk_before_the_call_returns_and_once(ledger: Ledger) -> None:
+    assert ledger.state().survivors is None
+    state = ledger.record_opening(0, 20, REST)
+    assert read_campaign(ledger.place)[0] == state
+    assert state.survivors == REST
+    (opening,) = state.openings
+    assert (opening.first, opening.count, opening.survivors) == (0, 20, REST)
+    assert opening.entry == state.head.seq == 3
+    # Another attempt at the same sum.
+    assert ledger.record_opening(0, 20, REST) == state
+    assert [entry.kind for entry in ledger.entries()] == ["open", "roster", "opening"]
+    ledger.record_votes(0, votes(20, 3), REST)
+    assert verify(ledger.place).head == ledger.state().head
+
+
+def test_it_is_asked_for_again_as_it_was(path: Path) -> None:
+    with start(path, MASKED, voted=False) as ledger:
+        ledger.record_opening(5, 10, REST)
+        assert ledger.state().missing_votes == (range(5), range(5, 15), range(15, 20))
+    with Ledger.open(path) as ledger:
+        assert ledger.state().survivors == REST
+        assert ledger.state().missing_votes == (range(5), range(5, 15), range(15, 20))
+        ledger.record_votes(5, votes(10, 3), REST)
+        assert ledger.state().missing_votes == (range(5), range(15, 20))
+        ledger.record_opening(0, 5, REST)
+        ledger.record_opening(15, 5, REST)
+        ledger.record_votes(15, votes(5, 3), REST)
+        assert ledger.state().missing_votes == (range(5),)
+        ledger.record_votes(0, votes(5, 3), REST)
+        assert (ledger.state().missing_votes, ledger.state().phase) == ((), "labelling")
+        label(ledger)
+    verify(path)
+
+
+def test_whoever_cannot_be_in_a_sum_is_not_listed(ledger: Ledger) -> None:
+    for survivors in (REST[::-1], ("avon", "avon", "brook"), ("avon", "brook", "exe")):
+        with pytest.raises(LedgerError, match="survivors are not parties in the roster's order"):
+            ledger.record_opening(0, 20, survivors)
+    with pytest.raises(QuorumError, match="the campaign needs 3"):
+        ledger.record_opening(0, 20, NAMES[:2])
+    with pytest.raises(LedgerError, match="of 20"):
+        ledger.record_opening(11, 10, REST)
+    assert ledger.state().openings == ()
+
+
+def test_the_list_never_changes(ledger: Ledger) -> None:
+    ledger.record_opening(0, 10, REST)
+    for first, count in ((0, 10), (9, 2), (0, 11)):
+        with pytest.raises(LedgerError, match="recorded before"):
+            ledger.record_opening(first, count, NAMES)
+    # Parties open all sums of a campaign with the same ones, also of other queries.
+    with pytest.raises(LedgerError, match="are opened with"):
+        ledger.record_opening(10, 10, NAMES)
+    with pytest.raises(LedgerError, match="recorded before"):
+        ledger.record_opening(5, 10, REST)
+    ledger.record_opening(10, 10, REST)
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "responders"), [(0, 10, NAMES), (0, 9, REST), (1, 9, REST), (10, 10, REST)]
+)
+def test_masked_votes_are_of_the_sum_that_was_written_down(
+    ledger: Ledger, first: int, count: int, responders: tuple[str, ...]
+) -> None:
+    ledger.record_opening(0, 10, REST)
+    with pytest.raises(LedgerError, match="no opening of just that sum"):
+        ledger.record_votes(first, votes(count, len(responders)), responders)
+    ledger.record_votes(0, votes(10, 3), REST)
+
+
+def test_what_has_votes_is_not_opened_again(ledger: Ledger) -> None:
+    ledger.record_opening(0, 10, REST)
+    before = ledger.record_votes(0, votes(10, 3), REST)
+    # The same opening, which the ledger has, is no step.
+    assert ledger.record_opening(0, 10, REST) == before
+    with pytest.raises(LedgerError, match="recorded before"):
+        ledger.record_opening(9, 1, REST)
+
+
+def test_plain_votes_have_no_opening(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.sqlite", make_spec(queries=20), voted=False) as ledger:
+        with pytest.raises(LedgerError, match="not masked"):
+            ledger.record_opening(0, 20, NAMES)
+        ledger.record_votes(0, votes(20), NAMES)
+        assert ledger.state().survivors is None
+
+
+def test_an_opening_has_its_time(ledger: Ledger) -> None:
+    ledger.record_opening(0, 20, REST)
+    ledger.record_votes(0, votes(20, 3), REST)
+    with pytest.raises(StateError, match="labelling"):
+        ledger.record_opening(0, 20, NAMES)
+
+
+# Forgers who know the format: see test_ledger_tampering.
+
+Body = dict[str, Any]
+#: 1 open, 2 roster, 3 opening, 4 votes, 5 opening, 6 votes.
+FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
+    "a stranger": (3, lambda b: b.update(survivors=["avon", "brook", "exe"])),
+    "a party twice": (3, lambda b: b.update(survivors=["avon", "avon", "brook"])),
+    "a short list": (3, lambda b: b.update(survivors=["avon", "brook"])),
+    "another order": (3, lambda b: b.update(survivors=["brook", "avon", "cherwell"])),
+    "queries beyond": (3, lambda b: b.update(count=21)),
+    "no queries": (3, lambda b: b.update(count=0)),
+    "a field more": (3, lambda b: b.update(note="")),
+    "the others' votes": (4, lambda b: b.update(responders=list(NAMES), teachers=100)),
+    "votes on fewer queries": (4, lambda b: b.update(count=9)),
+    "another list later": (5, lambda b: b.update(survivors=list(NAMES))),
+    "what has votes": (5, lambda b: b.update(first=9)),
+}
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
+    path = tmp_path_factory.mktemp("openings") / "ledger.sqlite"
+    with start(path, MASKED, voted=False) as ledger:
+        for first in (0, 10):
+            ledger.record_opening(first, 10, REST)
+            ledger.record_votes(first, votes(10, 3), REST)
+    return read_campaign(path)[1]
+
+
+def chained(bodies: list[tuple[str, Body]]) -> list[Entry]:
+    made: list[Entry] = []
+    for kind, body in bodies:
+        made.append(Entry.after(made[-1].head if made else None, kind, body, "then"))
+    return made
+
+
+def bodies_of(chain: list[Entry]) -> list[tuple[str, Body]]:
+    return [(entry.kind, json.loads(entry.body)) for entry in chain]
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_opening_breaks_a_rule(chain: list[Entry], name: str) -> None:
+    bodies, (seq, change) = bodies_of(chain), FORGERIES[name]
+    change(bodies[seq - 1][1])
+    with pytest.raises(LedgerError, match=rf"entry {seq} "):
+        replay(chained(bodies))
+
+
+@pytest.mark.parametrize("at", [3, 4, 5, 6])
+def test_each_step_once_and_in_its_turn(chain: list[Entry], at: int) -> None:
+    bodies = bodies_of(chain)
+    with pytest.raises(LedgerError, match=rf"entry {at + 1} "):
+        replay(chained([*bodies[:at], bodies[at - 1], *bodies[at:]]))
+    if at % 2:
+        # Votes before the opening of their sum, or without one.
+        swapped = [*bodies[: at - 1], bodies[at], bodies[at - 1], *bodies[at + 1 :]]
+        for order in (swapped, [*bodies[: at - 1], *bodies[at:]]):
+            with pytest.raises(LedgerError, match=rf"entry {at} "):
+                replay(chained(order))
+
+
+def test_an_opening_in_a_plain_campaign_breaks_a_rule(chain: list[Entry]) -> None:
+    bodies = bodies_of(chain)
+    bodies[0][1]["spec"].update(aggregation="plain", colluders=0)
+    with pytest.raises(LedgerError, match=r"entry 3 .*not masked"):
+        replay(chained(bodies))
+    plain = [each for each in bodies if each[0] != "opening"]
+    assert replay(chained(plain)).phase == "labelling"
+
+
+def test_the_untouched_chain_holds(chain: list[Entry]) -> None:
+    """The control."""
+    state = replay(chained(bodies_of(chain)))
+    assert (state.survivors, state.phase, state.missing_votes) == (REST, "labelling", ())

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.ledger.chain import Head
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.verify import verify
+from aggregator_server.results.statement import privacy_statement
+from pate.accounting.composition import Gdp
+from pate.errors import ProtocolError, StateError, UsageError
+from pate.formats.privacy_statement import (
+    ADJACENCY,
+    PrivacyStatement,
+    in_words,
+    neighbours_of,
+    rounded_up,
+)
+from pate.noise.simulated import SimulatedNoise
+from pate.text_form import fraction_from_text
+from tests.support.server.campaigns import label, make_spec, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+def test_the_guarantee_is_the_cap_and_the_same_from_start_to_end(path: Path) -> None:
+    with start(path, make_spec(epsilon=5.0)) as ledger:
+        first = privacy_statement(ledger.state())
+        label(ledger)
+        last = privacy_statement(ledger.state())
+    assert first.epsilon == last.epsilon <= 5.0
+    assert last.composition == "gdp"
+    assert last.epsilon == Gdp().epsilon(fraction_from_text(last.cap), last.delta)
+    assert fraction_from_text(last.realised) <= fraction_from_text(last.cap)
+    assert (first.queries_asked, first.realised) == (0, "0")
+    assert last.labels_released <= last.queries_asked
+    verify(path, Head.parse(last.ledger_head))
+
+
+def test_a_plan_that_costs_less_than_the_budget_promises_more(path: Path) -> None:
+    with start(path, make_spec(epsilon=5.0, max_queries=3)) as ledger:
+        assert privacy_statement(ledger.state()).epsilon < 1.0
+
+
+def test_nothing_in_it_depends_on_votes_but_the_labels_released(tmp_path: Path) -> None:
+    """Two ledgers with other votes and no answers yet make the same statement, head apart."""
+    from pate.votes import Histogram
+    from tests.support.server.campaigns import NAMES, make_votes
+
+    made = []
+    for seed in (1, 2):
+        with start(tmp_path / f"{seed}.sqlite", voted=False) as ledger:
+            ledger.record_votes(0, Histogram(make_votes(200, seed=seed), 100), NAMES)
+            made.append(replace(privacy_statement(ledger.state()), ledger_head=""))
+    assert made[0] == made[1]
+
+
+def test_json_gives_the_same_value_back_and_has_the_promised_keys(path: Path) -> None:
+    with start(path, make_spec(unit="party", epsilon=1e3)) as ledger:
+        label(ledger, max_queries=5)
+        statement = privacy_statement(ledger.state())
+    assert PrivacyStatement.from_json(statement.to_json()) == statement
+    body = json.loads(statement.to_json())
+    assert set(body) == {
+        "adjacency", "aggregation", "campaign", "delta", "epsilon", "labels_released",
+        "ledger_head", "mechanism", "noise", "observer", "protocol_version", "queries_asked",
+        "realised", "cap", "composition", "statements", "teachers", "unit",
+    }  # fmt: skip
+    assert "not a guarantee" in body["realised"]["meaning"]
+    assert body["mechanism"][0]["votes_per_unit"] == 25
+    server = next(each for each in body["statements"] if each["observer"] == "server")
+    assert (server["epsilon"], server["delta"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": "5"},
+        {"epsilon": -1.0},
+        {"epsilon": 1},
+        {"delta": 1.0},
+        {"unit": "hospital"},
+        {"protocol_version": 1},
+        {"extra": 0},
+        {"realised": "0"},
+        {"statements": [{"observer": "public", "epsilon": 1.0, "delta": None, "meaning": ""}]},
+    ],
+)
+def test_a_changed_text_is_refused(path: Path, change: dict[str, object]) -> None:
+    with start(path) as ledger:
+        body = json.loads(privacy_statement(ledger.state()).to_json())
+    with pytest.raises(ProtocolError):
+        PrivacyStatement.from_json(json.dumps(body | change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"epsilon": NaN}'])
+def test_what_is_no_statement_is_refused(text: str) -> None:
+    with pytest.raises(ProtocolError):
+        PrivacyStatement.from_json(text)
+
+
+def test_seeded_noise_promises_nothing(path: Path) -> None:
+    with start(path) as ledger:
+        label(ledger, noise=SimulatedNoise(1), max_queries=5, allow_simulated=True)
+        statement = privacy_statement(ledger.state())
+    assert [each.epsilon for each in statement.statements] == [None, None]
+    assert statement.noise.startswith("simulated")
+
+
+def test_there_is_none_before_the_roster(path: Path) -> None:
+    with Ledger.create(path, make_spec()) as ledger, pytest.raises(StateError):
+        privacy_statement(ledger.state())
+
+
+def test_a_senseless_figure_cannot_be_stated(path: Path) -> None:
+    with start(path) as ledger:
+        statement = privacy_statement(ledger.state())
+    with pytest.raises(UsageError):
+        replace(statement, epsilon=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(8.0, "8"), (7.999999999976953, "8"), (1.97, "1.97"), (1.97001, "1.9701"), (0.0, "0")],
+)
+def test_an_epsilon_is_never_shown_smaller_than_it_is(epsilon: float, shown: str) -> None:
+    assert rounded_up(epsilon) == shown
+    assert float(rounded_up(epsilon)) >= epsilon
+
+
+def test_a_guarantee_never_comes_without_its_terms() -> None:
+    for unit in ADJACENCY:
+        among = neighbours_of(unit, records_vote=False)
+        words = in_words(1.0, 1e-5, unit, neighbours=among)
+        assert f"unit: {unit}" in words
+        assert "adjacency: " in words
+        assert "see the privacy statement" not in words
+        assert "observer: public" in words

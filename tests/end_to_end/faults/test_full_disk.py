@@ -1,0 +1,156 @@
+"""A disk that is full: one line and its own exit code, and all goes on once there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.soak.commands import until
+from pate.errors import DiskError, UnreachableError
+from tests.support.needs import require
+from tests.support.processes.homes import Homes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.soak.play import Play, Stand
+
+pytestmark = pytest.mark.slow
+
+_QUERIES = 100
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes.make(tmp_path_factory.mktemp("dealt"), _QUERIES)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a megabyte and a half."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = os.geteuid() == 0 and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1536k", "pate-test", str(place)],
+        check=False, capture_output=True,
+    ).returncode  # fmt: skip
+    require(mounted, "a file system of its own (root, and leave to mount)")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path, leave: int) -> Path:
+    """Fill a disk with a file, but for ``leave`` bytes."""
+    ballast = disk / "ballast"
+    free = os.statvfs(disk)
+    ballast.write_bytes(b"\0" * max(0, free.f_bavail * free.f_frsize - leave))
+    return ballast
+
+
+@pytest.mark.parametrize("leave", [0, 16, 40, 120, 200], ids="{} KiB left".format)
+def test_a_server_whose_disk_is_full(
+    homes: Homes, tmp_path: Path, small_disk: Path, leave: int
+) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        play.home.symlink_to(small_disk)
+        ballast = fill(small_disk, leave * 1024)
+        parties = [play.party(name) for name in homes.names]
+        server = play.serve()
+        ended = server.ends(0, DiskError.exit_code)
+        assert leave >= 200 or ended == DiskError.exit_code
+        if ended:
+            _says_it_in_one_line(server.lines)
+        before = play.stand()
+        ballast.unlink()
+        if ended:
+            play.serve().ends(0)
+        for party in parties:
+            party.ends(0)
+        _holds(play, before)
+
+
+@pytest.mark.parametrize("leave", [0, 24, 64], ids="{} KiB left".format)
+def test_a_party_whose_disk_is_full(
+    homes: Homes, tmp_path: Path, small_disk: Path, leave: int
+) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        home = play.homes / "west"
+        subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)
+        home.rename(play.homes / "west.moved")
+        home.symlink_to(small_disk)
+        ballast = fill(small_disk, leave * 1024)
+        server = play.serve()
+        others = [play.party(name) for name in homes.names if name != "west"]
+        west = play.party("west")
+        ended = west.ends(DiskError.exit_code)
+        assert ended == DiskError.exit_code
+        _says_it_in_one_line(west.lines)
+        ballast.unlink()
+        # A server waits a while for one that voted and is away, to say goodbye, and then no longer.
+        play.party("west", "--max-wait", "20").ends(0, UnreachableError.exit_code)
+        server.ends(0)
+        for party in others:
+            party.ends(0)
+        _holds(play, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "leave"),
+    [
+        ("teachers are ready", 0), ("joined campaign", 0), ("joined campaign", 20),
+        ("received the public set", 0), ("received the public set", 40), ("voting on", 0),
+    ],
+)  # fmt: skip
+def test_a_party_whose_disk_fills_up_on_the_way(
+    homes: Homes, tmp_path: Path, small_disk: Path, words: str, leave: int
+) -> None:
+    """Whatever is being written then is there or is not; with room again it goes on from there."""
+    with homes.play(tmp_path / "campaign", "noisy") as play:
+        home = play.homes / "west"
+        subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)
+        home.rename(play.homes / "west.moved")
+        home.symlink_to(small_disk)
+        server = play.serve()
+        others = [play.party(name) for name in homes.names if name != "west"]
+        west = play.party("west")
+        west.says(words)
+        ballast = fill(small_disk, leave * 1024)
+        # It ends, or was through before anything more had to be written.
+        until(lambda: west.code is not None or server.code is not None, "west or the server ends")
+        stuck = west.ends(0, DiskError.exit_code, UnreachableError.exit_code)
+        if stuck == DiskError.exit_code:
+            _says_it_in_one_line(west.lines)
+        ballast.unlink()
+        again = [play.party("west", "--max-wait", "60")] if stuck == DiskError.exit_code else []
+        # All three are needed, and the server waits for the one that has to make room.
+        server.ends(0)
+        for party in again:
+            party.ends(0, UnreachableError.exit_code)
+        for party in others:
+            party.ends(0)
+        _holds(play, None)
+        assert not [draft for draft in small_disk.iterdir() if draft.name.startswith(".")]
+
+
+def _says_it_in_one_line(lines: list[str]) -> None:
+    """All but the last are progress, which begins with the time of day."""
+    *progress, last = lines
+    assert last.startswith(("pate-server: ", "pate-party: "))
+    assert all(line[:2].isdecimal() for line in progress), lines
+
+
+def _holds(play: Play, before: Stand | None) -> None:
+    end = play.stand()
+    assert end is not None
+    assert end.phase == "finished"
+    assert len(end.labels) > 10
+    assert end.vain <= 1
+    if before is not None:
+        end.follows(before)
+    play.check_parties()

@@ -1,0 +1,84 @@
+"""An enrolled party that was killed: it is let in again at once, and takes part."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.results.report import entries
+from tests.support.processes.commands import Campaign, Sites, children, is_alive, names_of, until
+from tests.support.processes.enrolling import enrol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.processes.commands import Program
+
+pytestmark = pytest.mark.slow
+
+POLICY = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+aggregation = ["masked"]
+least_roster = 3
+least_survivors = 2
+least_colluders = 0
+"""
+REFUSED = "does not let this party in"
+
+
+def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> None:
+    sites = Sites.make(tmp_path)
+    with Campaign(tmp_path / "campaign", sites) as campaign:
+        enrol(campaign, POLICY)
+        # Flower takes who was killed for connected for a minute: longer than anybody is waited for.
+        server = campaign.serve(
+            sites.public(0, 40), "--min-parties", "2", "--colluders", "0", "--patience", "40",
+            "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),
+        )  # fmt: skip
+        first = campaign.enrolled_party("south")
+        server.says("south joined")
+
+        # Its SuperNode cannot end with it, nor say that it has gone.
+        (orphan,) = supernodes(first)
+        os.kill(orphan, signal.SIGSTOP)
+        first.kill()
+        south = campaign.enrolled_party("south")
+        server.says("south is back")
+        os.kill(orphan, signal.SIGCONT)
+        until(lambda: not is_alive(orphan), "the SuperNode that was left behind has ended")
+
+        # A copy of its home, while it lives.
+        shutil.copytree(sites.home("south"), tmp_path / "homes" / "copy")
+        copy = campaign.run(
+            "copy", "party", "start", "--data", sites.folder / "south", "--model", "linear",
+            "--teachers", "3", "--home", tmp_path / "homes" / "copy",
+        )  # fmt: skip
+        copy.says(REFUSED)
+        copy.kill()
+
+        # Killed before it has given its keys; the others have given theirs.
+        west = campaign.enrolled_party("west")
+        server.says("west joined")
+        west.send(signal.SIGSTOP)
+        north = campaign.enrolled_party("north")
+        server.says("the roster is complete")
+        west.kill()
+        west = campaign.enrolled_party("west")
+        for program in (server, north, south, west):
+            program.ends(0)
+        assert server.text.count("south is back") == 1
+        for party in (south, west):
+            assert REFUSED not in party.text
+        (votes,) = (each["body"] for each in entries(campaign.place) if each["kind"] == "votes")
+        assert isinstance(votes, dict)
+        assert votes["responders"] == list(sites.names)
+        campaign.verified()
+
+
+def supernodes(party: Program) -> list[int]:
+    return [pid for pid in children(party.pid) if b"supernode" in names_of(pid)]

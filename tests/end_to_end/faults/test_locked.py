@@ -1,0 +1,132 @@
+"""Somebody else at the ledger: another server is refused, a reader and a backup disturb nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.results.report import LEDGER_FILE
+from benchmarks.soak.commands import until
+from pate.errors import StateError
+from tests.support.processes.homes import Homes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes.make(tmp_path_factory.mktemp("dealt"), 100)
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[sqlite3.Connection]:
+    """Hold the write lock of a SQLite file, as a backup does that wants it still."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
+        link.execute("BEGIN IMMEDIATE")
+        yield link
+        link.execute("ROLLBACK")
+
+
+def test_a_second_server_is_refused_and_a_reader_is_not(homes: Homes, tmp_path: Path) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        server = play.serve()
+        server.says("waiting for parties")
+        began = time.monotonic()
+        second = play.serve("--port", "0")
+        second.ends(StateError.exit_code)
+        assert "in use by another server" in second.lines[-1]
+        # At once: the lock of the file is not waited for, as a busy database would be.
+        assert time.monotonic() - began < 60
+        status = play.run("pate-server", "status", "--json", "--home", play.home)
+        verify = play.run("pate-server", "ledger", "verify", "--json", "--home", play.home)
+        for reader in (status, verify):
+            reader.ends(0)
+            assert json.loads(reader.output)["phase"] == "gathering"
+        parties = [play.party(name) for name in homes.names]
+        for command in (server, *parties):
+            command.ends(0)
+
+
+def test_a_lock_that_is_held_for_a_while_is_waited_for(homes: Homes, tmp_path: Path) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        server = play.serve()
+        server.says("waiting for parties")
+        with held(play.place / LEDGER_FILE):
+            parties = [play.party(name) for name in homes.names]
+            for name in homes.names:
+                server.says(f"{name} joined")
+            # The roster is to be written now, and cannot be.
+            status = play.run("pate-server", "status", "--json", "--home", play.home)
+            status.ends(0)
+            assert json.loads(status.output)["phase"] == "gathering"
+            assert "roster is complete" not in server.text
+        for command in (server, *parties):
+            command.ends(0)
+        end = play.stand()
+        assert end is not None
+        assert end.vain == 0
+
+
+def test_a_lock_that_stays_ends_the_server_in_one_line(homes: Homes, tmp_path: Path) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        server = play.serve()
+        server.says("waiting for parties")
+        with held(play.place / LEDGER_FILE):
+            parties = [play.party(name) for name in homes.names]
+            server.ends(StateError.exit_code)
+        *progress, last = server.lines
+        assert last.startswith("pate-server: ")
+        assert "in use by another process" in last
+        assert all(line[:2].isdecimal() for line in progress)
+        for command in (play.serve(), *parties):
+            command.ends(0)
+
+
+def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        server = play.serve()
+        server.says("waiting for parties")
+        others = [play.party(name) for name in homes.names if name != "west"]
+        west = play.party("west")
+        server.says("west joined")
+        path = play.homes / "west" / "ledger.db"
+        with held(path):
+            # Another reads it meanwhile, as `pate-party ledger` does.
+            shown = play.run("pate-party", "ledger", "--json", "--home", path.parent)
+            shown.ends(0)
+        for command in (server, west, *others):
+            command.ends(0)
+        play.check_parties()
+
+
+def test_a_copy_that_is_made_during_a_run_verifies(homes: Homes, tmp_path: Path) -> None:
+    with homes.play(tmp_path / "campaign") as play:
+        server = play.serve()
+        parties = [play.party(name) for name in homes.names]
+        path, copies = play.place / LEDGER_FILE, 0
+        until(path.exists, "there is a ledger")
+        while server.code is None:
+            copies += 1
+            place = tmp_path / f"copy-{copies}" / "campaign"
+            place.mkdir(parents=True)
+            with (
+                contextlib.closing(sqlite3.connect(path)) as ours,
+                contextlib.closing(sqlite3.connect(place / LEDGER_FILE)) as theirs,
+            ):
+                ours.backup(theirs)
+            checked = play.run("pate-server", "ledger", "verify", "--json", "--home", place.parent)
+            checked.ends(0)
+            shutil.rmtree(place.parent)
+        for command in (server, *parties):
+            command.ends(0)
+        assert copies

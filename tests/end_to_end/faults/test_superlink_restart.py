@@ -1,0 +1,126 @@
+"""Both ends of TLS start anew within one campaign, and the SuperLink between them is killed.
+
+In this order: the server dies when the roster is complete, gets a new certificate, and goes on; a
+party dies, and while the masked sum waits for it the SuperLink is killed; then the party comes back
+with its enrolment.
+"""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.results.report import entries
+from tests.end_to_end.faults.test_crashes import kill_superlink
+from tests.support.hosts.enrolling import enrol
+from tests.support.processes.commands import TEACHERS, Campaign, Program, Sites, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+QUERIES = 40
+#: Seconds; also for what waits on a busy machine.
+PATIENT_S = 300.0
+POLICY = """
+campaigns = "enrolled"
+largest_epsilon = "none"
+aggregation = ["masked"]
+least_roster = 3
+least_survivors = 3
+least_colluders = 0
+"""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The campaign after its end."""
+
+    campaign: Campaign
+    server: Program
+    parties: dict[str, Program]
+    #: What the server showed before and after it was started anew.
+    certificates: tuple[str, str]
+
+
+def hears(program: Program, words: str, times: int = 1) -> None:
+    """Wait until a program has said something."""
+    until(lambda: program.text.count(words) >= times, f"{program.name} says {words!r}", PATIENT_S)
+
+
+def shown(campaign: Campaign) -> str:
+    """Return the certificate that the server's port shows, checked against its authority."""
+    ca = campaign.home / "identity" / "ca.pem"
+    return ssl.get_server_certificate(("127.0.0.1", campaign.port), ca_certs=str(ca), timeout=60)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    folder = tmp_path_factory.mktemp("superlink")
+    sites = Sites.make(folder)
+    with Campaign(folder / "campaign", sites) as campaign:
+        enrol(campaign, POLICY)
+        first = campaign.serve(
+            sites.public(0, QUERIES), "--no-page", "--min-parties", "3", "--colluders", "0",
+            "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),
+            failpoint="roster-recorded",
+        )  # fmt: skip
+        hears(first, "waiting for parties")
+        before = shown(campaign)
+        parties = {name: campaign.enrolled_party(name) for name in sites.names}
+        first.ends(-signal.SIGKILL, PATIENT_S)
+        campaign.run("rotate", "aggregator_server", "rotate", "--home", campaign.home).ends(0)
+        parties["south"].kill()
+        parties["south"].leaves_nobody()
+
+        # All three are needed, so the sum waits for the one that is away.
+        server = campaign.resume("--no-page")
+        hears(server, "keys from parties: 2 of 3")
+        certificates = before, shown(campaign)
+        kill_superlink(server)
+        hears(server, "the SuperLink is back")
+        parties["south"] = campaign.enrolled_party("south")
+        server.ends(0, PATIENT_S)
+        for party in parties.values():
+            party.ends(0, PATIENT_S)
+        yield Played(campaign, server, parties, certificates)
+
+
+def test_the_server_came_back_with_a_new_certificate(played: Played) -> None:
+    before, later = played.certificates
+    assert before != later
+    for name in ("north", "west"):
+        told = played.parties[name].text
+        assert "certificate" not in told, "parties need do nothing"
+        assert "connecting to 127.0.0.1" in told
+
+
+def test_a_superlink_that_is_killed_is_started_again_by_its_server(played: Played) -> None:
+    told = played.server.text
+    assert told.count("the SuperLink ended (exit code -9); starting it again") == 1
+    assert told.count("the SuperLink is back") == 1
+    assert "attempt 1 of" not in told
+
+
+def test_nobody_was_lost_on_the_way(played: Played) -> None:
+    (votes,) = (each["body"] for each in entries(played.campaign.place) if each["kind"] == "votes")
+    assert isinstance(votes, dict)
+    assert votes["responders"] == ["north", "south", "west"]
+    assert votes["teachers"] == 3 * TEACHERS
+
+
+def test_each_label_was_paid_for_once(played: Played) -> None:
+    found = played.campaign.verified()
+    assert found["phase"] == "finished"
+    assert found["labels_released"] == QUERIES
+    held = entries(played.campaign.place)
+    kinds = [entry["kind"] for entry in held]
+    assert kinds.count("roster") == kinds.count("opening") == kinds.count("close") == 1
+    assert kinds.count("charge") == kinds.count("release")
+    for party in played.parties.values():
+        assert party.result()["votes_given"] == QUERIES

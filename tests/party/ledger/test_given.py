@@ -1,0 +1,233 @@
+"""What a party's ledger compares before votes leave; and ledgers from before it did."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.rules import queries_digest
+from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
+from pate.errors import LedgerError, ProtocolError, RefusedError
+from tests.support.party.offers import SIX, batch_of, noisy, queries, settled, tags
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from party.offer import Offer
+
+SOURCE, OTHER = bytes(32), b"o" * 32
+FIRST, LATE = settled(), settled(campaign="d2" * 16)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PartyLedger:
+    return PartyLedger(tmp_path / "home" / LEDGER_FILE)
+
+
+def give(
+    ledger: PartyLedger,
+    offer: Offer,
+    hashes: list[bytes],
+    *,
+    source: bytes = SOURCE,
+    votes: list[bytes] | None = None,
+    view: str = "",
+    allow_other: bool = False,
+) -> bytes:
+    batch = batch_of(hashes)
+    asked = replace(offer, queries=len(hashes))
+    given = tags(hashes) if votes is None else votes
+    ledger.join(asked)
+    answer = Answer(batch, hashes, source, view, given)
+    try:
+        ledger.check_answer(asked, answer, allow_other=allow_other)
+    except RefusedError as error:
+        # What is checked beforehand is what is checked as it is recorded.
+        with pytest.raises(RefusedError, match=re.escape(str(error))):
+            ledger.answer(asked, answer, allow_other=allow_other)
+        raise
+    ledger.answer(asked, answer, allow_other=allow_other)
+    return batch
+
+
+def others(hashes: list[bytes]) -> list[bytes]:
+    """Tags of other votes on the last of these queries."""
+    return [*tags(hashes)[:-1], bytes(16)]
+
+
+def test_another_source_on_a_query_that_was_answered(ledger: PartyLedger) -> None:
+    give(ledger, FIRST, queries(0, 4))
+    with pytest.raises(RefusedError, match="other data or settings of ours"):
+        give(ledger, LATE, queries(3, 4), source=OTHER)
+    head = ledger.head
+    assert PartyLedger(ledger.path).head == head
+    give(ledger, LATE, queries(4, 4), source=OTHER)
+
+
+@pytest.mark.parametrize("earlier", [FIRST, noisy()])
+@pytest.mark.parametrize("late", [LATE, noisy(campaign="d2" * 16)])
+def test_whatever_the_noise(ledger: PartyLedger, earlier: Offer, late: Offer) -> None:
+    give(ledger, earlier, queries(0, 4))
+    with pytest.raises(RefusedError, match="other data or settings of ours"):
+        give(ledger, late, queries(3, 4), source=OTHER)
+    with pytest.raises(RefusedError, match="are not those that we gave to campaign"):
+        give(ledger, late, queries(0, 4), votes=others(queries(0, 4)))
+    give(ledger, late, queries(0, 4), source=OTHER, votes=others(queries(0, 4)), allow_other=True)
+    assert PartyLedger(ledger.path).head == ledger.head
+
+
+def test_plain_votes_hide_nothing(ledger: PartyLedger) -> None:
+    give(ledger, settled(aggregation="plain"), queries(0, 4))
+    give(ledger, LATE, queries(0, 4), source=OTHER, votes=others(queries(0, 4)))
+
+
+def test_other_votes_within_a_campaign_are_never_allowed(ledger: PartyLedger) -> None:
+    give(ledger, FIRST, queries(0, 4), allow_other=True)
+    for hashes in (queries(0, 4), queries(2, 4)):
+        clash = [bytes(16)] * 4
+        with pytest.raises(RefusedError, match="are not those that we gave before"):
+            give(ledger, FIRST, hashes, votes=clash, allow_other=True)
+    give(ledger, FIRST, queries(0, 4))
+    give(ledger, FIRST, queries(2, 4))
+    with pytest.raises(ProtocolError, match="1 tags of votes on 4 queries"):
+        give(ledger, FIRST, queries(6, 4), votes=[bytes(16)])
+    with pytest.raises(ProtocolError, match="16 bytes"):
+        give(ledger, FIRST, queries(6, 4), votes=[b"short"] * 4)
+
+
+def test_a_later_answer_does_not_count_against_an_earlier_one(ledger: PartyLedger) -> None:
+    """When a ledger is read back, what followed is in the file as well."""
+    give(ledger, FIRST, queries(0, 4))
+    give(ledger, LATE, queries(4, 4), source=OTHER)
+    give(ledger, FIRST, queries(4, 4), votes=others(queries(4, 4)), allow_other=True)
+    give(ledger, LATE, queries(0, 4), source=OTHER, allow_other=True)
+    assert PartyLedger(ledger.path).head == ledger.head
+    with pytest.raises(RefusedError, match="other data or settings of ours"):
+        give(ledger, settled(campaign="e3" * 16), queries(0, 4), source=OTHER)
+
+
+def test_other_columns_cannot_be_compared(ledger: PartyLedger) -> None:
+    """A query has another hash when the teachers see other columns of it, and not to the others."""
+    give(ledger, FIRST, queries(0, 4), view="x:number, y:number")
+    with pytest.raises(RefusedError, match="our data had other columns"):
+        give(ledger, LATE, queries(9, 4), source=OTHER, view="x:number")
+    give(ledger, LATE, queries(9, 4), source=OTHER, view="x:number, y:number")
+    shares = noisy(campaign="e3" * 16)
+    give(ledger, shares, queries(20, 4), source=b"p" * 32, view="x:number")
+    assert PartyLedger(ledger.path).head == ledger.head
+
+
+@pytest.mark.parametrize("first", ["images 8x8x1", "images 8x8x1 window 0 4095"])
+def test_a_window_that_makes_other_pictures_of_ours(ledger: PartyLedger, first: str) -> None:
+    """Through it a server could take the votes of who alone has deep images out of a second sum."""
+    give(ledger, FIRST, queries(0, 4), view=view_of(first))
+    black = view_of("images 8x8x1 window 65534 65535")
+    with pytest.raises(RefusedError, match="our images another window"):
+        give(ledger, LATE, queries(9, 4), source=OTHER, view=black)
+    give(ledger, noisy(campaign="e3" * 16), queries(20, 4), source=b"p" * 32, view=black)
+    give(ledger, settled(campaign="f4" * 16), queries(30, 4), source=OTHER, view=view_of(first))
+    # Images of another size, or a table, are other queries to everybody.
+    larger = view_of(first.replace("8x8", "9x9"))
+    give(ledger, settled(campaign="a5" * 16), queries(40, 4), source=OTHER, view=larger)
+    table = view_of("table images window 0 4095:number")
+    give(ledger, settled(campaign="b6" * 16), queries(50, 4), source=OTHER, view=table)
+    assert PartyLedger(ledger.path).head == ledger.head
+
+
+# --- a ledger that an earlier version began ------------------------------------------------------
+
+
+def before(ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes) -> None:
+    """Write an answer as earlier versions did: nothing is said of votes."""
+    ledger.join(offer)
+    with ledger._turn:
+        ledger._append(
+            "answer",
+            {
+                "campaign": offer.campaign,
+                "batch": batch_of(hashes).hex(),
+                "queries": len(hashes),
+                "queries_digest": queries_digest(hashes),
+                "source": source.hex(),
+                "again": ledger._books().holds(offer.campaign, batch_of(hashes).hex()),
+            },
+            hashes,
+            store=not ledger._books().holds(offer.campaign, batch_of(hashes).hex()),
+        )
+
+
+def without_tags(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE tags")  # its triggers go with it
+
+
+def test_an_older_ledger_is_read_by_its_own_rules_and_bound_by_the_new_ones(
+    ledger: PartyLedger,
+) -> None:
+    before(ledger, FIRST, queries(0, 4), SOURCE)
+    before(ledger, LATE, queries(0, 4), OTHER)  # which is no longer allowed
+    ledger.open_batch(FIRST.campaign, batch_of(queries(0, 4)), queries(0, 4), SIX)
+    without_tags(ledger.path)
+    looked = PartyLedger(ledger.path, read_only=True)
+    assert looked.head == ledger.head
+    again = PartyLedger(ledger.path)
+    assert again.head == ledger.head
+    with pytest.raises(RefusedError, match="other data or settings of ours"):
+        give(again, settled(campaign="e3" * 16), queries(0, 4), source=OTHER)
+    with pytest.raises(RefusedError, match="other data or settings of ours"):
+        give(again, FIRST, queries(0, 4))
+    give(again, FIRST, queries(0, 4), allow_other=True)
+    # From the first answer of this version on, the batch has its votes.
+    with pytest.raises(RefusedError, match="are not those that we gave before"):
+        give(again, FIRST, queries(0, 4), votes=others(queries(0, 4)), allow_other=True)
+    assert PartyLedger(again.path).head == again.head
+
+
+def test_tags_that_are_gone_are_missed(ledger: PartyLedger) -> None:
+    give(ledger, FIRST, queries(0, 4))
+    without_tags(ledger.path)
+    for read_only in (False, True):
+        with pytest.raises(LedgerError):
+            PartyLedger(ledger.path, read_only=read_only)
+
+
+# --- tags ----------------------------------------------------------------------------------------
+
+
+def test_a_tag_is_of_the_votes_by_name() -> None:
+    hashes, votes = queries(0, 2), np.array([[3, 0], [3, 0]], dtype=np.int64)
+    made = tags_of(b"key", hashes, ("x", "y"), votes)
+    assert [len(each) for each in made] == [TAG_BYTES] * 2
+    assert made[0] != made[1]  # the same votes on another query cannot be told
+    assert tags_of(b"key", hashes, ("y", "x"), votes[:, ::-1]) == made
+    assert tags_of(b"key", hashes, ("x", "z", "y"), np.array([[3, 0, 0]] * 2)) == made
+    for other in (
+        tags_of(b"kex", hashes, ("x", "y"), votes),
+        tags_of(b"key", hashes, ("x", "y"), np.array([[2, 1]] * 2)),
+        tags_of(b"key", hashes, ("y", "x"), votes),
+    ):
+        assert not set(other) & set(made)
+
+
+def test_a_matrix_is_all_that_decides_records_votes() -> None:
+    assert matrix_of(FIRST, "aa") == matrix_of(FIRST, "bb") == ""
+    offer = settled(
+        aggregator="neighbour", mechanisms=None, composition=None, cap=None, public_set="p",
+        teachers_each=(5,) * 6, teachers=30, classes=("x", "y"),
+    )  # fmt: skip
+    whole = matrix_of(offer, "aa")
+    assert matrix_of(replace(offer, classes=("y", "x"), epsilon=1.0), "aa") == whole
+    for other in (
+        matrix_of(offer, "bb"),
+        matrix_of(replace(offer, public_set="q"), "aa"),
+        matrix_of(replace(offer, teachers_each=(4,) * 6, teachers=24), "aa"),
+        matrix_of(replace(offer, classes=("x", "z")), "aa"),
+    ):
+        assert other != whole

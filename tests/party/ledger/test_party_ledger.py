@@ -1,0 +1,676 @@
+"""The party's own ledger: durable before anything leaves, and no query opened twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from party.ledger.accountant import Totals, cost_of, own_figure
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.sent_votes import Answer
+from party.offer import Offer
+from pate.accounting.composition import Gdp, Zcdp, total_cost
+from pate.accounting.conversion import epsilon_from_rdp, epsilon_from_rho
+from pate.accounting.filters import Delta
+from pate.errors import (
+    DiskError,
+    LedgerError,
+    PateError,
+    ProtocolError,
+    RefusedError,
+    StateError,
+    UsageError,
+)
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from tests.support.party.offers import (
+    KEY,
+    SIX,
+    answer,
+    answer_and_open,
+    batch_of,
+    gated,
+    joining,
+    noisy,
+    queries,
+    settled,
+    tags,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pate.storage.hash_chain import Json
+
+FIVE = SIX[:5]
+OTHER = "d2" * 16
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / LEDGER_FILE
+
+
+@pytest.fixture
+def ledger(path: Path) -> PartyLedger:
+    return PartyLedger(path, now=lambda: datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC))
+
+
+# --- what is recorded ----------------------------------------------------------------------------
+
+
+def test_it_remembers_over_a_restart(ledger: PartyLedger, path: Path) -> None:
+    ledger.join(joining())
+    ledger.join(joining())  # told twice, recorded once
+    first = answer_and_open(ledger, settled(), queries(0, 3))
+    answer(ledger, settled(), queries(0, 3))
+    answer(ledger, settled(), queries(3, 2))
+    ledger.end("c1" * 16, queries_asked=5, labels_released=4, epsilon=1.5, delta=1e-5)
+    ledger.end("c1" * 16, queries_asked=5, labels_released=4, epsilon=1.5, delta=1e-5)
+    again = PartyLedger(path)
+    assert again.head == ledger.head == again.verify()
+    assert again.campaigns() == ledger.campaigns()
+    (record,) = again.campaigns()
+    assert record.offer == replace(settled(), queries=0)
+    assert record.joined_at == "2030-01-02T03:04:05+00:00"
+    assert (record.queries, record.asked) == (5, 5)
+    one, two = record.batches
+    assert (one.batch, one.queries, len(one.answered_at)) == (first.hex(), 3, 2)
+    assert (one.survivors, two.survivors, len(two.answered_at)) == (SIX, None, 1)
+    assert record.ending is not None
+    assert (record.ending.labels_released, record.ending.epsilon) == (4, 1.5)
+    assert again.head.split(":")[0] == "7"  # offer twice (terms), three answers, opening, ending
+
+
+def test_nobody_else_may_read_it(ledger: PartyLedger, path: Path) -> None:
+    ledger.join(joining())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_entry_is_on_the_disk_when_the_call_returns(path: Path) -> None:
+    """A process that dies right after it recorded an answer has recorded it."""
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from party.ledger.ledger import PartyLedger\n"
+        "from tests.support.party.offers import gated, answer, queries, settled\n"
+        "answer(PartyLedger(Path(sys.argv[1])), settled(), queries(0, 3))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert PartyLedger(path).campaigns()[0].queries == 3
+
+
+def test_queries_are_counted_once_and_copies_twice_in_what_may_be_asked(
+    ledger: PartyLedger,
+) -> None:
+    answer(ledger, settled(), queries(0, 4))
+    answer(ledger, settled(), queries(0, 4))
+    answer(ledger, settled(), queries(2, 4))
+    answer(ledger, settled(campaign=OTHER), queries(0, 1) * 2)
+    first, second = ledger.totals()
+    assert (first.queries, first.asked) == (6, 8)
+    assert (second.queries, second.asked) == (1, 2)
+
+
+def test_a_view_has_the_request_counted_in(ledger: PartyLedger) -> None:
+    hashes = queries(0, 2)
+    fresh = ledger.view(settled(), batch_of(hashes), hashes)
+    assert (fresh.joined, fresh.of("c1" * 16).queries, fresh.of("c1" * 16).asked) == (False, 2, 2)
+    assert ledger.campaigns() == ()  # only looked
+    answer(ledger, settled(), hashes)
+    repeated = ledger.view(settled(), batch_of(hashes), hashes)
+    assert (repeated.joined, repeated.of("c1" * 16).queries) == (True, 2)
+    overlapping = queries(1, 2)
+    more = ledger.view(settled(), batch_of(overlapping), overlapping)
+    assert (more.of("c1" * 16).queries, more.of("c1" * 16).asked) == (3, 4)
+    unknown = ledger.view(settled())  # nothing is said of which queries: all are new
+    assert unknown.of("c1" * 16).queries == 4
+    with pytest.raises(UsageError, match="3 hashes for 2 queries"):
+        ledger.view(settled(), batch_of(hashes), queries(0, 3))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epsilon": 3.0}, "epsilon"),
+        ({"key": bytes(32)}, "key"),
+        ({"roster": FIVE}, "roster"),
+        ({"cap": Fraction(1, 5)}, "cap"),
+        ({"mechanisms": (GNMax(Fraction(39), 1),)}, "mechanisms"),
+        ({"noise": "distributed", "mechanisms": None}, "noise"),
+    ],
+)
+def test_terms_never_change(ledger: PartyLedger, change: dict[str, Any], named: str) -> None:
+    ledger.join(settled())
+    head = ledger.head
+    for call in (
+        lambda: ledger.join(settled(**change)),
+        lambda: ledger.view(settled(**change)),
+        lambda: answer(ledger, settled(**change), queries(0, 2)),
+    ):
+        with pytest.raises(RefusedError, match=f"changed its {named}"):
+            call()
+    ledger.join(joining())  # to know less is no contradiction
+    assert ledger.head == head
+
+
+def test_an_ended_campaign_gets_no_more_votes(ledger: PartyLedger) -> None:
+    batch = answer(ledger, settled(), queries(0, 2))
+    opened = answer_and_open(ledger, settled(), queries(2, 2))
+    ledger.end("c1" * 16, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
+    with pytest.raises(RefusedError, match="has ended"):
+        answer(ledger, settled(), queries(0, 2))
+    with pytest.raises(RefusedError, match="has ended"):
+        ledger.open_batch("c1" * 16, batch, queries(0, 2), SIX)
+    ledger.open_batch("c1" * 16, opened, queries(2, 2), SIX)  # what it has already
+    with pytest.raises(RefusedError, match="never joined"):
+        ledger.end(OTHER, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
+
+
+# --- no query is opened twice --------------------------------------------------------------------
+
+
+def test_the_same_opening_may_come_again(ledger: PartyLedger, path: Path) -> None:
+    hashes = queries(0, 3)
+    batch = answer_and_open(ledger, settled(), hashes)
+    ledger.open_batch("c1" * 16, batch, hashes, SIX)
+    PartyLedger(path).open_batch("c1" * 16, batch, hashes, tuple(reversed(SIX)))
+
+
+def test_not_with_other_survivors(ledger: PartyLedger, path: Path) -> None:
+    hashes = queries(0, 3)
+    batch = answer_and_open(ledger, settled(), hashes)
+    for books in (ledger, PartyLedger(path)):
+        for allowed in (False, True):  # the policy is about other campaigns alone
+            with pytest.raises(RefusedError, match="opened with other parties before"):
+                books.open_batch("c1" * 16, batch, hashes, FIVE, allow_other=allowed)
+
+
+def test_not_in_another_batch_with_other_survivors(ledger: PartyLedger) -> None:
+    """A batch that shares one query with an opened one shows that query's difference."""
+    answer_and_open(ledger, settled(), queries(0, 3))
+    batch = answer(ledger, settled(), queries(2, 3))
+    for allowed in (False, True):
+        with pytest.raises(RefusedError, match="with other parties before"):
+            ledger.open_batch("c1" * 16, batch, queries(2, 3), FIVE, allow_other=allowed)
+    alike = answer(ledger, settled(), queries(8, 3))  # other hashes, and perhaps the same inputs
+    with pytest.raises(RefusedError, match="over similar queries would show votes"):
+        ledger.open_batch("c1" * 16, alike, queries(8, 3), FIVE)
+    ledger.open_batch("c1" * 16, batch, queries(2, 3), SIX)  # the same exact sum shows nothing new
+
+
+def test_not_in_two_batches_if_each_has_its_own_noise(ledger: PartyLedger) -> None:
+    answer_and_open(ledger, noisy(), queries(0, 3))
+    batch = answer(ledger, noisy(), queries(2, 3))
+    with pytest.raises(RefusedError, match="two noisy sums"):
+        ledger.open_batch("c1" * 16, batch, queries(2, 3), SIX)
+    answer_and_open(ledger, noisy(), queries(3, 3))
+
+
+def test_another_campaign_needs_the_policy_unless_the_survivors_are_the_same(
+    ledger: PartyLedger,
+) -> None:
+    answer_and_open(ledger, settled(), queries(0, 3))
+    other = settled(campaign=OTHER)
+    batch = answer(ledger, other, queries(2, 3))
+    with pytest.raises(RefusedError, match="in campaign c1c1c1c1, with other parties"):
+        ledger.open_batch(OTHER, batch, queries(2, 3), FIVE)
+    ledger.open_batch(OTHER, batch, queries(2, 3), FIVE, allow_other=True)
+    third = settled(campaign="e3" * 16)
+    batch = answer(ledger, third, queries(0, 1))
+    ledger.open_batch(third.campaign, batch, queries(0, 1), SIX)
+
+
+def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
+    hashes = queries(0, 2)
+    ledger.join(settled())
+    with pytest.raises(RefusedError, match="never gave votes"):
+        ledger.open_batch("c1" * 16, batch_of(hashes), hashes, SIX)
+    batch = answer(ledger, settled(), hashes)
+    with pytest.raises(RefusedError, match="never gave votes"):
+        ledger.open_batch("c1" * 16, batch, queries(1, 2), SIX)
+    with pytest.raises(RefusedError, match="other queries than when it was first asked"):
+        ledger.answer(settled(), Answer(batch, queries(1, 2), bytes(32), tags=tags(queries(1, 2))))
+    with pytest.raises(RefusedError, match="never joined"):
+        ledger.open_batch(OTHER, batch, hashes, SIX)
+    plain = settled(campaign=OTHER, aggregation="plain")
+    with pytest.raises(RefusedError, match="not masked"):
+        answer_and_open(ledger, plain, hashes)
+    for survivors in ((), ("a", "a")):
+        with pytest.raises(ProtocolError):
+            ledger.open_batch("c1" * 16, batch, hashes, survivors)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_no_history_opens_a_query_with_two_lists_of_survivors(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever a server asks in turn, two sums of one query never differ in whose votes they have."""
+    books = PartyLedger(tmp_path_factory.mktemp("books") / LEDGER_FILE)
+    opened: dict[bytes, set[tuple[str, ...]]] = {}
+    noisy_batches: dict[tuple[str, bytes], set[bytes]] = {}
+    for _ in range(data.draw(st.integers(2, 8))):
+        offer = data.draw(st.sampled_from([settled(), noisy(campaign=OTHER)]))
+        hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
+        survivors = data.draw(st.sampled_from([SIX, FIVE, SIX[1:]]))
+        try:
+            batch = answer_and_open(books, offer, hashes, survivors)
+        except RefusedError:
+            continue
+        for each in hashes:
+            opened.setdefault(each, set()).add(survivors)
+            if offer.noise == "distributed":
+                noisy_batches.setdefault((offer.campaign, each), set()).add(batch)
+    assert all(len(each) == 1 for each in opened.values())
+    assert all(len(each) == 1 for each in noisy_batches.values())
+    assert PartyLedger(books.path).campaigns() == books.campaigns()
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[None]:
+    """No file of this process may grow beyond what the ledger's log has now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size // 2, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_records_nothing_and_says_so(ledger: PartyLedger, path: Path) -> None:
+    batch = answer(ledger, settled(), queries(0, 2))
+    before = ledger.campaigns()
+    with full_disk(path), pytest.raises(DiskError, match="make room"):
+        answer(ledger, settled(), queries(2, 98))
+    with full_disk(path), pytest.raises(DiskError, match="make room"):
+        ledger.open_batch("c1" * 16, batch, queries(0, 2), SIX)
+    assert ledger.campaigns() == before == PartyLedger(path).campaigns()
+    ledger.open_batch("c1" * 16, batch, queries(0, 2), FIVE)  # with room again, as if never tried
+    assert ledger.verify() == PartyLedger(path).head
+
+
+def test_two_writers_do_not_fork_the_chain(ledger: PartyLedger, path: Path) -> None:
+    other = PartyLedger(path)
+    ledger.join(joining())
+    with pytest.raises(StateError, match="another process"):
+        other.join(joining(campaign=OTHER))
+    other.join(joining(campaign=OTHER))  # it has read what the other wrote
+    assert PartyLedger(path).head == other.head
+
+
+def test_looking_needs_a_ledger_and_never_writes(ledger: PartyLedger, path: Path) -> None:
+    with pytest.raises(StateError, match="there is no file"):
+        PartyLedger(path.with_name("none.db"), read_only=True)
+    assert not path.with_name("none.db").exists()
+    answer(ledger, settled(), queries(0, 2))
+    looking = PartyLedger(path, read_only=True)
+    assert looking.campaigns() == ledger.campaigns()
+    with pytest.raises(DiskError):
+        looking.join(joining(campaign=OTHER))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    books = PartyLedger(tmp_path_factory.mktemp("written") / LEDGER_FILE)
+    books.join(joining())
+    answer_and_open(books, settled(), queries(0, 3))
+    answer(books, settled(), queries(0, 3))
+    books.end("c1" * 16, queries_asked=3, labels_released=3, epsilon=1.0, delta=1e-5)
+    return books.path
+
+
+#: What somebody does who alters a ledger.
+_UNLOCK = "".join(
+    f"DROP TRIGGER {table}_no_{verb};"
+    for table in ("entries", "queries", "tags")
+    for verb in ("update", "delete")
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE entries SET body = replace(body, '\"queries\":3', '\"queries\":2') WHERE seq = 3",
+        "UPDATE entries SET written_at = '2001-01-01T00:00:00+00:00' WHERE seq = 4",
+        "UPDATE entries SET kind = 'offer' WHERE seq = 4",
+        "UPDATE entries SET seq = 9 WHERE seq = 6",
+        "DELETE FROM entries WHERE seq = 4",
+        "UPDATE queries SET query = zeroblob(32) WHERE position = 1",
+        "DELETE FROM queries WHERE position = 2",
+        "UPDATE queries SET position = 7 WHERE position = 2",
+        "INSERT INTO queries SELECT 6, 0, query FROM queries WHERE position = 0",
+        "UPDATE tags SET tag = zeroblob(16) WHERE position = 1",
+        "DELETE FROM tags WHERE position = 2",
+        "INSERT INTO tags SELECT 6, 0, tag FROM tags WHERE position = 0",
+        "CREATE TABLE more (a)",
+    ],
+)
+def test_an_altered_ledger_is_refused(written: Path, tmp_path: Path, change: str) -> None:
+    copy = tmp_path / LEDGER_FILE
+    shutil.copy(written, copy)
+    with sqlite3.connect(copy) as db:
+        triggers = [
+            sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'")
+        ]
+        db.executescript(_UNLOCK)
+        assert db.execute(change).rowcount != 0
+        for sql in triggers:
+            db.execute(sql)
+    db.close()
+    with pytest.raises(LedgerError):
+        PartyLedger(copy)
+
+
+def test_a_ledger_without_its_triggers_is_refused(written: Path, tmp_path: Path) -> None:
+    copy = tmp_path / LEDGER_FILE
+    shutil.copy(written, copy)
+    with sqlite3.connect(copy) as db:
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            db.execute("DELETE FROM entries")
+        db.execute("DROP TRIGGER entries_no_delete")
+    db.close()
+    with pytest.raises(LedgerError, match="altered"):
+        PartyLedger(copy)
+
+
+def test_a_running_party_sees_that_its_ledger_was_cut(ledger: PartyLedger, path: Path) -> None:
+    answer(ledger, settled(), queries(0, 2))
+    with sqlite3.connect(path) as db:
+        db.executescript(_UNLOCK)
+        db.executescript("DELETE FROM queries; DELETE FROM entries WHERE seq > 1;")
+    db.close()
+    with pytest.raises(LedgerError):
+        ledger.verify()
+    with pytest.raises(StateError):
+        answer(ledger, settled(), queries(0, 2))
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to look at" * 40, b"x", b""]
+)
+def test_another_file_is_refused(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(LedgerError):
+        PartyLedger(path)
+
+
+def test_another_database_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE t (a)")
+    db.close()
+    with pytest.raises(LedgerError, match="not a file of this kind"):
+        PartyLedger(path)
+
+
+def test_a_log_without_its_ledger_is_refused_and_a_half_made_ledger_made_anew(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("ledger.db.new").write_bytes(b"half")
+    PartyLedger(path).join(joining())
+    path.rename(path.with_name("elsewhere.db"))
+    path.with_name("ledger.head").unlink()
+    path.with_name("ledger.db-wal").write_bytes(b"pages")
+    with pytest.raises(LedgerError, match="a file that is gone"):
+        PartyLedger(path)
+
+
+# --- offers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [
+        joining(),
+        settled(),
+        noisy(),
+        settled(aggregation="plain", threshold=None),
+        settled(mechanisms=(LNMax(Fraction(20), 1),), composition="zcdp"),
+        settled(
+            mechanisms=(
+                ConfidentGNMax(180, Fraction(100), Fraction(40), 2),
+                InteractiveGNMax(90, Fraction(100), Fraction(40), Fraction(9, 10), 2),
+            ),
+            unit="party",
+            rounds=3,
+        ),
+    ],
+)
+def test_an_offer_reads_back_without_its_request(offer: Offer) -> None:
+    body = json.loads(json.dumps(offer.to_dict()))
+    assert Offer.from_dict(body) == replace(offer, queries=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": bytes(31)},
+        {"campaign": "C1"},
+        {"campaign": ""},
+        {"aggregator": "two\nlines"},
+        {"aggregation": "sealed"},
+        {"unit": "village"},
+        {"noise": "distributed", "aggregation": "plain"},
+        {"noise": "distributed"},
+        {"composition": "rdp"},
+        {"epsilon": math.inf},
+        {"epsilon": 2},
+        {"epsilon": 0.0},
+        {"delta": 1.0},
+        {"public_queries": 0},
+        {"rounds": True},
+        {"queries": -1},
+        {"threshold": 7},
+        {"roster": ("a", "a")},
+        {"roster": ()},
+        {"cap": 0.1},
+        {"cap": Fraction(-1)},
+        {"mechanisms": ()},
+        {"mechanisms": (LNMax(Fraction(20), 1),)},  # has no cost in GDP
+    ],
+)
+def test_an_offer_that_cannot_be(change: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError):
+        settled(**change)
+
+
+def test_noise_shares_are_counted_of_those_that_are_certain() -> None:
+    assert noisy(threshold=5, colluders=1).settled
+    with pytest.raises(ProtocolError, match="counted of 4 honest parties, certain are 3"):
+        noisy(threshold=5, colluders=2)
+    with pytest.raises(ProtocolError, match="gate"):
+        noisy(composition="gate", cap=Fraction(1))
+
+
+def test_terms_of_before_they_had_a_gate_are_read_as_they_were(
+    ledger: PartyLedger, path: Path
+) -> None:
+    """An offer without a gate has the text that it always had; one with a gate comes back whole."""
+    assert "gate" not in settled().to_dict()
+    assert Offer.from_dict(settled().to_dict()) == replace(settled(), queries=0)
+    offer = gated()
+    assert Offer.from_dict(offer.to_dict()) == replace(offer, queries=0)
+    # What was known of a running campaign is completed, and never changed.
+    ledger.join(replace(offer, gate=None))
+    ledger.join(offer)
+    assert PartyLedger(path).offer_of(offer.campaign) == replace(offer, queries=0)
+    assert offer.gate is not None
+    other = replace(offer, gate=replace(offer.gate, test=Fraction(1, 7)))
+    with pytest.raises(RefusedError, match="has changed its gate"):
+        ledger.join(other)
+    wrongs: tuple[Json, ...] = (None, "open", {"event": "gated-batch"})
+    for wrong in wrongs:
+        with pytest.raises(ProtocolError):
+            Offer.from_dict({**offer.to_dict(), "gate": wrong})
+    with pytest.raises(ProtocolError, match="not gated"):
+        replace(offer, composition="zcdp", cap=Fraction(1))
+
+
+# --- the own accountant --------------------------------------------------------------------------
+
+
+def worst(offer: Offer) -> Fraction:
+    assert offer.mechanisms is not None
+    return max(total_cost(Zcdp(), each.worst) for each in offer.mechanisms)
+
+
+def test_nothing_answered_costs_nothing() -> None:
+    assert own_figure([Totals(settled())], Delta(1e-5)).epsilon == 0.0
+    assert own_figure([], Delta(1e-5)).epsilon == 0.0
+
+
+def test_central_noise_costs_what_may_be_asked_and_no_more_than_the_cap() -> None:
+    offer = settled(rounds=2, cap=Fraction(1, 10))
+    each = worst(offer)
+    assert each == Fraction(1, 1600)
+    assert cost_of(Totals(offer, 10, 10), Zcdp()) == 2 * 10 * each
+    assert cost_of(Totals(offer, 10, 12), Zcdp()) == 2 * 12 * each  # a query twice in the set
+    assert cost_of(Totals(offer, 90, 90), Zcdp()) == Fraction(1, 10)
+    small = replace(offer, public_queries=5)
+    assert cost_of(Totals(small, 5, 9), Zcdp()) == 2 * 5 * each  # one batch was cut anew
+
+
+def test_noise_shares_cost_a_histogram_for_every_query_cap_or_not() -> None:
+    offer = noisy(rounds=2, cap=Fraction(1, 1000))
+    assert cost_of(Totals(offer, 90, 300), Zcdp()) == 300 * worst(offer)
+    figure = own_figure([Totals(offer, 90, 300)], Delta(1e-5))
+    assert (figure.observer, figure.unit) == ("server", "record")
+    both = own_figure([Totals(offer, 90, 300), Totals(settled(campaign=OTHER), 1, 1)], Delta(1e-5))
+    assert both.observer == "public"
+
+
+def test_gaussian_campaigns_are_summed_as_such_and_mixed_ones_in_zcdp() -> None:
+    """Each in its own currency, at its own part of delta, whatever else could be had."""
+    one = Totals(settled(), 50, 50)
+    delta = Delta(1e-5)
+    part = delta.of(Fraction(3, 8))
+    assert part == pytest.approx(0.9e-5 * 3 / 8, rel=1e-12)
+    exact = Gdp().epsilon(50 * total_cost(Gdp(), GNMax(Fraction(40), 1).worst), part)
+    assert own_figure([one], delta).epsilon == exact < epsilon_from_rho(50 * worst(settled()), part)
+    laplace = settled(
+        campaign=OTHER, mechanisms=(LNMax(Fraction(200), 1),), composition="zcdp", unit="party"
+    )
+    two = Totals(laplace, 30, 30)
+    mixed = own_figure([one, two], delta)
+    assert mixed.epsilon == epsilon_from_rho(50 * worst(settled()) + 30 * worst(laplace), part)
+    assert mixed.unit == "record"
+    assert own_figure([two], delta).unit == "party"
+
+
+def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None:
+    delta = Delta(1e-5, Fraction(1, 2))
+    gated = Totals(settled(composition="gate", cap=Fraction(1), epsilon=1.5, delta=2e-6), 100, 100)
+    unknown = Totals(joining(campaign=OTHER, epsilon=0.25, delta=3e-6), 10, 10)
+    assert own_figure([gated], delta).epsilon == 1.5
+    assert own_figure([gated, unknown], delta).epsilon == 1.75
+    exact = Totals(settled(campaign="e3" * 16), 50, 50)
+    with_noise = own_figure([gated, unknown, exact], delta)
+    assert 1.75 + own_figure([exact], delta).epsilon < with_noise.epsilon < 5
+    # The rest is converted at the same delta, whatever failed before.
+    assert with_noise.epsilon == min(
+        epsilon_from_rdp(
+            [order], [float(Fraction(7, 4) + 50 * order * worst(settled()))], 5e-6 / 16
+        )
+        for order in (3, 6, 12, 24)
+    )
+    for totals in ([gated, unknown, exact], [gated, unknown]):
+        none = own_figure(totals, Delta(9e-6, Fraction(1, 2)))
+        assert none.epsilon == math.inf
+        assert "no figure at delta 9e-06: the deltas of gated campaigns" in none.in_words
+        assert "4.5e-06 of it that is set aside" in none.in_words
+    # All of delta may be set aside: then only what is promised, or pure, can be counted.
+    whole = Delta(5.1e-6, Fraction(1))
+    assert own_figure([gated, unknown], whole).epsilon == 1.75
+    assert own_figure([exact], whole).epsilon == math.inf
+
+
+def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
+    seen = 0.0
+    for at in range(4):
+        answer(ledger, settled(key=KEY), queries(5 * at, 5))
+        now = ledger.own_figure(Delta(1e-5)).epsilon
+        assert now > seen
+        seen = now
+    assert "adjacency: one record added or removed; observer: public" in (
+        ledger.own_figure(Delta(1e-5)).in_words
+    )
+
+
+def test_errors_are_of_the_tree(ledger: PartyLedger) -> None:
+    for wrong in ([], [b"short"]):
+        with pytest.raises(PateError):
+            ledger.answer(settled(), Answer(bytes(32), wrong, bytes(32), tags=wrong))
+    with pytest.raises(ProtocolError, match="32 bytes"):
+        ledger.answer(
+            settled(), Answer(bytes(31), queries(0, 2), bytes(32), tags=tags(queries(0, 2)))
+        )
+    assert PartyLedger(ledger.path).head == ledger.head
+
+
+@pytest.mark.parametrize("covered", [False, True])
+def test_queries_that_vanish_while_a_party_runs_open_nothing(
+    ledger: PartyLedger, path: Path, covered: bool
+) -> None:
+    """By their rows it is known what was opened before: without them all would be new."""
+    answer_and_open(ledger, settled(), queries(0, 2))
+    late = settled(campaign="c2" * 16)
+    batch = answer(ledger, late, queries(0, 2))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        name = "queries_no_delete"
+        sql = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
+        db.execute(f"DROP TRIGGER {name}")
+        db.execute("DELETE FROM queries WHERE entry < (SELECT max(entry) FROM queries)")
+        if covered:
+            db.execute(sql)
+    first, then = "altered by another process", "entry 2 .* does not hold"
+    for found in (first, then) if covered else ["triggers were altered"] * 2:
+        with pytest.raises(LedgerError, match=found):
+            ledger.open_batch(late.campaign, batch, queries(0, 2), SIX[:5])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_that_was_only_tidied_up_is_read_again(path: Path, shared: bool) -> None:
+    ledger = PartyLedger(path, shared=shared)
+    answer_and_open(ledger, settled(), queries(0, 2))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM")
+    with pytest.raises(LedgerError, match="altered by another process"):
+        answer(ledger, settled(), queries(2, 2))
+    answer_and_open(ledger, settled(), queries(2, 2))
+    assert PartyLedger(path, read_only=True).head == ledger.head
+
+
+def test_processes_of_a_simulation_write_in_turn(tmp_path: Path) -> None:
+    one = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
+    two = PartyLedger(tmp_path / LEDGER_FILE, shared=True)
+    one.join(joining())
+    answer(two, settled(), queries(0, 3))
+    answer(one, settled(), queries(3, 3))
+    assert [each.asked for each in two.campaigns()] == [6]
+    alone = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(one, settled(), queries(6, 1))
+    with pytest.raises(StateError, match="written by another process"):
+        answer(alone, settled(), queries(7, 1))

@@ -1,0 +1,453 @@
+"""A published statement against a party's own ledger: true ones pass, each lie is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator_server.results.statement import privacy_statement
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.verify import Check, agrees, unclear, verify_statement
+from party.offer import Offer
+from pate.accounting.composition import Gate, Gdp, total_cost
+from pate.accounting.events import GatedBatch
+from pate.formats.privacy_statement import (
+    ADJACENCY,
+    ObserverStatement,
+    PrivacyStatement,
+    adjacencies_of,
+)
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
+from pate.votes import Histogram
+from tests.support.party.offers import (
+    KEY,
+    answer,
+    answer_and_open,
+    joining,
+    noisy,
+    queries,
+    settled,
+)
+from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator_server.ledger.state import CampaignState
+    from party.ledger.ledger import CampaignRecord
+
+#: Gdp of the cap 1/10 of the offers at delta 1e-5.
+WORTH = Gdp().epsilon(Fraction(1, 10), 1e-5)
+NOISE = {
+    "central": "central: exact discrete noise, drawn by the server",
+    "distributed": "distributed: exact discrete noise, a share from each party, of which 4 are "
+    "counted",
+}
+#: What an answer of the offers costs: of a Gaussian step all labels cost the same.
+ANSWER = total_cost(Gdp(), GNMax(Fraction(40), 1).worst)
+
+
+def observers(epsilon: float, server: float | None = None) -> tuple[ObserverStatement, ...]:
+    return (
+        ObserverStatement("public", epsilon, 1e-5, "labels"),
+        ObserverStatement("server", server, None if server is None else 1e-5, "sums"),
+    )
+
+
+#: Somebody of whom no statement of ours speaks.
+OTHER = ObserverStatement("hospital_b", 0.001, 1e-9, "nothing to see")
+
+
+def published(offer: Offer, **changes: Any) -> PrivacyStatement:
+    """What an honest server says of an offer after 4 labels for 5 queries."""
+    assert offer.mechanisms is not None
+    made: dict[str, Any] = {
+        "campaign": offer.campaign,
+        "epsilon": WORTH,
+        "delta": offer.delta,
+        "unit": offer.unit,
+        "adjacency": ADJACENCY[offer.unit],
+        "mechanism": tuple(each.to_dict() for each in offer.mechanisms),
+        "aggregation": offer.aggregation,
+        "noise": NOISE[offer.noise],
+        "teachers": offer.teachers,
+        "queries_asked": 5,
+        "labels_released": 4,
+        "composition": offer.composition,
+        "cap": str(offer.cap),
+        "realised": "1/100",
+        "ledger_head": "9:" + "ab" * 32,
+        "statements": observers(WORTH),
+    }
+    return PrivacyStatement(**made | changes)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> PartyLedger:
+    return PartyLedger(tmp_path / LEDGER_FILE)
+
+
+def answered(
+    ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
+) -> CampaignRecord:
+    ledger.join(joining(noise=offer.noise, aggregation=offer.aggregation, rounds=offer.rounds))
+    answer_and_open(ledger, offer, queries(0, count))
+    if told:
+        ledger.end(offer.campaign, queries_asked=5, labels_released=4, epsilon=1.7, delta=1e-5)
+    found = ledger.find(offer.campaign)
+    assert found is not None
+    return found
+
+
+def wrong(checks: tuple[Check, ...]) -> list[str]:
+    assert agrees(checks) == (not any(each.finding == "differs" for each in checks))
+    return [each.name for each in checks if each.finding == "differs"]
+
+
+def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled())
+    checks = verify_statement(published(settled()), record)
+    assert {each.finding for each in checks} == {"ok"}
+    assert {
+        "unit",
+        "delta",
+        "mechanism",
+        "cap",
+        "epsilon",
+        "queries asked",
+        "server",
+        "ending",
+    } <= {each.name for each in checks}
+    assert str(checks[0]).startswith("ok       campaign: c1c1")
+
+
+@pytest.mark.parametrize("unit", ["record", "patient", "party"])
+def test_earlier_words_for_what_neighbours_differ_by_are_known(unit: str) -> None:
+    now, before = adjacencies_of(unit, records_vote=False)
+    assert now == ADJACENCY[unit]
+    assert before.endswith("class list, image size and channels, columns and their kinds")
+    assert before.partition("; public")[0] == now.partition("; public")[0]
+
+
+def test_a_statement_of_before_still_agrees(ledger: PartyLedger) -> None:
+    record, offer = answered(ledger, settled()), settled()
+    earlier = adjacencies_of(offer.unit, records_vote=False)[1]
+    checks = verify_statement(published(offer, adjacency=earlier), record)
+    assert {each.finding for each in checks} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"unit": "patient", "adjacency": ADJACENCY["patient"]}, ["unit", "adjacency"]),
+        ({"adjacency": "none"}, ["adjacency"]),
+        ({"delta": 1e-4}, ["delta", "public"]),
+        ({"aggregation": "plain"}, ["aggregation"]),
+        ({"noise": "distributed: shares"}, ["noise"]),
+        ({"noise": "simulated: from a seed"}, ["noise"]),
+        ({"noise": "central: none was drawn at all"}, ["noise"]),
+        ({"noise": NOISE["distributed"]}, ["noise"]),
+        ({"noise": "central"}, ["noise"]),
+        ({"noise": ""}, ["noise"]),
+        ({"noise": 5}, ["noise"]),
+        ({"observer": "nobody"}, ["observer"]),
+        ({"teachers": 251}, ["teachers"]),
+        (
+            {"mechanism": ({"mechanism": "gnmax", "sigma": "41", "votes_per_unit": 1},)},
+            ["mechanism"],
+        ),
+        ({"mechanism": ()}, ["mechanism"]),
+        ({"composition": "zcdp"}, ["composition", "epsilon"]),
+        ({"composition": "hearsay"}, ["composition", "epsilon"]),
+        ({"cap": "1/11"}, ["cap"]),
+        ({"epsilon": 1.0, "statements": observers(1.0)}, ["epsilon"]),
+        ({"epsilon": 2.5, "statements": observers(2.5)}, ["announced epsilon", "epsilon"]),
+        ({"epsilon": WORTH * (1 - 1e-6), "statements": observers(WORTH * (1 - 1e-6))}, ["epsilon"]),
+        ({"realised": "1/9"}, ["realised cost"]),
+        ({"realised": "-1/9"}, ["realised cost"]),
+        ({"realised": "0"}, ["realised cost"]),
+        ({"realised": "1/1000000000"}, ["realised cost"]),
+        ({"realised": str(5 * ANSWER - Fraction(1, 10**9))}, ["realised cost"]),
+        ({"realised": 1}, ["realised"]),
+        ({"realised": "9" * 400}, ["realised cost"]),
+        ({"queries_asked": 0, "labels_released": 0, "realised": "0"}, ["ending"]),
+        ({"queries_asked": 4}, ["ending"]),
+        ({"labels_released": 3}, ["ending"]),
+        ({"queries_asked": "5"}, ["queries_asked"]),
+        ({"labels_released": 4.0}, ["labels_released"]),
+        ({"teachers": True}, ["teachers"]),
+        ({"queries_asked": 10**1000}, ["queries_asked"]),
+        ({"ledger_head": "rubbish"}, ["ledger head"]),
+        ({"ledger_head": "9:" + "ab" * 31}, ["ledger head"]),
+        ({"ledger_head": "0:" + "ab" * 32}, ["ledger head"]),
+        ({"ledger_head": "9:" + "AB" * 32}, ["ledger head"]),
+        ({"ledger_head": "9:" + "ab" * 32 + "\n"}, ["ledger head"]),
+        ({"ledger_head": None}, ["ledger_head"]),
+        ({"labels_released": 6, "realised": "1/50"}, ["labels", "ending"]),
+        ({"labels_released": 5}, ["ending"]),
+        ({"queries_asked": 6}, ["ending"]),
+        ({"queries_asked": 101, "realised": "1/10"}, ["queries asked", "ending"]),
+        (
+            {"queries_asked": 102, "labels_released": 101, "realised": "1/10"},
+            ["labels in the public set", "queries asked", "ending"],
+        ),
+        ({"queries_asked": -1, "labels_released": -2}, ["labels", "ending"]),
+        ({"statements": observers(1.0)}, ["public"]),
+        ({"statements": observers(WORTH, 1.0)}, ["server"]),
+        ({"statements": observers(WORTH)[:1]}, ["observers"]),
+        ({"statements": observers(WORTH) * 2}, ["observers"]),
+        ({"statements": observers(WORTH)[:1] * 2}, ["observers"]),
+        ({"statements": (*observers(WORTH), OTHER)}, ["observers"]),
+        ({"statements": (*observers(WORTH)[:1], OTHER)}, ["observers"]),
+    ],
+)
+def test_each_lie_is_named(ledger: PartyLedger, change: dict[str, Any], names: list[str]) -> None:
+    record = answered(ledger, settled())
+    assert wrong(verify_statement(published(settled(), **change), record)) == names
+
+
+def test_what_was_not_looked_at_is_said(ledger: PartyLedger) -> None:
+    checks = verify_statement(published(settled()), answered(ledger, settled()))
+    details = {each.name: each.detail for each in checks}
+    assert details["observers"].endswith("only figures are checked")
+    assert details["ledger head"].endswith("we cannot tell")
+
+
+def test_no_text_of_a_statement_can_move_a_cursor(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled())
+    hostile = "\x1b[2K\r\nok       all: is well" * 10_000
+    statement = published(
+        settled(),
+        noise=hostile,
+        aggregation=hostile,
+        adjacency=hostile,
+        composition=hostile,
+        cap=hostile,
+        realised=hostile,
+        ledger_head=hostile,
+        observer=hostile,
+        mechanism=({"mechanism": hostile},),
+        statements=(ObserverStatement(hostile, None, None, hostile),),
+    )
+    lines = [str(each) for each in verify_statement(statement, record)]
+    lines += [str(each) for each in verify_statement(replace(statement, campaign="ab" * 16), None)]
+    assert all(line.isprintable() and len(line) < 2000 for line in lines)
+
+
+def test_before_the_end_less_may_be_claimed(ledger: PartyLedger) -> None:
+    record = answered(ledger, settled(), told=False)
+    less = published(settled(), queries_asked=3, labels_released=1, realised=str(3 * ANSWER))
+    checks = verify_statement(less, record)
+    assert wrong(checks) == []
+    assert {each.name for each in checks if each.finding == "unclear"} == {
+        "queries asked",
+        "ending",
+    }
+
+
+def test_the_least_that_labels_cost_is_that_of_the_mechanisms(tmp_path: Path) -> None:
+    """Of 5 asked and 4 labels: a check costs the first event, a label both, reinforced the first."""
+    confident = ConfidentGNMax(150, Fraction(200), Fraction(40), 1)
+    interactive = InteractiveGNMax(150, Fraction(200), Fraction(40), Fraction(9, 10), 1)
+    check = Gdp().cost(confident.worst[0])
+    label = total_cost(Gdp(), confident.worst)
+    for number, (mechanisms, least) in enumerate(
+        (
+            ((confident,), 4 * label + check),
+            ((confident, interactive), 5 * check),
+        )
+    ):
+        offer = settled(mechanisms=mechanisms, rounds=len(mechanisms))
+        record = answered(PartyLedger(tmp_path / f"{number}.db"), offer)
+        for realised, names in ((least, []), (least * Fraction(999, 1000), ["realised cost"])):
+            statement = published(offer, realised=str(realised))
+            assert wrong(verify_statement(statement, record)) == names
+
+
+def test_a_campaign_that_was_never_joined(ledger: PartyLedger) -> None:
+    checks = verify_statement(published(settled()), ledger.find("c1" * 16))
+    assert wrong(checks) == ["campaign"]
+
+
+def test_a_party_that_missed_the_roster_accuses_nobody_of_what_it_cannot_tell(
+    ledger: PartyLedger,
+) -> None:
+    ledger.join(joining())
+    checks = verify_statement(published(settled()), ledger.find("c1" * 16))
+    assert wrong(checks) == []
+    assert unclear(checks) == ["terms", "queries asked", "ending"]
+    # What it was offered it can tell all the same.
+    for lie, name in (
+        ({"unit": "party", "adjacency": ADJACENCY["party"]}, "unit"),
+        ({"delta": 1e-4}, "delta"),
+        ({"aggregation": "plain"}, "aggregation"),
+        ({"epsilon": 1e6}, "announced epsilon"),
+    ):
+        assert name in wrong(verify_statement(published(settled(), **lie), ledger.find("c1" * 16)))
+
+
+def test_a_party_may_have_been_away_if_others_were_enough(ledger: PartyLedger) -> None:
+    """Five of six are enough: then one query more than we answered is no lie that we can tell."""
+    record = answered(ledger, settled(), count=4, told=False)
+    checks = verify_statement(published(settled()), record)
+    assert wrong(checks) == []
+    assert [each.name for each in checks if each.finding == "unclear"] == [
+        "queries asked",
+        "ending",
+    ]
+
+
+def test_where_all_must_answer_no_query_is_asked_that_we_did_not(tmp_path: Path) -> None:
+    for rounds, names in ((1, ["queries asked"]), (2, [])):
+        ledger = PartyLedger(tmp_path / f"{rounds}.db")
+        offer = settled(threshold=6, rounds=rounds)
+        ledger.join(offer)
+        answer(ledger, offer, queries(0, 4))
+        record = ledger.find(offer.campaign)
+        assert wrong(verify_statement(published(offer), record)) == names
+
+
+def test_a_servers_own_figure_is_not_less_than_what_we_opened_for_it(ledger: PartyLedger) -> None:
+    offer = noisy()
+    record = answered(ledger, offer, count=5)
+    assert offer.mechanisms is not None
+    five = Gdp().epsilon(5 * total_cost(Gdp(), offer.mechanisms[0].worst), 1e-5)
+    for server, names in (
+        (five, []),
+        (five * 1.5, []),  # others opened batches that we were not in
+        (five * 0.999, ["server"]),
+        (None, []),  # less than it might promise
+    ):
+        statement = published(offer, statements=observers(WORTH, server))
+        assert wrong(verify_statement(statement, record)) == names
+    other = (observers(WORTH)[0], ObserverStatement("server", five, 1e-4, "sums"))
+    statement = published(offer, statements=other)
+    assert wrong(verify_statement(statement, record)) == ["server's delta"]
+
+
+def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> None:
+    batch = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    worth = Gate(batch).epsilon(Fraction(1), 1e-5)
+    offer = settled(composition="gate", cap=Fraction(1))
+    record = answered(ledger, offer)
+    steps = tuple(each.to_dict() for each in offer.mechanisms or ())
+    gate = {key: value for key, value in batch.to_dict().items() if key != "event"}
+    gated = {
+        "mechanism": (*steps, {"mechanism": "gate", **gate}),
+        "epsilon": worth,
+        "statements": observers(worth),
+        "realised": "1",
+    }
+    assert wrong(verify_statement(published(offer, **gated), record)) == []
+    for less in ("0", "1/2"):
+        statement = published(offer, **gated | {"realised": less})
+        assert wrong(verify_statement(statement, record)) == ["realised cost"]
+    wider = {**gated, "mechanism": (*steps, {"mechanism": "gate", **gate, "target": "2"})}
+    assert wrong(verify_statement(published(offer, **wider), record)) == ["epsilon"]
+    broken = {**gated, "mechanism": (*steps, {"mechanism": "gate", "order": "10"})}
+    assert wrong(verify_statement(published(offer, **broken), record)) == ["epsilon"]
+    without = {**gated, "mechanism": steps}
+    assert wrong(verify_statement(published(offer, **without), record)) == ["epsilon"]
+
+
+def test_a_statement_has_the_gate_of_the_signed_terms(ledger: PartyLedger) -> None:
+    batch = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    worth = Gate(batch).epsilon(Fraction(1), 1e-5)
+    offer = settled(composition="gate", cap=Fraction(1), gate=batch)
+    record = answered(ledger, offer)
+    steps = tuple(each.to_dict() for each in offer.mechanisms or ())
+    gate = {key: value for key, value in batch.to_dict().items() if key != "event"}
+
+    def said(**changes: str) -> list[str]:
+        statement = published(
+            offer, mechanism=(*steps, {"mechanism": "gate", **gate, **changes}), epsilon=worth,
+            statements=observers(worth), realised="1",
+        )  # fmt: skip
+        return wrong(verify_statement(statement, record))
+
+    assert said() == []
+    # Worth the same, and another gate all the same.
+    assert said(target="4/5", test="1/5") == ["gate"]
+
+
+def offered(state: CampaignState) -> Offer:
+    """What the server of a campaign tells its parties."""
+    spec = state.spec
+    return Offer(
+        key=KEY,
+        campaign=spec.id,
+        aggregator=spec.aggregator,
+        aggregation=spec.aggregation,
+        noise=spec.noise,
+        unit=spec.unit,
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+        public_queries=spec.queries,
+        rounds=spec.rounds,
+        roster=tuple(party.name for party in state.roster),
+        teachers=state.teachers,
+        threshold=spec.min_parties,
+        colluders=spec.colluders,
+        mechanisms=state.mechanisms,
+        composition=state.composition.name,
+        cap=state.cap,
+    )
+
+
+@pytest.mark.parametrize("aggregation", ["plain", "masked"])
+def test_the_statement_of_a_real_server_agrees(
+    ledger: PartyLedger, tmp_path: Path, aggregation: str
+) -> None:
+    spec = make_spec(aggregation=aggregation)
+    with start(tmp_path / "server.db", spec, voted=False) as server:
+        votes = make_votes(spec.queries)
+        for first in (0, 100):
+            if aggregation == "masked":
+                server.record_opening(first, 100, NAMES)
+            server.record_votes(first, Histogram(votes[first : first + 100], 100), NAMES)
+        label(server)
+        state = server.state()
+    statement = PrivacyStatement.from_json(privacy_statement(state).to_json())
+    offer = offered(state)
+    for first in (0, 100):
+        if aggregation == "plain":
+            answer(ledger, offer, queries(first, 100))
+        else:
+            answer_and_open(ledger, offer, queries(first, 100), offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
+    ledger.end(
+        offer.campaign,
+        queries_asked=state.queries_asked,
+        labels_released=len(state.labels),
+        epsilon=state.epsilon,
+        delta=offer.delta,
+    )
+    checks = verify_statement(statement, ledger.find(offer.campaign))
+    assert {each.finding for each in checks} == {"ok"}
+    assert statement.queries_asked > statement.labels_released > 0
+    assert statement.noise == NOISE["central"]
+    assert wrong(verify_statement(replace(statement, cap="1/3"), ledger.find(offer.campaign))) == [
+        "cap"
+    ]
+
+
+def test_the_servers_figure_of_a_real_server_with_noise_shares(
+    ledger: PartyLedger, tmp_path: Path
+) -> None:
+    spec = make_spec(
+        aggregation="masked", noise="distributed", min_parties=4, colluders=1, epsilon=4.0
+    )
+    with start(tmp_path / "server.db", spec, voted=False) as server:
+        state = server.state()
+    statement = privacy_statement(state)
+    offer = offered(state)
+    voted = len(state.voted)
+    assert 0 < voted < spec.queries
+    answer_and_open(ledger, offer, queries(0, voted), offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
+    more = queries(voted, 1)  # the server had one more query answered than it lets on
+    answer_and_open(ledger, offer, more, offer.roster or ())
+    assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == ["server"]

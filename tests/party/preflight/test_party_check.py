@@ -1,0 +1,524 @@
+"""``pate-party check``: each check finds what is wrong, and is content with what is not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
+from typer.testing import CliRunner
+
+from aggregator_server.flower.deployment import Deployment
+from aggregator_server.identities import Identities
+from party.cli.main import app
+from party.identity.enrolment import enrol
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.options import CheckOptions
+from party.preflight import gpu, identity
+from party.preflight.handshake import meet, target_of
+from party.preflight.records import check_records, check_schema, check_teachers, read
+from party.preflight.rules import check_books, check_policy
+from pate.errors import (
+    DataError,
+    LedgerError,
+    RefusedError,
+    SchemaError,
+    StateError,
+    UnreachableError,
+)
+from pate.preflight.finding import Finding, Status
+from pate.runtime.child import free_port
+from tests.support.party.offers import answer, gated, joining, queries, settled
+from tests.support.processes.commands import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DAY = dt.timedelta(days=1)
+RECORDS = 400
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def checked(*options: str | Path, code: int = 0) -> dict[str, dict[str, Any]]:
+    """What the command says of each check, by name."""
+    done = CliRunner().invoke(app, ["check", "--json", *map(str, options)])
+    assert done.exit_code == code, done.output
+    found = json.loads(done.stdout)
+    assert found["exit_code"] == code
+    return {each["name"]: each for each in found["checks"]}
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(folder)): (
+            path.stat().st_mode,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A real one: gateway and SuperLink, over TLS, with parties a, b and c invited."""
+    place = tmp_path_factory.mktemp("server")
+    identities = Identities.create(place, (), 9092, now())
+    with Deployment(place / "campaign", identities=identities) as deployment:
+        deployment.identities = identities  # type: ignore[attr-defined]
+        yield deployment
+
+
+def enrolled(server: Deployment, name: str, home: Path) -> Identities:
+    identities: Identities = server.identities  # type: ignore[attr-defined]
+    bundle = identities.invite(name, now=now(), server=server.address, again=True)
+    enrol(bundle, home, file=home.parent / "unused")
+    until(lambda: name in server.names.values(), f"the SuperLink lets {name} in")
+    return identities
+
+
+def table(path: Path, *, classes: int = 2, rows: int = RECORDS, name: str = "age") -> Path:
+    cells = "\n".join(
+        f"{20 + at % 60},{'mf'[at % 2]},{at % 40},{at % classes}" for at in range(rows)
+    )
+    path.write_text(f"{name},sex,patient,ill\n{cells}\n")
+    return path
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> CheckOptions:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    return CheckOptions(
+        home=home, data=table(tmp_path / "a.csv"), label="ill", drop=["patient"], teachers=4
+    )
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_before_anything_is_there_it_works_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    found = checked()
+    assert found["Flower"]["status"] == "ok"
+    assert found["server"]["status"] == found["records"]["status"] == "skipped"
+    assert found["enrolment"]["status"] == "warning"
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_enrolled_party_is_ready_and_nothing_in_its_home_changes(
+    server: Deployment, asked: CheckOptions
+) -> None:
+    enrolled(server, "a", asked.place)
+    PartyLedger(asked.place / LEDGER_FILE)
+    before = snapshot(asked.place)
+    found = checked(
+        "--home", asked.place, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
+        "--teachers", "4", "--schema", "table sex:category, age:number",
+    )  # fmt: skip
+    assert snapshot(asked.place) == before
+    by_status = {name: each["status"] for name, each in found.items()}
+    assert {n for n, s in by_status.items() if s == "skipped"} == {"other doors"}
+    assert not {n for n, s in by_status.items() if s in ("warning", "failed")} - {
+        "SQLite",
+        "memory",
+    }
+    assert "knows the key" in found["admission"]["text"]
+    assert "TLSv1.3" in found["certificate"]["text"]
+    assert str(RECORDS) not in json.dumps(found), "how many records there are stays here"
+    told = checked(
+        "--home", asked.place, "--data", asked.data or "", "--label", "ill", "--drop", "patient",
+        "--counts", "--offline",
+    )  # fmt: skip
+    assert f"private: {RECORDS} records (0: 200, 1: 200)" in told["records"]["text"]
+    assert told["server"]["text"] == "--offline"
+
+
+def test_before_it_enrols_a_party_checks_the_server_of_its_bundle(
+    server: Deployment, tmp_path: Path
+) -> None:
+    identities: Identities = server.identities  # type: ignore[attr-defined]
+    bundle = identities.invite("b", now=now(), server=server.address, again=True)
+    (tmp_path / "b.json").write_bytes(bundle.to_json())
+    found = checked("--home", tmp_path / "b", "--bundle", tmp_path / "b.json")
+    assert found["certificate"]["status"] == found["server"]["status"] == "ok"
+    assert found["enrolment"]["status"] == "ok"
+    assert not (tmp_path / "b").exists()
+    late = replace(bundle, expires=int(now().timestamp()) - 60)
+    (tmp_path / "b.json").write_bytes(late.to_json())
+    found = checked("--home", tmp_path / "b", "--bundle", tmp_path / "b.json", code=12)
+    assert "expired" in found["server"]["text"]
+
+
+def test_the_exit_code_is_that_of_what_failed_first(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    found = checked("--home", tmp_path, "--server", nobody, "--data", tmp_path / "no", code=40)
+    assert found["server"]["error"] == UnreachableError.__name__
+    assert found["records"]["error"] == DataError.__name__
+    assert found["teachers"]["status"] == "skipped"
+    found = checked("--home", tmp_path, "--data", tmp_path / "no", code=10)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        checked("--home", tmp_path, "--metrics-port", port, code=41)
+    assert checked("--home", tmp_path, "--metrics-port", port)["metrics port"]["status"] == "ok"
+
+
+def test_its_options_are_those_of_a_start() -> None:
+    help_ = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
+    for option in ("--data", "--teachers", "--max-wait", "--bundle", "--config", "--counts"):
+        assert option in help_
+    assert "Your records: a folder of class folders" in help_
+
+
+# --- who it is ---------------------------------------------------------------------------------
+
+
+def test_a_revoked_party_is_told_so(server: Deployment, asked: CheckOptions) -> None:
+    identities = enrolled(server, "c", asked.place)
+    target = target_of(asked)
+    assert target is not None
+    assert identity.check_admission(asked, target, meet(target)).status is Status.OK
+    identities.revoke("c", now())
+    until(lambda: "c" not in server.names.values(), "c is shut out")
+    found = identity.check_admission(asked, target, meet(target))
+    assert found.kind is RefusedError
+    assert "revoked" in found.text
+
+
+def test_the_key_is_named_as_flower_names_it() -> None:
+    assert identity.KEY_HEADER == FLEET_HTTP_PUBLIC_KEY_HEADER
+
+
+def test_enrolments_that_end_are_damaged_or_half_done(
+    server: Deployment, asked: CheckOptions
+) -> None:
+    target = target_of(replace(asked, server="pate.example.org:9092"))
+    assert identity.check_enrolment(asked, target).status is Status.WARNING
+    local = target_of(replace(asked, server="127.0.0.1:9092"))
+    assert identity.check_enrolment(asked, local).status is Status.OK
+    enrolled(server, "a", asked.place)
+    assert identity.check_enrolment(asked, target_of(asked)).status is Status.OK
+    soon = replace(asked, clock=lambda: now() + 3640 * DAY)
+    assert identity.check_enrolment(soon, None).status is Status.WARNING
+    late = replace(asked, clock=lambda: now() + 3700 * DAY)
+    with pytest.raises(StateError, match="expired"):
+        identity.check_enrolment(late, None)
+    (folder,) = (asked.place / "enrolments").iterdir()
+    waiting = folder / "identity.new"
+    waiting.write_bytes(bytes(32))
+    before = snapshot(asked.place)
+    with pytest.raises(StateError, match="not brought to its end"):
+        identity.check_enrolment(asked, None)
+    assert snapshot(asked.place) == before, "a check does not finish what was begun"
+    waiting.unlink()
+    (folder / "ca.pem").write_bytes(b"")
+    assert checked("--home", asked.place, code=12)["enrolment"]["error"] == StateError.__name__
+
+
+def test_keys_that_others_may_read(server: Deployment, asked: CheckOptions) -> None:
+    assert "none yet" in identity.check_keys(asked).text
+    enrolled(server, "a", asked.place)
+    assert identity.check_keys(asked).status is Status.OK
+    key = asked.place / "identity.key"
+    key.chmod(0o644)
+    assert identity.check_keys(asked).status is Status.WARNING, "the home is shut"
+    asked.place.chmod(0o755)
+    found = identity.check_keys(asked)
+    assert found.kind is StateError
+    assert f"chmod 600 {key}" in found.to_do
+
+
+# --- what it agrees to and what it did ---------------------------------------------------------
+
+
+def policy(asked: CheckOptions, text: str) -> Finding:
+    (asked.place / "policy.toml").write_text(text)
+    return check_policy(asked, None)
+
+
+def test_policies_that_are_fine_and_policies_that_nobody_can_read(asked: CheckOptions) -> None:
+    assert check_policy(asked, None).status is Status.OK
+    found = policy(asked, 'campaigns = "any"\nleast_sigma = 40\n')
+    assert found.status is Status.OK
+    assert "at least 40 votes" in found.text
+    for text, kind in (("least_sigma = ", "DataError"), ("leest_sigma = 4", "UsageError")):
+        (asked.place / "policy.toml").write_text(text)
+        code = {"DataError": 10, "UsageError": 2}[kind]
+        assert checked("--home", asked.place, code=code)["policy"]["error"] == kind
+
+
+def test_policies_that_would_refuse_every_campaign(server: Deployment, asked: CheckOptions) -> None:
+    other, text = "ab" * 32, 'campaigns = "any"\n'
+    assert policy(asked, 'campaigns = "enrolled"').status is Status.WARNING
+    enrolled(server, "a", asked.place)
+    assert policy(asked, 'campaigns = "enrolled"').status is Status.OK
+    own = checked("--home", asked.place, "--offline")  # and the key that the party has
+    assert own["policy"]["status"] == "ok"
+    mine = identity_key(asked.place).public_key().public_bytes_raw().hex()
+    for line, why in (
+        (f'[parties]\nb = "{other}"\n', "a, this party itself"),
+        (f'[parties]\na = "{other}"\n', "another key for a"),
+        (f'least_roster = 3\n[parties]\na = "{mine}"\nb = "{other}"\n', "and [parties] has 2"),
+        ('units = ["patient"]\n', "which rows are one patient's"),
+    ):
+        found = policy(asked, text + line)
+        assert found.kind is RefusedError, line
+        assert why in found.text
+    grouped = replace(asked, group="patient")
+    assert check_policy(grouped, None).status is Status.OK
+
+
+def test_a_policy_that_is_used_up(asked: CheckOptions) -> None:
+    ledger = PartyLedger(asked.place / LEDGER_FILE)
+    answer(ledger, settled(), queries(0, 40))
+    assert policy(asked, "max_queries_in_all = 41\n").status is not Status.FAILED
+    found = policy(asked, "max_queries_in_all = 40\n")
+    assert (found.kind, "40 queries were answered" in found.text) == (RefusedError, True)
+    found = policy(asked, "largest_epsilon = 0.01\n")
+    assert (found.kind, "our own accountant stands at" in found.text) == (RefusedError, True)
+    answer(ledger, gated(2.0, 1e-5, campaign="d2" * 16), queries(40, 1))
+    found = policy(asked, "largest_epsilon = 9.0\n")
+    assert (found.kind, "our own accountant has no figure (the" in found.text) == (
+        RefusedError,
+        True,
+    )
+
+
+def test_the_partys_own_ledger_is_read_to_its_end(asked: CheckOptions) -> None:
+    assert "nothing has left" in check_books(asked).text
+    path = asked.place / LEDGER_FILE
+    answer(PartyLedger(path), settled(), queries(0, 4))
+    found = check_books(asked)
+    assert (found.status, "1 campaigns, 1 of them" in found.text) == (Status.OK, True)
+    older = path.read_bytes()
+    answer(PartyLedger(path), settled(), queries(4, 4))
+    newest = path.read_bytes()
+    path.write_bytes(older)  # a start would refuse it
+    told = checked("--home", asked.place, code=22)["own ledger"]
+    assert (told["error"], "older copy" in str(told["text"])) == (LedgerError.__name__, True)
+    path.write_bytes(newest)
+    path.write_bytes(path.read_bytes().replace(b'"epsilon":2.0', b'"epsilon":9.0'))
+    assert checked("--home", asked.place, code=22)["own ledger"]["error"] == LedgerError.__name__
+
+
+# --- its data ----------------------------------------------------------------------------------
+
+
+def test_data_with_one_class_and_columns_without_a_value(
+    asked: CheckOptions, tmp_path: Path
+) -> None:
+    assert check_records(asked, *read(asked)).status is Status.OK
+    one = replace(asked, data=table(tmp_path / "one.csv", classes=1))
+    found = check_records(one, *read(one))
+    assert (found.kind, "one class" in found.text) == (DataError, True)
+    assert check_teachers(one, read(one)[0]).status is Status.SKIPPED
+    alone = replace(one, votes="neighbour")
+    assert check_records(alone, *read(alone)).status is Status.WARNING
+    (tmp_path / "empty.csv").write_text("a,b,ill\n1,,0\n2,?,1\n")
+    empty = replace(asked, data=tmp_path / "empty.csv", drop=None)
+    found = check_records(empty, *read(empty))
+    assert (found.status, "column 'b' without a value" in found.text) == (Status.WARNING, True)
+
+
+def test_the_group_column_must_be_there(asked: CheckOptions) -> None:
+    wrong = ("--home", asked.place, "--data", asked.data or "", "--label", "ill")
+    assert checked(*wrong, "--group", "patiend", code=10)["records"]["error"] == "DataError"
+    found = checked(*wrong, "--group", "patient", "--unit", "patient", "--teachers", "2")
+    assert "patients known" in found["records"]["text"]
+    assert found["schema"]["status"] == "ok"
+    found = checked(*wrong, "--unit", "patient", code=11)
+    assert "--group" in found["schema"]["text"]
+
+
+def test_teachers_need_records(asked: CheckOptions) -> None:
+    data, _ = read(asked)
+    assert check_teachers(asked, data).status is Status.OK
+    assert check_teachers(replace(asked, teachers=30), data).status is Status.WARNING
+    with pytest.raises(DataError, match="for 500 teachers"):
+        check_teachers(replace(asked, teachers=500), data)
+    assert check_teachers(replace(asked, votes="neighbour"), data).status is Status.SKIPPED
+    found = checked(
+        "--home",
+        asked.place,
+        "--data",
+        asked.data or "",
+        "--label",
+        "ill",
+        "--model",
+        "cnn",
+        code=2,
+    )
+    assert "not for a table" in found["teachers"]["text"]
+
+
+def test_teachers_that_never_see_the_rarest_class(asked: CheckOptions, tmp_path: Path) -> None:
+    rows = "\n".join(f"{at},{int(at < 6)}" for at in range(400))
+    (tmp_path / "rare.csv").write_text(f"x,ill\n{rows}\n")
+    rare = replace(asked, data=tmp_path / "rare.csv", drop=None, teachers=8)
+    found = check_teachers(rare, read(rare)[0])
+    assert (found.status, "rarest class" in found.text) == (Status.WARNING, True)
+    assert "6" not in found.text
+
+
+def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None:
+    data, _ = read(asked)
+    assert check_schema(asked, data).status is Status.SKIPPED
+    same = replace(asked, schema="table sex:category, age:number")
+    assert check_schema(same, data).status is Status.OK
+    for line, why in (
+        ("images 8x8x1", "holds a table"),
+        ("table year:number", "none of the campaign's columns"),
+        ("chairs", "does not say what the inputs"),
+    ):
+        with pytest.raises(SchemaError, match=why):
+            check_schema(replace(asked, schema=line), data)
+    for line, why in (
+        ("table age:number", "column 'sex' that the campaign has not: left out"),
+        ("table age:number, sex:category, year:number", "column 'year' of the campaign"),
+        ("table age:category, sex:category", "column 'age' of numbers here, read as text"),
+        ("table age:number, sex:number", "column 'sex' has cells that count as missing"),
+    ):
+        found = check_schema(replace(asked, schema=line), data)
+        assert (found.status, why in found.text) == (Status.WARNING, True), found.text
+    public = replace(asked, public=table(tmp_path / "public.csv"), drop=None)
+    assert check_schema(public, data).status is Status.OK
+    other = replace(asked, public=table(tmp_path / "other.csv", name="year"))
+    found = check_schema(other, data)
+    assert "column 'age' that the campaign has not" in found.text
+    assert "column 'year' of the campaign that we have not" in found.text
+
+
+MESSY = """crp,note,visit,age,y
+<5,fever since Monday,2024-01-{at:02d},30,u
+1.5,none,2024-02-{at:02d},40,v
+2.5,cough {at},2024-03-{at:02d},50,u
+3.5,rash {at},2024-04-{at:02d},60,v
+4.5,rest {at},2024-05-{at:02d},70,u
+"""
+
+
+def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) -> None:
+    head, _, rows = MESSY.partition("\n")
+    (tmp_path / "h.csv").write_text(
+        head + "\n" + "".join(rows.format(at=at) for at in range(1, 20))
+    )
+    asked = CheckOptions(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    found = check_records(asked, *read(asked))
+    assert found.status is Status.WARNING
+    assert "column 'crp' of numbers, but for cells that are none" in found.text
+    assert "column 'visit' with another value in nearly every row" in found.text
+    assert "1 of numbers: age" in found.text
+    # With the schema the cells count as missing; which ones is told only where it is asked for.
+    line = "table crp:number, note:category, visit:category, age:number"
+    found = check_schema(replace(asked, schema=line), read(asked)[0])
+    assert "column 'crp' has cells that count as missing: each is no number" in found.text
+    assert "19" not in found.text
+    assert "<5" not in found.text.replace("(such as <5 or n/a)", "")
+    found = check_schema(replace(asked, schema=line, counts=True), read(asked)[0])
+    assert "column 'crp': 19 cells (line 2, line 7, line 12, …)" in found.text
+
+
+def test_labels_that_no_server_takes_are_told_before_training(tmp_path: Path) -> None:
+    labels = ("\u202eabc", "u", "v")
+    rows = "".join(f"{at % 30},{labels[at % 3]}\n" for at in range(90))
+    (tmp_path / "h.csv").write_text(f"a,y\n{rows}")
+    options = (
+        "--home", tmp_path / "home", "--data", tmp_path / "h.csv", "--label", "y", "--teachers", "2",
+    )  # fmt: skip
+    found = checked(*options)["records"]
+    assert found["status"] == "warning"
+    assert "records take no part: its label cannot be the name of a class" in found["text"]
+    assert "0 records" not in found["text"]
+    for more in (("--strict",), ("--classes", "u,v,\u202eabc")):
+        assert checked(*options, *more, code=10)["records"]["error"] == "DataError"
+        refused = ["start", *map(str, (*options, *more)), "--server", "127.0.0.1:1"]
+        done = CliRunner().invoke(app, refused)
+        assert isinstance(done.exception, DataError)
+        assert "cannot be a campaign's classes" in str(done.exception)
+    assert "cannot be the name" not in checked(*options, "--classes", "u,v")["records"]["text"]
+
+
+def test_what_the_server_declared_is_known_from_the_own_ledger(asked: CheckOptions) -> None:
+    data, ledger = read(asked)[0], PartyLedger(asked.place / LEDGER_FILE)
+    ledger.join(joining(schema="table age:number, sex:category", classes=("0", "1")))
+    assert check_schema(asked, data).status is Status.OK
+    ledger.join(
+        joining(campaign="c2" * 16, schema="table age:number, sex:category", classes=("x", "1"))
+    )
+    found = check_schema(asked, data)
+    assert "records take no part: its label is not in the class list" in found.text
+    stated = replace(asked, classes="0,1")
+    with pytest.raises(SchemaError, match="classes that the campaign has not: 0"):
+        check_schema(stated, data)
+
+
+def test_images_of_another_size(asked: CheckOptions, tmp_path: Path) -> None:
+    labels = np.arange(60) % 2
+    np.savez(tmp_path / "i.npz", images=np.zeros((60, 8, 8), np.uint8), labels=labels)
+    images = replace(asked, data=tmp_path / "i.npz", label=None, drop=None)
+    data, _ = read(images)
+    assert check_schema(replace(images, schema="images 8x8x1"), data).status is Status.OK
+    with pytest.raises(SchemaError, match="28x28"):
+        check_schema(replace(images, schema="images 28x28x1"), data)
+
+
+# --- its GPU -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU here")  # noqa: PTH110
+def test_no_gpu_matters_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert gpu.check_gpu("cpu").status is Status.SKIPPED
+    assert gpu.check_gpu("auto").status is Status.OK
+    assert gpu.check_gpu("cuda").status is Status.WARNING
+
+
+PYTHON = sys.executable
+
+
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!{PYTHON}\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cuda", "cards", "status", "why"),
+    [
+        ("13.0", [["Some Card", 80 * 2**30]], "ok", "sees Some Card (80 GiB); driver 580.65"),
+        ("13.0", [], "warning", "is the driver too old"),
+        (None, [], "warning", "built without CUDA"),
+        ("", None, "warning", "PyTorch was not to be asked"),
+    ],
+)
+def test_a_gpu_is_named_and_pytorch_is_asked_whether_it_sees_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cuda: str | None,
+    cards: list[list[object]] | None,
+    status: str,
+    why: str,
+) -> None:
+    """Programs in the place of the driver's and of Python, that answer as those would."""
+    smi = program(tmp_path / "nvidia-smi", 'print("Some Card 80GB, 81920, 580.65")')
+    said = json.dumps({"torch": "2.11", "cuda": cuda, "seen": cards}) if cards is not None else "?"
+    monkeypatch.setattr(sys, "executable", str(program(tmp_path / "python", f"print({said!r})")))
+    found = gpu.check_gpu("auto", smi=str(smi))
+    assert (found.status.value, why in found.text) == (status, True), found.text
+
+
+def test_pytorch_itself_can_be_asked() -> None:
+    assert {"torch", "cuda", "seen"} == set(gpu.ask_torch())

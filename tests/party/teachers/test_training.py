@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.teachers.shards import assign_shards
+from party.teachers.training import Ensemble, train_ensemble
+from pate.data.values import Dataset, Images, Table
+from pate.errors import DataError, SchemaError
+from pate.votes import check_votes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEY = b"k" * 32
+CLASSES = ("cat", "dog", "eel")
+
+
+def images(n: int, seed: int = 0) -> Dataset:
+    """Squares that are bright at the top, at the left, or in the middle."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 3, n)
+    pixels = draw.integers(0, 60, (n, 8, 8, 1))
+    for at, label in enumerate(labels.tolist()):
+        part = (slice(0, 3), slice(0, 8)), (slice(0, 8), slice(0, 3)), (slice(3, 6), slice(3, 6))
+        pixels[(at, *part[label])] += 150
+    return Dataset(Images(pixels.astype(np.uint8)), labels.astype(np.int64), CLASSES)
+
+
+def train(
+    data: Dataset,
+    home: Path,
+    *,
+    teachers: int = 5,
+    model: str = "auto",
+    key: bytes = KEY,
+    steps: list[tuple[int, int]] | None = None,
+) -> Ensemble:
+    return train_ensemble(
+        data,
+        teachers=teachers,
+        model=model,
+        device="cpu",
+        home=home,
+        key=key,
+        progress=lambda done, total: None if steps is None else steps.append((done, total)),
+    )
+
+
+def written(home: Path) -> dict[str, int]:
+    """Return the inode of each stored file: it changes when the file is written again."""
+    return {path.name: path.stat().st_ino for path in home.rglob("*") if path.is_file()}
+
+
+def votes_of(
+    ensemble: Ensemble, data: Dataset, classes: Sequence[str] = CLASSES
+) -> list[list[int]]:
+    votes: list[list[int]] = ensemble.vote(data.inputs, classes).tolist()
+    return votes
+
+
+def test_votes_are_valid_and_right(tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    ensemble = train(images(120), tmp_path, steps=steps)
+    assert steps == [(done, 5) for done in range(1, 6)]
+    assert (ensemble.teachers, ensemble.classes, ensemble.unit) == (5, CLASSES, "record")
+    assert ensemble.schema == "images 8x8x1"
+    assert len(ensemble.fingerprint) == 32
+    test = images(200, seed=1)
+    votes = ensemble.vote(test.inputs, CLASSES)
+    assert votes.dtype == np.int64
+    check_votes(votes, teachers=5, classes=3, queries=200)
+    assert (votes.argmax(axis=1) == test.labels).mean() > 0.9
+
+
+def test_columns_follow_the_campaign(tmp_path: Path) -> None:
+    ensemble, test = train(images(120), tmp_path), images(30, seed=1)
+    own = ensemble.vote(test.inputs, CLASSES)
+    wider = ensemble.vote(test.inputs, ("eel", "fox", "cat", "dog"))
+    assert (wider[:, [2, 3, 0]] == own).all()
+    assert not wider[:, 1].any()
+    with pytest.raises(SchemaError, match="the campaign has not: eel"):
+        ensemble.vote(test.inputs, ("cat", "dog"))
+    with pytest.raises(SchemaError, match="the queries are images 9x9x1"):
+        ensemble.vote(Images(np.zeros((1, 9, 9, 1), np.uint8)), CLASSES)
+
+
+def test_no_queries(tmp_path: Path) -> None:
+    assert train(images(60), tmp_path).vote(images(3).inputs.take([]), CLASSES).shape == (0, 3)
+
+
+def test_pieces_do_not_change_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble, test = train(images(120), tmp_path), images(50, seed=1)
+    whole = votes_of(ensemble, test)
+    monkeypatch.setattr("party.teachers.training._ROWS_AT_ONCE", 7)
+    assert votes_of(ensemble, test) == whole
+
+
+def test_more_teachers_than_filled_shards(tmp_path: Path) -> None:
+    # 9 records over 9 shards: hashing leaves some empty, and others with one class only.
+    data = images(9)
+    assert len(set(assign_shards(data, 9, KEY).tolist())) < 9
+    for home in (tmp_path, tmp_path):  # trained, then read back
+        votes = train(data, home, teachers=9).vote(images(20, seed=1).inputs, CLASSES)
+        check_votes(votes, teachers=9, classes=3, queries=20)
+    # The votes of empty shards hang on the key and the classes alone.
+    ensemble = train(data, tmp_path, teachers=9)
+    idle = [ensemble._idle_column(number, 3) for number in range(200)]
+    assert set(idle) == {0, 1, 2}
+
+
+def test_stored_teachers_are_used_again(tmp_path: Path) -> None:
+    data, test = images(120), images(40, seed=1)
+    first = train(data, tmp_path)
+    before = written(tmp_path)
+    assert len(before) == 10
+    shuffled = data.take(np.random.default_rng(5).permutation(len(data)))
+    again = train(shuffled, tmp_path)
+    assert written(tmp_path) == before
+    assert again.fingerprint == first.fingerprint
+    assert votes_of(again, test) == votes_of(first, test)
+
+
+@pytest.mark.parametrize(
+    "change", ["record", "label", "teachers", "key", "classes", "groups", "model"]
+)
+def test_a_change_trains_anew_and_keeps_only_the_current(tmp_path: Path, change: str) -> None:
+    data = images(60)
+    first = train(data, tmp_path)
+    labels = data.labels.copy()
+    labels[0] = (labels[0] + 1) % 3
+    groups = np.array([str(at) for at in range(60)], dtype=np.str_)
+    other = {
+        "record": data.take(range(59)),
+        "label": Dataset(data.inputs, labels, CLASSES),
+        "classes": data.with_classes(("ant", *CLASSES)),
+        "groups": Dataset(data.inputs, data.labels, CLASSES, groups),
+    }.get(change, data)
+    second = (
+        train(
+            other,
+            tmp_path,
+            teachers=6 if change == "teachers" else 5,
+            key=b"other" if change == "key" else KEY,
+        )
+        if change != "model"
+        else _with_cnn(data, tmp_path)
+    )
+    assert second.fingerprint != first.fingerprint
+    assert second.unit == ("patient" if change == "groups" else "record")
+    [folder] = (tmp_path / "teachers").iterdir()
+    assert second.fingerprint.hex().startswith(folder.name)
+
+
+def _with_cnn(data: Dataset, home: Path) -> Ensemble:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("party.teachers.cnn.STEPS", 1)
+        return train(data, home, model="cnn")
+
+
+def test_a_record_changes_one_teacher_at_most(tmp_path: Path) -> None:
+    # The sensitivity that the accounting starts from, with the strongest record there can be: one
+    # that lies beyond all others, and has a category that nobody has.
+    def table(rows: list[tuple[float, str, int]]) -> Dataset:
+        numbers, texts, labels = zip(*rows, strict=True)
+        return Dataset(
+            Table(("n", "t"), (np.array(numbers), np.array(texts, dtype=np.str_))),
+            np.array(labels, np.int64),
+            CLASSES,
+        )
+
+    draw = np.random.default_rng(2)
+    rows = [
+        (float(value), "ab"[int(value) % 2], int(value) % 3) for value in draw.integers(0, 99, 80)
+    ]
+    grown = table([(1e9, "new", 2), *rows])
+    shard = int(assign_shards(grown, 5, KEY)[0])
+    queries = table([(float(value), "ab"[value % 2], 0) for value in range(99)]).inputs
+    for model in ("linear", "logistic", "forest"):
+        one = train(table(rows), tmp_path / "a", model=model)
+        more = train(grown, tmp_path / "b", model=model)
+        pairs = list(enumerate(zip(one.members, more.members, strict=True)))
+        if model != "forest":  # scikit-learn's files differ where trees do not
+            assert [number for number, (x, y) in pairs if x.store() != y.store()] == [shard]
+        for number, (x, y) in pairs:
+            assert number == shard or (x.predict(queries) == y.predict(queries)).all()
+        moved = np.abs(one.vote(queries, CLASSES) - more.vote(queries, CLASSES)).sum(axis=1)
+        assert moved.max() <= 2
+
+
+@pytest.mark.parametrize("name", ["00002.json", "00002.safetensors"])
+def test_a_damaged_teacher_is_trained_again_alone(tmp_path: Path, name: str) -> None:
+    data, test = images(120), images(40, seed=1)
+    votes = votes_of(train(data, tmp_path), test)
+    before = written(tmp_path)
+    [path] = tmp_path.rglob(name)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert votes_of(train(data, tmp_path), test) == votes
+    after = written(tmp_path)
+    assert {name for name in before if before[name] != after[name]} == {
+        "00002.json", "00002.safetensors",
+    }  # fmt: skip
+
+
+def test_leftovers_of_a_crash_are_removed(tmp_path: Path) -> None:
+    data = images(60)
+    ensemble = train(data, tmp_path)
+    litter = tmp_path / "teachers" / ensemble.fingerprint.hex()[:32] / ".00001.json.x8d2"
+    litter.write_bytes(b"half")
+    kept = tmp_path / "teachers" / "notes of mine"
+    kept.mkdir()
+    train(data, tmp_path)
+    assert not litter.exists()
+    assert kept.exists()
+
+
+def test_bad_data_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="4 records for 5 teachers"):
+        train(images(4), tmp_path)
+    with pytest.raises(DataError, match="one class only"):
+        train(images(60).take(np.flatnonzero(images(60).labels == 1)), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_training import images, train
+from pate.errors import DiskError
+try:
+    train(images(120), Path(sys.argv[1]))
+except DiskError as error:
+    print(error)
+    sys.exit(error.exit_code)
+"""
+
+
+def child(
+    home: Path, *, failpoint: str | None = None, file_limit: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ)
+    if failpoint is not None:
+        environment["PATE_FAILPOINT"] = failpoint
+
+    def limit() -> None:
+        if file_limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+
+    return subprocess.run(  # no threads of ours run in this process
+        [sys.executable, "-c", _CHILD, str(home), str(Path(__file__).parent)],
+        env=environment,
+        preexec_fn=limit,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
+    killed = child(tmp_path, failpoint="teacher-trained:3")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    before = written(tmp_path)
+    assert sorted(before) == [
+        "00000.json", "00000.safetensors", "00001.json", "00001.safetensors",
+    ]  # fmt: skip
+    resumed = child(tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    after = written(tmp_path)
+    assert len(after) == 10
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    # A limit on file size makes writes fail as a full disk does: model files are larger than it.
+    full = child(tmp_path, file_limit=2000)
+    assert full.returncode == 43, full.stderr
+    assert "cannot write" in full.stdout
+    assert not written(tmp_path)
+    assert child(tmp_path).returncode == 0

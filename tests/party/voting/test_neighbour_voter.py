@@ -1,0 +1,735 @@
+"""Neighbour votes over the protocol, against a server that lies: bytes to bytes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
+from aggregator_server.exchange.parties import Party
+from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.ledger.verify import agrees, verify_statement
+from party.policy.policy import Policy
+from party.voting.neighbour import NeighbourVotes
+from party.voting.voter import Voter
+from pate.accounting.composition import Gdp, total_cost
+from pate.accounting.filters import GAUSSIAN_PART, Delta
+from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
+from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.features.space import space_over
+from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
+from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
+from pate.noise.exact import SystemNoise
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from tests.party.voting.test_voter import Parity
+from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pate.mechanisms import Mechanism
+    from pate.votes import Counts
+
+RNG = np.random.default_rng(8)
+PUBLIC = Images(RNG.integers(0, 256, (14, 4, 4, 1), dtype=np.uint8))
+HASHES = PUBLIC.row_hashes()
+ROWS = (0, 3, 4, 9)
+CLASSES = ("a", "b")
+SIZE = 60
+#: Three patients with 20 images each.
+HELD = Dataset(
+    Images(RNG.integers(0, 256, (SIZE, 4, 4, 1), dtype=np.uint8)),
+    RNG.integers(0, 2, SIZE),
+    CLASSES,
+    np.array([f"p{at % 3}" for at in range(SIZE)]),
+)
+MOST = 500
+ONE = Neighbour(3, Fraction(40), 1)
+
+
+def of_patients(votes: int) -> Neighbour:
+    return Neighbour(3, Fraction(40), votes)
+
+
+def batch_of(rows: Sequence[int], public: Inputs = PUBLIC) -> Batch:
+    hashes = public.row_hashes()
+    return Batch(tuple(rows), batch_hash([hashes[row] for row in rows]))
+
+
+class Site:
+    """One party and a server that may ask it anything."""
+
+    def __init__(
+        self,
+        home: Path,
+        held: Dataset | None = HELD,
+        *,
+        name: str = "a",
+        public: Inputs = PUBLIC,
+        policy: Policy | None = None,
+        teachers: bool = False,
+    ) -> None:
+        home.mkdir(exist_ok=True, parents=True)
+        self.home, self.name, self.public = home, name, public
+        self.said: list[str] = []
+        self.key = identity_key(home).public_key().public_bytes_raw()
+        self.site = site(home, policy)
+        self.voter = Voter(
+            name=name,
+            identity=identity_key(home),
+            ensemble=Parity(classes=CLASSES) if teachers else None,
+            records=None if held is None else NeighbourVotes(held, b"secret"),
+            home=home,
+            site=self.site,
+            noise=SystemNoise(),
+            public=public,
+            say=self.said.append,
+        )
+
+    def campaign(
+        self,
+        mechanisms: Sequence[Mechanism] = (ONE,),
+        *,
+        most: int = MOST,
+        composition: str = "gdp",
+        cap: str = "1/100",
+        joined: bool = True,
+        **changes: Any,
+    ) -> vote_pb2.Campaign:
+        """A plain campaign of neighbour votes that has this party on its roster."""
+        member = (self.name, self.key, most)
+        terms = terms_message([member], mechanisms, composition, cap) if joined else None
+        fields = {"mechanism": "neighbour", "most_votes": most, "classes": CLASSES} | changes
+        return campaign_message(self.public, terms, **fields)
+
+    def tell(self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> vote_pb2.Reply:
+        asked = vote_pb2.PartyRequest()
+        asked.CopyFrom(request)
+        asked.version, asked.nonce = wire.VERSION, wire.new_id()
+        asked.campaign.CopyFrom(campaign)
+        body = self.voter.handle(wire.sign_request(asked, SERVER_KEY))
+        return wire.read_reply(body, campaign=campaign.id, nonce=asked.nonce)[1]
+
+    def describe(self, campaign: vote_pb2.Campaign | None = None) -> vote_pb2.Reply:
+        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
+        return self.tell(request, campaign or self.campaign(joined=False))
+
+    def ask(
+        self, campaign: vote_pb2.Campaign | None = None, rows: Sequence[int] = ROWS
+    ) -> vote_pb2.Reply:
+        request, batch = vote_pb2.PartyRequest(), batch_of(rows, self.public)
+        request.ask.batch.rows.extend(batch.rows)
+        request.ask.batch.digest = batch.digest
+        return self.tell(request, campaign or self.campaign())
+
+    def votes(
+        self, campaign: vote_pb2.Campaign | None = None, rows: Sequence[int] = ROWS
+    ) -> Counts:
+        about = campaign or self.campaign()
+        reply = self.ask(about, rows)
+        assert reply.WhichOneof("body") == "votes", self.said[-1]
+        return wire.read_votes(
+            reply.votes,
+            teachers=about.most_votes,
+            classes=len(about.classes),
+            queries=len(rows),
+            batch=batch_of(rows, self.public).digest,
+            loose=True,
+        )
+
+    def refuses(self, reply: vote_pb2.Reply, kind: str, words: str) -> None:
+        """Check that it refused, said why on its own screen, and the server learns the kind."""
+        assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
+        assert reply.refusal.kind == kind, self.said[-1]
+        assert words in self.said[-1], self.said[-1]
+
+    @property
+    def answered(self) -> int:
+        """Batches that its own ledger says votes left for."""
+        return sum(len(each.batches) for each in self.site.ledger.campaigns())
+
+    def epsilon(self) -> float:
+        return self.site.ledger.own_figure(Delta(1e-5)).epsilon
+
+
+@pytest.fixture
+def a(tmp_path: Path) -> Site:
+    return Site(tmp_path / "a")
+
+
+def nearest_votes(held: Dataset, rows: Sequence[int]) -> Counts:
+    """Plainly: each record by itself, in doubles."""
+    space = space_over(PUBLIC)
+    queries = space.embed(PUBLIC.take(list(rows))).astype(float)
+    votes = np.zeros((len(rows), len(CLASSES)), dtype=np.int64)
+    for at in range(len(held)):
+        record = space.embed(held.inputs.take([at])).astype(float)
+        votes[np.square(queries - record).sum(axis=1).argmin(), held.labels[at]] += 1
+    return votes
+
+
+def exact_delta(epsilon: float, mu: float) -> float:
+    """Of the Gaussian mechanism, as Balle and Wang 2018 have it (Theorem 8)."""
+    upper = norm.cdf(mu / 2 - epsilon / mu)
+    return float(upper - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+# --- what leaves ------------------------------------------------------------------------------
+
+
+def test_it_says_what_the_campaign_said_and_not_how_many_records_it_has(a: Site) -> None:
+    said = a.describe().description
+    assert (said.teachers, list(said.classes), said.unit) == (MOST, list(CLASSES), "patient")
+    assert str(SIZE) not in str(said)
+
+
+def test_each_record_votes_once_at_its_nearest_query(a: Site) -> None:
+    votes = a.votes()
+    np.testing.assert_array_equal(votes, nearest_votes(HELD, ROWS))
+    assert votes.sum() == SIZE
+
+
+def test_columns_are_in_the_campaigns_order(a: Site) -> None:
+    about = a.campaign(classes=("b", "z", "a"))
+    np.testing.assert_array_equal(a.votes(about)[:, [2, 0]], nearest_votes(HELD, ROWS))
+
+
+def test_counts_are_cut_to_what_the_campaign_says(a: Site) -> None:
+    votes = a.votes(a.campaign(most=4))
+    np.testing.assert_array_equal(votes, np.minimum(nearest_votes(HELD, ROWS), 4))
+    assert votes.max() == 4
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_a_patient_casts_no_more_votes_than_the_terms_charge_for(a: Site, cap: int) -> None:
+    a.describe(a.campaign(unit="patient", joined=False))
+    votes = a.votes(a.campaign([of_patients(cap)], unit="patient"))
+    assert votes.sum() == 3 * cap
+
+
+def test_a_campaign_per_record_does_not_look_at_patients(a: Site) -> None:
+    assert a.votes(a.campaign([of_patients(2)])).sum() == SIZE
+
+
+def test_votes_of_a_campaign_per_record_are_not_those_of_one_per_patient(a: Site) -> None:
+    """Nor with another cap, nor another most: the same queries, and what is kept is kept apart."""
+    sums = []
+    for number, (mechanism, unit, most) in enumerate((
+        (ONE, "record", MOST),
+        (of_patients(1), "patient", MOST),
+        (of_patients(3), "patient", MOST),
+        (of_patients(1), "patient", MOST - 1),
+        (ONE, "record", 3),
+    )):  # fmt: skip
+        about = a.campaign([mechanism], unit=unit, most=most, id=bytes([number]) * 16)
+        sums.append(a.votes(about))
+    assert [each.sum() for each in sums[:4]] == [SIZE, 3, 9, 3]
+    np.testing.assert_array_equal(sums[4], np.minimum(sums[0], 3))
+
+
+def test_two_terms_of_mechanisms_hold_patients_to_the_lesser(a: Site) -> None:
+    about = a.campaign([of_patients(3), of_patients(2)], unit="patient")
+    assert a.votes(about).sum() == 6
+
+
+# --- one batch a campaign -----------------------------------------------------------------------
+
+
+def test_the_same_batch_again_gets_the_same_votes_also_after_a_restart(
+    a: Site, tmp_path: Path
+) -> None:
+    first = a.votes()
+    again = Site(tmp_path / "a")
+    np.testing.assert_array_equal(again.votes(), first)
+    (tmp_path / "a" / "votes.db").unlink()
+    np.testing.assert_array_equal(Site(tmp_path / "a").votes(), first)
+    assert again.answered == 1
+
+
+@pytest.mark.parametrize("rows", [(1, 2), (0, 3, 4), (0, 3, 4, 9, 10), (9, 4, 3, 0)])
+def test_other_queries_in_the_same_campaign_are_refused(
+    a: Site, tmp_path: Path, rows: tuple[int, ...]
+) -> None:
+    a.votes()
+    for one in (a, Site(tmp_path / "a")):
+        one.refuses(one.ask(rows=rows), "RefusedError", "each record votes once")
+    assert a.site.ledger.campaigns()[0].asked == len(ROWS)
+
+
+def test_other_rows_under_the_same_digest_are_refused_and_equal_rows_are_the_same(
+    tmp_path: Path,
+) -> None:
+    pixels = np.concatenate([PUBLIC.pixels, PUBLIC.pixels[:1]])  # row 14 is row 0 again
+    a = Site(tmp_path / "a", public=Images(pixels))
+    first = a.votes()
+    request, batch = vote_pb2.PartyRequest(), batch_of(ROWS)
+    request.ask.batch.digest = batch.digest
+    request.ask.batch.rows.extend((1, 3, 4, 9))
+    a.refuses(a.tell(request, a.campaign()), "ProtocolError", "another hash")
+    request.ask.batch.rows[0] = 14
+    np.testing.assert_array_equal(
+        wire.read_votes(
+            a.tell(request, a.campaign()).votes,
+            teachers=MOST, classes=2, queries=4, batch=batch.digest, loose=True,
+        ),
+        first,
+    )  # fmt: skip
+
+
+def test_new_data_are_refused_in_the_same_campaign(a: Site, tmp_path: Path) -> None:
+    a.votes()
+    changed = Site(tmp_path / "a", HELD.take(range(SIZE - 1)))
+    changed.refuses(changed.ask(), "RefusedError", "data or settings have changed")
+    # Other patients are other data: they decide who votes.
+    groups = Dataset(HELD.inputs, HELD.labels, CLASSES, np.array(["q"] * SIZE))
+    changed = Site(tmp_path / "a", groups)
+    changed.refuses(changed.ask(), "RefusedError", "data or settings have changed")
+
+
+# --- terms that change, or never were any ---------------------------------------------------------
+
+
+def test_terms_do_not_change_once_they_were_heard(a: Site) -> None:
+    a.describe()
+    for field, change in (
+        ("unit", {"unit": "patient"}),
+        ("epsilon", {"epsilon": 2.0}),
+        ("public_queries", {"queries": 15}),
+    ):
+        if field == "public_queries":
+            reply = a.describe(a.campaign(joined=False, **change))
+        else:
+            reply = a.ask(a.campaign(**change))
+        a.refuses(reply, "RefusedError", f"changed its {field}")
+    a.votes()
+    for field, about in (
+        ("teachers_each", a.campaign(most=MOST - 1)),
+        ("mechanisms", a.campaign([of_patients(2)])),
+        ("mechanisms", a.campaign([Neighbour(4, Fraction(40), 1)])),
+        ("cap", a.campaign(cap="1/101")),
+        ("classes", a.campaign(classes=("b", "a"))),
+        ("mechanisms", a.campaign([ONE, ONE])),
+    ):
+        a.refuses(a.ask(about), "RefusedError", f"changed its {field}")
+    assert a.answered == 1
+
+
+GN = GNMax(Fraction(40), 1)
+
+
+@pytest.mark.parametrize(
+    ("mechanisms", "changes"),
+    [
+        ([GN], {}),
+        ([ONE, GN], {}),
+        ([ONE], {"mechanism": "gnmax"}),
+        ([ONE], {"mechanism": "gnmax", "most_votes": 0}),
+        ([GN], {"most_votes": MOST, "mechanism": "gnmax"}),
+        ([ONE], {"most_votes": 0}),
+        ([ONE], {"most_votes": MOST - 1}),
+        ([ONE], {"unit": "party"}),
+        ([ONE], {"rounds": 2}),
+        ([ONE], {"proofs": True, "aggregation": "masked"}),
+        ([ONE], {"most_votes": 2**31}),
+        ([DistributedNeighbour(3, Fraction(40), 1, 1)], {}),
+        ([ONE], {"noise": "distributed", "aggregation": "masked"}),
+    ],
+)
+def test_terms_that_do_not_fit_together_are_no_request(
+    a: Site, mechanisms: list[Mechanism], changes: dict[str, Any]
+) -> None:
+    with pytest.raises(ProtocolError):
+        a.ask(a.campaign(mechanisms, **changes))
+    assert a.answered == 0
+
+
+def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
+    """It would count as what was announced, whatever the noise; there is nothing to gate."""
+    a.refuses(a.ask(a.campaign(composition="gate")), "ProtocolError", "nothing to gate")
+    assert a.answered == 0
+
+
+@pytest.mark.parametrize("cap", [4, 1000])
+def test_a_matrix_that_the_cap_does_not_pay_for_is_refused(a: Site, cap: int) -> None:
+    """The own figure is at most the cap, so it would be too little for what is asked for."""
+    about = a.campaign([of_patients(cap)], unit="patient")
+    a.refuses(a.ask(about), "ProtocolError", "costs more than the campaign's cap")
+    assert a.answered == 0
+
+
+def test_who_has_no_patients_cannot_protect_them(tmp_path: Path) -> None:
+    plain = Dataset(HELD.inputs, HELD.labels, CLASSES)
+    a = Site(tmp_path / "a", plain)
+    a.refuses(a.describe(a.campaign(unit="patient", joined=False)), "SchemaError", "--group")
+    a.refuses(a.ask(a.campaign(unit="patient")), "SchemaError", "--group")
+    assert a.describe().description.unit == "record"
+
+
+def test_who_has_only_teachers_or_only_records_says_so(tmp_path: Path) -> None:
+    taught = Site(tmp_path / "a", None, teachers=True)
+    taught.refuses(taught.describe(), "SchemaError", "--votes neighbour")
+    assert taught.voter.refusal is not None
+    records = Site(tmp_path / "b")
+    poll = campaign_message(PUBLIC, classes=CLASSES)
+    records.refuses(records.describe(poll), "SchemaError", "--votes teachers")
+    both = Site(tmp_path / "c", teachers=True)
+    assert both.describe().description.teachers == MOST
+    assert both.describe(campaign_message(PUBLIC, id=b"t" * 16)).description.teachers == 3
+    with pytest.raises(UsageError, match="teachers or with its records"):
+        Site(tmp_path / "d", None)
+
+
+def test_queries_that_are_alike_to_the_records_are_refused_and_nothing_is_counted(
+    tmp_path: Path,
+) -> None:
+    public = Table(("x", "nr"), (np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])))
+    held = Dataset(Table(("x",), (np.array([0.0, 3.0]),)), np.array([0, 1]), CLASSES)
+    a = Site(tmp_path / "a", held, public=public)
+    a.refuses(a.ask(rows=(0, 1)), "ProtocolError", "alike")
+    assert a.answered == 0
+    assert a.votes(rows=(0, 2)).sum() == 2
+
+
+def test_a_matrix_too_large_for_anybody_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Thousands of classes at as many queries would fill the memory of a party."""
+    public = Table(("x",), (np.arange(2_000, dtype=np.float64),))
+    held = Dataset(Table(("x",), (np.array([0.0, 3.0]),)), np.array([0, 1]), CLASSES)
+    a = Site(tmp_path / "a", held, public=public)
+    classes = (*CLASSES, *(f"c{at}" for at in range(2_000)))
+    with pytest.raises(ProtocolError, match="matrix"):
+        a.ask(a.campaign(classes=classes), rows=range(2_000))
+    assert a.answered == 0
+
+
+# --- the site's own say ------------------------------------------------------------------------
+
+
+LOOSE = Policy.default(loopback=True)
+COST = total_cost(Gdp(), ONE.worst)
+#: Gaussian noise is converted at its own part of delta, always.
+PART = Delta(1e-5).of(GAUSSIAN_PART)
+
+
+def test_the_own_figure_is_one_gaussian_mechanism_of_sensitivity_root_two(a: Site) -> None:
+    assert a.epsilon() == 0
+    a.votes()
+    a.votes()
+    assert a.epsilon() == Gdp().epsilon(COST, PART)
+    # And by a formula that is not ours: the discrete noise costs next to nothing more.
+    epsilon = a.epsilon()
+    assert exact_delta(epsilon, math.sqrt(2) / 40) == pytest.approx(PART, rel=2e-3)
+    # A second campaign over nearly the same queries is a second matrix.
+    a.votes(a.campaign(id=b"2" * 16), rows=(0, 3, 4, 10))
+    assert a.epsilon() == Gdp().epsilon(2 * COST, PART)
+
+
+@pytest.mark.parametrize("cap", [1, 3])
+def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
+    a.votes(a.campaign([of_patients(cap)], unit="patient"))
+    assert exact_delta(a.epsilon(), cap * math.sqrt(2) / 40) == pytest.approx(PART, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy"),
+    [
+        ("largest_epsilon", replace(LOOSE, largest_epsilon=0.1)),
+        ("least_noise_multiplier", replace(LOOSE, least_noise_multiplier=Fraction(29))),
+        ("least_sigma", replace(LOOSE, least_sigma=Fraction(41))),
+        ("max_queries", replace(LOOSE, max_queries=3)),
+        ("max_queries_in_all", replace(LOOSE, max_queries_in_all=3)),
+        ("units", replace(LOOSE, units=("patient",))),
+        ("aggregation", replace(LOOSE, aggregation=("masked",))),
+    ],
+)
+def test_the_policy_still_judges(tmp_path: Path, rule: str, policy: Policy) -> None:
+    a = Site(tmp_path / "a", policy=policy)
+    reply = a.ask()
+    a.refuses(reply, "RefusedError", f"our policy refuses it: {rule}")
+    assert a.answered == 0
+
+
+def test_a_policy_that_is_just_met_lets_it_through(tmp_path: Path) -> None:
+    """40 / sqrt(2) is 28.28: what the multiplier of one matrix is, whatever its size."""
+    policy = replace(
+        LOOSE,
+        largest_epsilon=0.2,
+        least_noise_multiplier=Fraction(28),
+        least_sigma=Fraction(40),
+        max_queries=4,
+    )
+    a = Site(tmp_path / "a", policy=policy)
+    assert a.votes().sum() == SIZE
+
+
+def test_the_own_figure_stops_a_second_matrix(tmp_path: Path) -> None:
+    worth = Gdp().epsilon(COST, PART)
+    a = Site(tmp_path / "a", policy=replace(LOOSE, largest_epsilon=worth * 1.2))
+    a.votes()
+    a.refuses(a.ask(a.campaign(id=b"2" * 16)), "RefusedError", "largest_epsilon")
+    assert a.epsilon() == worth
+
+
+def test_the_promise_is_held_against_the_terms(a: Site) -> None:
+    a.refuses(a.ask(a.campaign(cap="1")), "RefusedError", "worth")
+
+
+# --- a published statement -----------------------------------------------------------------------
+
+
+def statement(**changes: object) -> PrivacyStatement:
+    """What an honest server says of a campaign of 4 queries and 3 labels."""
+    worth = Gdp().epsilon(Fraction(1, 100), 1e-5)
+    made: dict[str, object] = {
+        "campaign": (b"c" * 16).hex(),
+        "epsilon": worth,
+        "delta": 1e-5,
+        "unit": "record",
+        "adjacency": adjacency_of("record", records_vote=True),
+        "mechanism": (ONE.to_dict(),),
+        "aggregation": "plain",
+        "noise": "central: exact discrete noise, drawn by the server",
+        "teachers": 0,
+        "queries_asked": 4,
+        "labels_released": 3,
+        "composition": "gdp",
+        "cap": "1/100",
+        "realised": str(COST),
+        "ledger_head": "9:" + "ab" * 32,
+        "statements": (
+            ObserverStatement("public", worth, 1e-5, "labels"),
+            ObserverStatement("server", None, None, "sums"),
+        ),
+    }
+    return PrivacyStatement(**(made | changes))  # type: ignore[arg-type]  # of a test's choice
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, []),
+        ({"adjacency": adjacency_of("record", records_vote=False)}, ["adjacency"]),
+        ({"teachers": MOST}, ["teachers"]),
+        ({"mechanism": (of_patients(2).to_dict(),)}, ["mechanism"]),
+        ({"queries_asked": 5}, ["queries asked"]),
+        ({"realised": str(COST / 2)}, ["realised cost"]),
+    ],
+)
+def test_a_statement_is_held_against_the_own_ledger(
+    a: Site, changes: dict[str, object], wrong: list[str]
+) -> None:
+    a.describe()
+    a.votes()
+    record = a.site.ledger.find((b"c" * 16).hex())
+    checks = verify_statement(statement(**changes), record)
+    assert [each.name for each in checks if each.finding == "differs"] == wrong
+    assert agrees(checks) == (not wrong)
+
+
+# --- masked sums ---------------------------------------------------------------------------------
+
+
+NAMES = ("a", "b", "c", "d")
+SHARES = DistributedNeighbour(3, Fraction(20), 2, 1)
+
+
+class Hospitals:
+    """Four parties with 15 records each, and a server that may ask them anything."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sites: dict[str, Site] = {}
+        for name in NAMES:
+            self.start(name)
+        self.roster = [
+            Party(name, one.key, MOST, "patient", CLASSES) for name, one in self.sites.items()
+        ]
+
+    def start(self, name: str) -> Site:
+        at = NAMES.index(name)
+        self.sites[name] = Site(self.root / name, HELD.take(range(at, SIZE, 4)), name=name)
+        return self.sites[name]
+
+    def campaign(
+        self,
+        mechanism: Mechanism = ONE,
+        *,
+        names: Sequence[str] = NAMES,
+        threshold: int = 3,
+        most: int = MOST,
+        **changes: object,
+    ) -> vote_pb2.Campaign:
+        members = [(p.name, p.identity, most) for p in self.roster if p.name in names]
+        distributed = isinstance(mechanism, DistributedNeighbour)
+        fields = {
+            "mechanism": "neighbour", "most_votes": most, "classes": CLASSES,
+            "aggregation": "masked", "threshold": threshold, "colluders": 1,
+            "noise": "distributed" if distributed else "central", **changes,
+        }  # fmt: skip
+        return campaign_message(PUBLIC, terms_message(members, [mechanism]), **fields)
+
+    def ballot(
+        self, campaign: vote_pb2.Campaign, rows: Sequence[int] = ROWS
+    ) -> tuple[MaskedBallot, vote_pb2.Campaign]:
+        roster = [p for p in self.roster if p.name in {m.name for m in campaign.terms.roster}]
+        return MaskedBallot(campaign, roster, batch_of(rows)), campaign
+
+    def run(
+        self, about: tuple[MaskedBallot, vote_pb2.Campaign], steps: Sequence[Sequence[str]]
+    ) -> Counts:
+        ballot, campaign = about
+        for names in steps:
+            for name in names:
+                reply = self.sites[name].tell(ballot.request(name), campaign)
+                assert reply.WhichOneof("body") == ANSWERS[ballot.step], self.sites[name].said[-1]
+                ballot.take(next(p for p in self.roster if p.name == name), reply)
+            ballot.advance()
+        return np.array([]) if ballot.step else ballot.result().total.counts
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> Hospitals:
+    return Hospitals(tmp_path)
+
+
+def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
+    found = hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    np.testing.assert_array_equal(found, nearest_votes(HELD, ROWS))
+
+
+def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
+    campaign = hospitals.campaign(SHARES)
+    first = hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    truth = nearest_votes(HELD, ROWS)
+    # Eight counts with sigma 40 are all as they were with a chance below 1e-15.
+    assert not np.array_equal(first, truth)
+    assert np.abs(first - truth).max() < 40 * 9  # beyond 9 sigma: 1e-18
+    for name in NAMES:
+        hospitals.start(name)
+    again = hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    np.testing.assert_array_equal(again, first)
+    # The server's own view is one matrix, of two honest shares of sigma 20.
+    epsilon = hospitals.sites["a"].epsilon()
+    assert exact_delta(epsilon, math.sqrt(2) / (20 * math.sqrt(2))) == pytest.approx(PART, rel=1e-2)
+    assert hospitals.sites["a"].site.ledger.own_figure(Delta(1e-5)).observer == "server"
+
+
+@pytest.mark.parametrize("mechanism", [ONE, SHARES])
+@pytest.mark.parametrize("opened", [True, False])
+def test_other_queries_in_another_attempt_are_refused(
+    hospitals: Hospitals, mechanism: Mechanism, opened: bool
+) -> None:
+    campaign = hospitals.campaign(mechanism)
+    # Opened or not: once masked votes have left, it is these queries.
+    hospitals.run(hospitals.ballot(campaign), [NAMES] * (5 if opened else 3))
+    ballot, _ = hospitals.ballot(campaign, (0, 3, 4, 10))
+    for one in hospitals.sites.values():
+        one.refuses(
+            one.tell(ballot.request("a"), campaign), "RefusedError", "each record votes once"
+        )
+
+
+def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals) -> None:
+    campaign = hospitals.campaign()
+    hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    rest = NAMES[:3]
+    ballot, _ = hospitals.ballot(campaign)
+    hospitals.run((ballot, campaign), [rest] * 4)
+    for name in rest:
+        one = hospitals.sites[name]
+        one.refuses(one.tell(ballot.request(name), campaign), "RefusedError", "other parties")
+
+
+@pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
+def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
+    """What comes of several says how votes are spread over the parties: every party refuses."""
+    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    rows: Sequence[int] = ROWS
+    names: Sequence[str] = NAMES
+    most, about = MOST, dict[str, Any]()
+    if "queries" in change:
+        rows = (1, 2, 5)
+    if "roster" in change:
+        names = NAMES[:3]
+    if change == "most votes":
+        most = 3
+    if change == "public set":
+        public = PUBLIC.take(range(len(PUBLIC) - 1))
+        for name in NAMES:
+            held = HELD.take(range(NAMES.index(name), SIZE, 4))
+            hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
+        about = {"public_set": content_hash(public), "queries": len(public)}
+    other = hospitals.campaign(names=names, most=most, id=b"2" * 16, **about)
+    ballot, _ = hospitals.ballot(other, rows)
+    for name in names:
+        one = hospitals.sites[name]
+        one.refuses(
+            one.tell(ballot.request(name), other), "RefusedError", "for an exact sum, on other"
+        )
+    with pytest.raises(QuorumError):
+        ballot.advance()
+
+
+def test_the_same_exact_sum_may_come_again_in_another_campaign(hospitals: Hospitals) -> None:
+    first = hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    again = hospitals.run(hospitals.ballot(hospitals.campaign(id=b"2" * 16)), [NAMES] * 5)
+    np.testing.assert_array_equal(first, again)
+
+
+def test_exact_sums_with_other_parties_are_refused_in_another_campaign(
+    hospitals: Hospitals,
+) -> None:
+    """All columns sum to the records of each class: the difference would be one party's own."""
+    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    rest = NAMES[:3]
+    other = hospitals.campaign(names=rest, id=b"2" * 16, colluders=1)
+    ballot, _ = hospitals.ballot(other)
+    hospitals.run((ballot, other), [rest] * 4)
+    for name in rest:
+        one = hospitals.sites[name]
+        one.refuses(one.tell(ballot.request(name), other), "RefusedError", "other parties")
+    with pytest.raises(QuorumError):
+        ballot.advance()
+
+
+def test_records_that_have_changed_get_no_second_exact_sum(hospitals: Hospitals) -> None:
+    """Over other queries, too: each record is in each sum once."""
+    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 3)  # opened or not
+    hospitals.sites["a"] = Site(hospitals.root / "a", HELD.take(range(1, SIZE, 4)), name="a")
+    for rows in (ROWS, (1, 2, 5)):
+        other = hospitals.campaign(id=b"2" * 16)
+        ballot, _ = hospitals.ballot(other, rows)
+        one = hospitals.sites["a"]
+        one.refuses(one.tell(ballot.request("a"), other), "RefusedError", "repeat_queries")
+
+
+def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hospitals) -> None:
+    hospitals.run(hospitals.ballot(hospitals.campaign(SHARES)), [NAMES] * 5)
+    before = hospitals.sites["a"].epsilon()
+    rest = NAMES[:3]
+    other = hospitals.campaign(SHARES, names=rest, id=b"2" * 16, colluders=1)
+    hospitals.run(hospitals.ballot(other, (1, 2, 5)), [rest] * 5)
+    assert hospitals.sites["a"].epsilon() > 1.3 * before
+    assert hospitals.sites["d"].epsilon() == before
+
+
+def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
+    with pytest.raises(ProtocolError):
+        hospitals.sites["a"].tell(
+            hospitals.ballot(hospitals.campaign())[0].request("a"),
+            hospitals.campaign(DistributedGNMax(Fraction(20), 2, 1), noise="distributed"),
+        )
+
+
+def test_who_is_restarted_finds_its_books_as_they_were(hospitals: Hospitals) -> None:
+    hospitals.run(hospitals.ballot(hospitals.campaign(SHARES)), [NAMES] * 5)
+    head = hospitals.sites["b"].site.ledger.verify()
+    assert PartyLedger(hospitals.root / "b" / LEDGER_FILE, read_only=True).verify() == head

@@ -1,0 +1,196 @@
+"""Noise shares on disk: one per batch, for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from party.voting.noise_shares import NoiseShares
+from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
+from pate.noise.exact import SystemNoise
+from tests.party.ledger.test_party_ledger import full_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+ONE, TWO = b"1" * 16, b"2" * 16
+A, B = b"a" * 32, b"b" * 32
+
+
+def zeros(shape: tuple[int, int]) -> NDArray[np.int64]:
+    return np.broadcast_to(np.int64(0), shape)
+
+
+def gaussian(cells: int) -> NDArray[np.int64]:
+    return SystemNoise().gaussian(Fraction(50), cells)
+
+
+def never(cells: int) -> NDArray[np.int64]:
+    raise AssertionError(f"drew {cells} a second time")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "noise.db"
+
+
+def test_one_share_a_batch_for_ever(path: Path) -> None:
+    shares = NoiseShares(path)
+    first = shares.share(ONE, A, zeros((30, 10)), gaussian, answered=False)
+    assert first.shape == (30, 10)
+    assert first.dtype == np.int64
+    for again in (shares, NoiseShares(path)):
+        assert np.array_equal(again.share(ONE, A, zeros((30, 10)), never, answered=False), first)
+    # Sigma 50: two of 300 equal draws each come with a chance far below 1e-100.
+    for campaign, batch in ((ONE, B), (TWO, A)):
+        assert not np.array_equal(
+            shares.share(campaign, batch, zeros((30, 10)), gaussian, answered=False), first
+        )
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "import numpy as np\n"
+        "from pathlib import Path\n"
+        "from party.voting.noise_shares import NoiseShares\n"
+        "votes = np.zeros((2, 3), np.int64)\n"
+        "NoiseShares(Path(sys.argv[1])).share(b'1' * 16, b'a' * 32, votes, np.arange, answered=False)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == -9
+    assert NoiseShares(path).share(ONE, A, zeros((2, 3)), never, answered=False).tolist() == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    drawn=arrays.arrays(
+        np.int64,
+        st.tuples(st.integers(1, 5), st.integers(1, 4)),
+        elements=st.integers(-(2**31), 2**31 - 1),
+    )
+)
+def test_every_32_bit_share_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, drawn: NDArray[np.int64]
+) -> None:
+    path = tmp_path_factory.mktemp("shares") / "noise.db"
+    shape = (drawn.shape[0], drawn.shape[1])
+    assert np.array_equal(
+        NoiseShares(path).share(ONE, A, zeros(shape), lambda _: drawn.ravel(), answered=False),
+        drawn,
+    )
+    assert np.array_equal(
+        NoiseShares(path).share(ONE, A, zeros(shape), never, answered=False), drawn
+    )
+
+
+@pytest.mark.parametrize("worst", [2**31, -(2**31) - 1, 2**62])
+def test_noise_that_does_not_fit_is_refused_and_not_cut(path: Path, worst: int) -> None:
+    shares = NoiseShares(path)
+    with pytest.raises(AccountingError, match="32 bits"):
+        shares.share(
+            ONE, A, zeros((1, 2)), lambda _: np.array([0, worst], dtype=np.int64), answered=False
+        )
+    assert shares.share(ONE, A, zeros((1, 2)), np.arange, answered=False).tolist() == [
+        [0, 1]
+    ]  # nothing was kept
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda cells: np.zeros(cells + 1, dtype=np.int64),
+        lambda cells: np.zeros((cells, 1), dtype=np.int64),
+        lambda cells: np.zeros(cells, dtype=np.float64),
+        lambda cells: np.zeros(cells, dtype=np.uint64),
+    ],
+)
+def test_draws_of_another_kind(path: Path, draw: Callable[[int], NDArray[np.int64]]) -> None:
+    with pytest.raises(UsageError, match="int64 draws are wanted"):
+        NoiseShares(path).share(ONE, A, zeros((2, 2)), draw, answered=False)
+
+
+@pytest.mark.parametrize("shape", [(0, 10), (10, 0), (2**20, 2**10)])
+def test_a_shape_that_no_batch_has(path: Path, shape: tuple[int, int]) -> None:
+    with pytest.raises(UsageError, match="no noise share of shape"):
+        NoiseShares(path).share(ONE, A, zeros(shape), never, answered=False)
+
+
+def test_another_shape_for_the_same_batch_is_refused(path: Path) -> None:
+    shares = NoiseShares(path)
+    shares.share(ONE, A, zeros((4, 6)), gaussian, answered=False)
+    for shape in ((6, 4), (4, 7), (3, 6)):
+        with pytest.raises(RefusedError, match="had 4 rows of 6 classes before"):
+            shares.share(ONE, A, zeros(shape), never, answered=False)
+
+
+def test_a_full_disk(path: Path) -> None:
+    shares = NoiseShares(path)
+    kept = shares.share(ONE, A, zeros((100, 10)), gaussian, answered=False)
+    with full_disk(path), pytest.raises(DiskError, match="make room"):
+        shares.share(ONE, B, zeros((1000, 100)), gaussian, answered=False)
+    assert np.array_equal(shares.share(ONE, A, zeros((100, 10)), never, answered=False), kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE shares SET noise = zeroblob(length(noise))",
+        "UPDATE shares SET rows = 6, classes = 4",
+        "UPDATE shares SET batch = zeroblob(32)",
+        "UPDATE shares SET noise = zeroblob(4)",
+    ],
+)
+def test_a_changed_share_is_not_used(path: Path, change: str) -> None:
+    NoiseShares(path).share(ONE, A, zeros((4, 6)), gaussian, answered=False)
+    with sqlite3.connect(path) as db:
+        with pytest.raises(sqlite3.IntegrityError, match="kept as they are"):
+            db.execute(change)
+        db.execute("DROP TRIGGER shares_no_update")
+        db.execute(change)
+    db.close()
+    batch = bytes(32) if "batch" in change else A
+    with pytest.raises(StateError, match="damaged; restore it"):
+        NoiseShares(path).share(ONE, batch, zeros((4, 6)), never, answered=False)
+
+
+def test_another_file_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"no database, but long enough to be looked at as one" * 40)
+    with pytest.raises(StateError, match="damaged"):
+        NoiseShares(path)
+
+
+def test_a_share_hides_no_other_votes(path: Path) -> None:
+    """Two sums with one share between them differ by votes alone."""
+    votes = np.array([[3, 0], [1, 2]], dtype=np.int64)
+    first = NoiseShares(path).share(ONE, A, votes, gaussian, answered=False)
+    assert np.array_equal(NoiseShares(path).share(ONE, A, votes, never, answered=False), first)
+    for others in (votes[:, ::-1], votes[::-1], votes + 1):
+        with pytest.raises(RefusedError, match="without noise"):
+            NoiseShares(path).share(ONE, A, others, never, answered=False)
+
+
+def test_a_batch_that_was_answered_gets_no_second_share(path: Path) -> None:
+    """The file is gone, or a copy from before: the difference of two sums would be two shares'."""
+    shares = NoiseShares(path)
+    with pytest.raises(RefusedError, match=r"was answered, and .* has no noise for it"):
+        shares.share(ONE, A, zeros((4, 6)), never, answered=True)
+    kept = shares.share(ONE, A, zeros((4, 6)), gaussian, answered=False)
+    assert np.array_equal(shares.share(ONE, A, zeros((4, 6)), never, answered=True), kept)

@@ -1,0 +1,282 @@
+"""The party's file, read as a campaign's signed schema says: what votes, and what is said of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from party.identity.keys import identity_key
+from party.policy.policy import Policy
+from party.teachers.training import Ensemble
+from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.voter import Voter
+from pate.data.schema import Schema
+from pate.data.values import Images, Table, batch_hash
+from pate.errors import DataError, SchemaError
+from pate.noise.exact import SystemNoise
+from protos import wire
+from protos.pate.v1 import vote_pb2
+from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
+CLASSES = ("a", "b", "c")
+BATCH = batch_hash(PUBLIC.row_hashes())
+
+
+class Site:
+    """One party over a file, and a server that asks it."""
+
+    def __init__(
+        self,
+        place: Path,
+        rows: str,
+        *,
+        teachers: int | None = 3,
+        records: bool = True,
+        classes: tuple[str, ...] | None = None,
+        strict: bool = False,
+        policy: Policy | None = None,
+    ) -> None:
+        self.home = place / "home"
+        self.home.mkdir(exist_ok=True)
+        (place / "h.csv").write_text(rows)
+        self.said: list[str] = []
+        self.warned: list[str] = []
+        self.trainings = 0
+        self.own = OwnVoters(
+            OwnFile(data=place / "h.csv", label="y", classes=classes, strict=strict),
+            teachers=teachers, records=records, model="logistic", device="cpu", home=self.home,
+            key=b"k" * 32, say=self.said.append, warn=self.warned.append, training=self._training,
+        )  # fmt: skip
+        self.key = identity_key(self.home).public_key().public_bytes_raw()
+        self.voter = Voter(
+            name="a", identity=identity_key(self.home), ensemble=None, own=self.own,
+            home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=PUBLIC,
+            say=self.said.append,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _training(self) -> Iterator[Callable[[int, int], None]]:
+        self.trainings += 1
+        yield lambda *_: None
+
+    def tell(self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> vote_pb2.Reply:
+        request.version, request.nonce = wire.VERSION, wire.new_id()
+        request.campaign.CopyFrom(campaign)
+        body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
+        return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
+
+    def describe(self, **changes: object) -> vote_pb2.Reply:
+        fields = {"classes": CLASSES} | changes
+        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
+        return self.tell(request, campaign_message(PUBLIC, None, **fields))
+
+    def ask(self, **changes: object) -> vote_pb2.Reply:
+        terms = terms_message([("a", self.key, 3)])
+        fields = {"classes": CLASSES} | changes
+        request = vote_pb2.PartyRequest()
+        request.ask.batch.rows.extend(range(4))
+        request.ask.batch.digest = BATCH
+        return self.tell(request, campaign_message(PUBLIC, terms, **fields))
+
+    def votes(self) -> list[list[int]]:
+        reply = self.ask()
+        made = wire.read_votes(reply.votes, teachers=3, classes=3, queries=4, batch=BATCH)
+        rows: list[list[int]] = made.tolist()
+        return rows
+
+
+def rows(*more: str, n: int = 90) -> str:
+    made = [f"{at // 2},{'xyz'[at % 3]},{'ab'[at >= n // 2]}" for at in range(n)]
+    return "lab,kind,y\n" + "\n".join([*made, *more]) + "\n"
+
+
+def test_the_answer_has_the_campaigns_classes_and_not_those_that_occur(tmp_path: Path) -> None:
+    answers = []
+    for at, file in enumerate((rows(), rows("7,x,c"), rows("7,x,huntington"))):
+        (tmp_path / str(at)).mkdir()
+        party = Site(tmp_path / str(at), file)
+        party.own.ahead(None, None)
+        answers.append(list(party.describe().description.classes))
+    assert answers == [list(CLASSES)] * 3
+
+
+def test_without_a_list_the_party_says_which_classes_it_has(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    assert list(party.describe(classes=()).description.classes) == ["a", "b"]
+
+
+def test_a_right_guess_trains_once_and_a_wrong_one_again(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows("7,x,c"))
+    party.own.ahead(None, None)
+    party.describe()
+    assert (party.trainings, party.warned) == (1, [])
+    party.votes()
+    party.describe(classes=CLASSES[::-1], id=b"o" * 16)  # the same list in another order
+    assert party.trainings == 1
+    (tmp_path / "odd").mkdir()
+    other = Site(tmp_path / "odd", rows(">150,x,c"))
+    other.own.ahead(None, None)
+    assert "column 'lab' of numbers, but for cells that are none" in other.warned[0]
+    other.describe()
+    assert other.trainings == 2
+    assert other.warned[1] == ("column 'lab': 1 cell (line 92) count as missing: each is no number")
+    votes = other.votes()
+    # A start that knows the last campaign guesses right.
+    again = Site(tmp_path / "odd", rows(">150,x,c"))
+    again.own.ahead(Schema.of(PUBLIC), CLASSES)
+    again.describe()
+    assert again.trainings == 1
+    assert again.votes() == votes
+
+
+def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
+    """Of three teachers: the shards of the other two, and so their votes, are as they were."""
+    found = []
+    for at, cell in enumerate(("50", ">150", "12,5", "inf")):
+        place = tmp_path / str(at)
+        place.mkdir()
+        party = Site(place, rows(f'"{cell}",x,c'))
+        party.own.ahead(None, None)
+        party.describe()
+        found.append(np.array(party.votes()))
+    for votes in found[1:]:
+        # The record leaves one shard and may come into another.
+        assert (abs(votes - found[0]).sum(axis=1) <= 4).all()
+
+
+def test_a_guess_about_another_campaign_is_given_up(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    held = party.own.ahead(Schema.parse("images 9x9x1"), ("cat", "dog"))
+    assert held is not None
+    assert held.classes == ("a", "b")
+
+
+def test_what_cannot_serve_a_campaign_is_refused_before_training(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows(), classes=("a", "b", "other"))
+    party.own.ahead(None, None)
+    assert party.describe().refusal.kind == "SchemaError"
+    assert isinstance(party.voter.refusal, SchemaError)
+    party = Site(tmp_path, rows(), records=False)
+    party.own.ahead(None, None)
+    refused = party.describe(mechanism="neighbour", most_votes=9).refusal
+    assert refused.kind == "SchemaError"
+    assert "start without --votes" in str(party.voter.refusal)
+    for line in ("images 9x9x1", "table other:number", "nonsense"):
+        party = Site(tmp_path, rows())
+        party.own.ahead(None, None)
+        assert party.describe(schema=line).refusal.kind == "SchemaError"
+        assert party.trainings == 1
+
+
+def test_a_line_that_is_not_the_public_sets_is_refused(tmp_path: Path) -> None:
+    """Records are read by the line and vote on the set."""
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    reply = party.describe(schema="table lab:category, kind:category")
+    assert reply.refusal.kind == "SchemaError"
+    assert "its public set is table lab:number" in str(party.voter.refusal)
+
+
+def test_nothing_is_read_or_trained_for_a_campaign_that_the_policy_refuses(tmp_path: Path) -> None:
+    """Else whoever knocks could ask by its class lists which classes occur, or have us train for hours."""
+    policy = dataclasses.replace(Policy.default(loopback=True), campaigns="enrolled")
+    for at, classes in enumerate((CLASSES, ("a", "b"), ("u", "v"))):
+        for asks in (Site.describe, Site.ask):
+            party = Site(tmp_path, rows(), policy=policy)
+            assert asks(party, classes=classes).refusal.kind == "RefusedError", at
+            assert (party.trainings, party.said[1:], party.warned) == (0, [], [])
+            assert "campaigns is enrolled" in party.said[0]
+
+
+def test_who_sits_at_the_screen_is_asked_once_a_campaign(tmp_path: Path) -> None:
+    policy = dataclasses.replace(Policy.default(loopback=True), campaigns="ask")
+    party = Site(tmp_path, rows(), policy=policy)
+    questions: list[str] = []
+
+    def agrees(question: str) -> bool:
+        questions.append(question)
+        return True
+
+    party.voter._site._ask = agrees
+    # A yes is for what was shown, whether or not our data fit it.
+    assert party.describe(schema="table other:number").refusal.kind == "SchemaError"
+    assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
+    assert party.describe(epsilon=3.0).WhichOneof("body") == "description"
+    assert ["epsilon 3 " in each for each in questions] == [False, True]
+
+
+def test_another_reading_of_our_file_within_a_campaign_is_refused_before_training(
+    tmp_path: Path,
+) -> None:
+    party = Site(tmp_path, rows("7,x,c"))
+    party.describe()
+    assert party.ask(classes=("a", "b")).refusal.kind == "RefusedError"
+    assert party.trainings == 1
+    assert party.votes()
+
+
+def test_where_no_record_is_left_the_party_says_so_and_goes(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    reply = party.describe(classes=("u", "v"))
+    assert reply.refusal.kind == "SchemaError"
+    assert "labels that the class list has not: 'a', 'b'" in str(party.voter.refusal)
+
+
+@pytest.mark.parametrize("more", [">150,x,c", "7,x,", "7,x,huntington", "7,x"])
+def test_strict_refuses_what_would_be_left_out(more: str, tmp_path: Path) -> None:
+    party = Site(tmp_path, rows(more), strict=True)
+    with pytest.raises((DataError, SchemaError)):
+        party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
+    lenient = Site(tmp_path, rows(more))
+    held = lenient.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
+    assert held is not None
+    assert len(held) >= 90
+    assert len(lenient.warned) == 1
+
+
+def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows())
+    party.own.ahead(None, None)
+    found = party.own.voters(campaign_message(PUBLIC, None, classes=CLASSES, most_votes=9))
+    assert not isinstance(found, Ensemble)
+    assert party.trainings == 1
+
+
+@pytest.mark.parametrize("kind", ["folder", "npz"])
+def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) -> None:
+    """They cannot be read before it is known, and a party that has them can take part all the same."""
+    deep = np.random.default_rng(2).integers(0, 4096, (12, 5, 5)).astype(np.uint16)
+    path = tmp_path / "data.npz" if kind == "npz" else tmp_path / "data"
+    if kind == "npz":
+        np.savez(path, images=deep + 256, labels=["a", "b"] * 6)
+    else:
+        for at, pixels in enumerate(deep):
+            (path / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path / "ab"[at % 2] / f"{at}.png")
+    warned: list[str] = []
+    own = OwnVoters(
+        OwnFile(data=path), teachers=None, records=True, model="auto", device="cpu", home=tmp_path,
+        key=b"k" * 32, say=warned.append, warn=warned.append,
+        training=lambda: pytest.fail("nothing to train"),
+    )  # fmt: skip
+    assert own.ahead(None, None) is None
+    assert "--window LOW HIGH" in warned[0]
+    public = Images(np.zeros((4, 5, 5, 1), np.uint8), (0, 4351))
+    found = own.read(campaign_message(public, None, classes=("a", "b"), most_votes=9))
+    assert found is not None
+    assert len(found.records) == 12
+    assert found.schema == public.schema()
+    with pytest.raises(DataError, match="--window LOW HIGH"):
+        own.read(campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9))

@@ -1,0 +1,268 @@
+"""Check and label together: exact mechanisms on the integers, with every neighbour and outcome."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.accounting.bounds import threshold
+from pate.accounting.bounds.confident import expected, joint, realised
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.units import Neighbours
+from pate.errors import AccountingError, UsageError
+from tests.support.accounting import exact
+
+if TYPE_CHECKING:
+    from pate.accounting.arrays import Floats
+    from pate.accounting.units import Adjacency
+    from tests.support.accounting.exact import Counts
+
+ORDERS = np.array([1.01, 1.5, 2.0, 6.0, 14.0, 40.0])
+
+
+class Mechanism:
+    """Confident-GNMax with discrete noise: the laws of its outcomes at some histograms."""
+
+    def __init__(self, histograms: Counts, check: float, label: float, limit: float) -> None:
+        law = DiscreteGaussian(check)
+        top = histograms.max(axis=1).astype(np.float64)
+        self.passed = threshold.log_pass(top, limit, law)
+        self.failed = threshold.log_fail(top, limit, law)
+        self.labels = exact.log_labels(histograms, exact.Lattice("gaussian", label))
+
+    @property
+    def outcomes(self) -> Floats:
+        """(histograms, 1 + classes), logarithms: no answer, then each label."""
+        return np.column_stack([self.failed, self.passed[:, None] + self.labels])
+
+    @property
+    def checks(self) -> Floats:
+        return np.column_stack([self.failed, self.passed])
+
+
+def around(histogram: list[int], k: int, adjacency: Adjacency) -> Counts:
+    """The histogram, then all its neighbours."""
+    here = np.array(histogram)
+    return np.concatenate([here[None], exact.every_neighbour(here, Neighbours(k, adjacency))])
+
+
+CASES = [
+    # histogram, k, adjacency, sigma of the check, sigma of the label, T
+    ([9, 4, 2], 1, "change", 4.0, 3.0, 7.0),
+    ([9, 4, 2], 2, "change", 4.0, 3.0, 12.0),
+    ([9, 4, 2], 2, "remove", 4.0, 3.0, 4.0),
+    ([15, 0], 1, "change", 2.0, 2.0, 9.0),
+    ([8, 7], 1, "change", 10.0, 6.0, 8.0),
+    ([5, 5, 5], 3, "change", 3.0, 4.0, 6.0),
+    ([30, 3, 1, 0], 1, "change", 6.0, 5.0, 24.0),
+    ([30, 3, 1, 0], 1, "remove", 6.0, 5.0, 45.0),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_joint_is_no_less_than_the_exact_divergence(
+    case: tuple[list[int], int, Adjacency, float, float, float],
+) -> None:
+    histogram, k, adjacency, check, label, limit = case
+    made = Mechanism(around(histogram, k, adjacency), check, label, limit)
+    label_costs = exact.divergences(made.labels[0], made.labels[1:], ORDERS).max(axis=0)
+    found = exact.divergences(made.outcomes[0], made.outcomes[1:], ORDERS).max(axis=0)
+    law = DiscreteGaussian(check)
+    bound = joint([max(histogram)], limit, law, k, ORDERS, label_costs[None])[0]
+    assert (found <= bound * (1 + 1e-9)).all()
+    # Nor is it loose, where neighbours reach all that it reckons with: its parts are exact.
+    tops = around(histogram, k, adjacency).max(axis=1)
+    if (tops.min(), tops.max()) == (tops[0] - k, tops[0] + k):
+        checks = exact.divergences(made.checks[0], made.checks[1:], ORDERS).max(axis=0)
+        assert (bound <= (checks + label_costs) * (1 + 1e-9)).all()
+
+
+def test_the_expected_cost_is_no_bound() -> None:
+    histogram, order = [8, 7], np.array([40.0])
+    made = Mechanism(around(histogram, 1, "change"), 10.0, 2.0, 20.0)
+    found = exact.divergences(made.outcomes[0], made.outcomes[1:], order).max()
+    law = DiscreteGaussian(10.0)
+    labels = exact.divergences(made.labels[0], made.labels[1:], order).max(axis=0)[None]
+    checks = threshold.rdp_exact([8.0], 20.0, law, 1, order)
+    reported = float(expected(made.passed[:1], checks, labels)[0, 0])
+    # Both parts are at their exact worst; what is reported is a fraction of the truth.
+    assert found > 1.3 * reported
+    assert found <= float(joint([8.0], 20.0, law, 1, order, labels)[0, 0])
+
+
+@pytest.mark.parametrize("order", [2.0, 6.0, 14.0])
+def test_the_realised_cost_bounds_the_loss_of_a_transcript(order: float) -> None:
+    """E over transcripts of exp((a-1)(loss - cost)) is at most 1, whatever was answered.
+
+    By Markov's inequality that is the statement of the module.
+    """
+    first = around([9, 4, 2], 1, "change")
+    second = around([6, 6, 3], 1, "change")
+    both = [
+        Mechanism(first, 4.0, 3.0, 7.0),
+        Mechanism(second, 4.0, 3.0, 7.0),
+    ]
+    tops = [9.0, 6.0]
+    costs, laws = [], []
+    for made, top in zip(both, tops, strict=True):
+        alphas = np.array([order])
+        check = threshold.rdp_exact([top], 7.0, DiscreteGaussian(4.0), 1, alphas)
+        label = exact.divergences(made.labels[0], made.labels[1:], alphas).max(axis=0)[None]
+        answers = np.array([False, True])
+        no, yes = (realised(check, label, answers[i : i + 1])[0, 0] for i in (0, 1))
+        costs.append(np.array([no] + [yes] * 3))
+        laws.append(made.outcomes)
+    total_cost = np.add.outer(*costs)
+    here = np.add.outer(laws[0][0], laws[1][0])
+    largest = 0.0
+    # Neighbouring data: any neighbour of one query with any of the other.
+    for other in laws[0]:
+        for another in laws[1]:
+            loss = here - np.add.outer(other, another)
+            moment = np.exp(here + (order - 1) * (loss - total_cost)).sum()
+            largest = max(largest, float(moment))
+    assert largest <= 1 + 1e-9
+    assert largest > 0.5
+
+
+def brute(p: float, other: float, label: float, order: float) -> float:
+    passed = p**order * other ** (1 - order) * math.exp((order - 1) * label)
+    failed = (1 - p) ** order * (1 - other) ** (1 - order)
+    return math.log(passed + failed) / (order - 1)
+
+
+@given(
+    st.integers(0, 60),
+    st.integers(1, 4),
+    st.floats(2.0, 50.0),
+    st.floats(1.5, 12.0),
+    st.floats(0.0, 3.0),
+)
+@settings(deadline=None)
+def test_joint_is_its_formula(v: int, k: int, sigma: float, order: float, label: float) -> None:
+    law = Gaussian(sigma)
+    p, low, high = np.exp(threshold.log_pass([v, v - k, v + k], 30.0, law))
+    if min(low, 1 - high) < 1e-9:
+        return
+    want = max(brute(p, low, label, order), brute(p, high, label, order))
+    got = joint([v], 30.0, law, k, [order], [[label]])[0, 0]
+    assert got == pytest.approx(want, rel=1e-7, abs=1e-12)
+
+
+def test_joint_of_a_free_label_is_the_check_and_of_a_sure_check_the_label() -> None:
+    law = Gaussian(40.0)
+    v = np.array([0.0, 90.0, 120.0, 250.0])
+    free = joint(v, 100.0, law, 2, ORDERS, np.zeros((4, len(ORDERS))))
+    assert free == pytest.approx(threshold.rdp_exact(v, 100.0, law, 2, ORDERS), rel=1e-9)
+    sure = joint([5000.0], 100.0, Gaussian(1.0), 1, ORDERS, 0.3 * ORDERS[None])
+    assert sure[0] == pytest.approx(0.3 * ORDERS, rel=1e-9)
+    never = joint([0.0], 5000.0, Gaussian(1.0), 1, [2.0, 3.0], [[100.0, 400.0]])
+    assert never[0] == pytest.approx(0.0, abs=1e-200)
+
+
+@given(st.floats(0.0, 300.0), st.floats(0.0, 5.0), st.floats(1.0, 3.0))
+@settings(deadline=None)
+def test_joint_rises_with_the_label_and_lies_between_its_parts(
+    v: float, label: float, more: float
+) -> None:
+    law = Gaussian(60.0)
+    low = joint([v], 100.0, law, 1, ORDERS, np.full((1, len(ORDERS)), label))[0]
+    high = joint([v], 100.0, law, 1, ORDERS, np.full((1, len(ORDERS)), label * more))[0]
+    check = threshold.rdp_exact([v], 100.0, law, 1, ORDERS)[0]
+    assert (low <= high * (1 + 1e-12)).all()
+    assert (check <= low * (1 + 1e-12)).all()
+    assert (low <= (check + label) * (1 + 1e-9)).all()
+
+
+def test_extremes_neither_warn_nor_overflow() -> None:
+    v = np.array([0.0, 1.0, 40.0, 2500.0, 4999.0, 5000.0])
+    for sigma in (1.0, 150.0, 5000.0):
+        for limit in (0.0, 2500.0, 5000.0):
+            for label in (0.0, 1e-300, 1e-3, 0.3, 40.0, 1e4):
+                costs = np.full((len(v), len(ORDERS)), label)
+                got = joint(v, limit, Gaussian(sigma), 1, ORDERS, costs)
+                assert np.isfinite(got).all()
+                assert (got >= 0.0).all()
+                check = threshold.rdp_exact(v, limit, Gaussian(sigma), 1, ORDERS)
+                assert (got <= (check + label) * (1 + 1e-9) + 1e-240).all()
+
+
+def test_a_label_without_bound_leaves_none() -> None:
+    got = joint([50.0], 60.0, Gaussian(40.0), 1, [2.0, 3.0], [[math.inf, 0.1]])
+    assert got[0, 0] == math.inf
+    assert got[0, 1] < 0.1
+
+
+def test_one_row_of_costs_serves_all_queries() -> None:
+    law, v = Gaussian(40.0), np.array([50.0, 90.0])
+    one = joint(v, 60.0, law, 1, ORDERS, 0.01 * ORDERS[None])
+    assert one.tolist() == joint(v, 60.0, law, 1, ORDERS, np.tile(0.01 * ORDERS, (2, 1))).tolist()
+    costs = realised(0.1 * ORDERS[None], 0.01 * ORDERS[None], np.array([True, False, True]))
+    assert costs.shape == (3, len(ORDERS))
+
+
+def test_rows_are_independent_of_each_other() -> None:
+    law, random = Gaussian(40.0), np.random.default_rng(5)
+    v = random.integers(0, 200, 700).astype(np.float64)
+    labels = random.uniform(0.0, 0.1, (700, len(ORDERS)))
+    together = joint(v, 100.0, law, 1, ORDERS, labels)
+    for row in (0, 1, 350, 699):
+        apart = joint(v[row : row + 1], 100.0, law, 1, ORDERS, labels[row : row + 1])
+        assert together[row].tolist() == apart[0].tolist()
+
+
+def test_what_was_not_answered_costs_no_label() -> None:
+    got = realised([[0.1, 0.2]], [[1.0, math.inf]], np.array([False, True]))
+    assert got.tolist() == [[0.1, 0.2], [1.1, math.inf]]
+    # Nor what is never answered.
+    assert expected([-math.inf], [[0.1]], [[math.inf]]).tolist() == [[0.1]]
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1e-9])
+def test_bad_costs_stop_the_accountant(bad: float) -> None:
+    answered = np.array([True])
+    with pytest.raises(AccountingError):
+        joint([5.0], 5.0, Gaussian(3.0), 1, [2.0], [[bad]])
+    with pytest.raises(AccountingError):
+        expected([-0.1], [[bad]], [[0.1]])
+    with pytest.raises(AccountingError):
+        expected([-0.1], [[0.1]], [[bad]])
+    with pytest.raises(AccountingError):
+        realised([[bad]], [[0.1]], answered)
+    with pytest.raises(AccountingError):
+        realised([[0.1]], [[bad]], answered)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_bad_values_stop_the_accountant(bad: float) -> None:
+    with pytest.raises(AccountingError):
+        joint([bad], 5.0, Gaussian(3.0), 1, [2.0], [[0.1]])
+    with pytest.raises(AccountingError):
+        joint([5.0], bad, Gaussian(3.0), 1, [2.0], [[0.1]])
+    with pytest.raises(AccountingError):
+        expected([bad], [[0.1]], [[0.1]])
+    with pytest.raises(UsageError):
+        joint([5.0], 5.0, Gaussian(3.0), 0, [2.0], [[0.1]])
+
+
+def test_shapes_that_do_not_fit_stop_the_accountant() -> None:
+    law = Gaussian(3.0)
+    with pytest.raises(AccountingError, match="fit"):
+        joint([5.0, 6.0], 5.0, law, 1, [2.0], np.zeros((3, 1)))
+    with pytest.raises(AccountingError, match="fit"):
+        joint([5.0], 5.0, law, 1, [2.0, 3.0], [[0.1]])
+    with pytest.raises(AccountingError, match="fit"):
+        joint([[5.0]], 5.0, law, 1, [2.0], [[0.1]])
+    with pytest.raises(AccountingError, match="fit"):
+        expected([-0.1, -0.2], np.zeros((3, 1)), np.zeros((2, 1)))
+    with pytest.raises(AccountingError, match="fit"):
+        realised(np.zeros((1, 2)), np.zeros((1, 1)), np.array([True]))
+    with pytest.raises(AccountingError, match="list"):
+        expected([[-0.1]], [[0.1]], [[0.1]])
+    with pytest.raises(AccountingError, match="truth"):
+        realised([[0.1]], [[0.1]], np.array([1]))

@@ -1,0 +1,270 @@
+"""The check, one bit: against 3000 digits, against all neighbours, and against the closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pate.accounting.bounds import bits
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.threshold import (
+    independent,
+    independent_sharp,
+    log_fail,
+    log_pass,
+    rdp_exact,
+    rdp_theorem6,
+)
+from pate.errors import AccountingError, UsageError
+from tests.support.accounting.exact import divergences
+
+ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 14.0, 60.0, 512.0])
+
+#: v, T, sigma, k, order, divergence: both neighbours, continuous noise, with 3000 digits.
+EXACT = [
+    (214, 200, 150, 1, 2, 2.8209541953809577e-5),
+    (0, 5000, 150, 1, 512, 2.8859714542774636e-197),
+    (5000, 200, 150, 1, 14, 5.2675503798958633e-225),
+    (5000, 4900, 1, 1, 2, 0.0),  # 6e-2131
+    (4900, 5000, 1, 1, 512, 90.714401964771037),
+    (30, 67, 1, 1, 14, 3.2567640744219692e-89),
+    (30, 67, 1, 1, 40, 19.859179529701573),
+    (67, 30, 1, 1, 512, 36.178233992659692),
+    (200, 200, 5000, 1, 1.01, 1.2859719394637576e-8),
+    (200, 200, 5000, 1, 512, 6.5117888136771155e-6),
+    (250, 240, 3, 5, 1.01, 0.046545773142095516),
+    (250, 240, 3, 5, 30, 7.0437090711243572),
+    (3, 3, 1, 40, 2, 803.2221476526339),
+    (100, 100.5, 40, 1, 1.5, 0.00029840641304929027),
+    (1000, 1300, 40, 40, 20, 6.4859323199124048),
+    (1300, 1000, 40, 40, 20, 6.4859323199124048),
+]
+
+#: v, T, sigma, log P[v + Z >= T]: with 50 digits.
+PASSES = [
+    (214, 200, 150, -0.62142088300296858),
+    (120, 200, 150, -1.2143550854899097),
+    (4500, 3500, 1500, -0.29101099055230867),
+]
+
+sigmas = st.floats(min_value=0.5, max_value=5000.0)
+laws = st.one_of(
+    sigmas.map(Gaussian),
+    # A table for each: few of them.
+    st.sampled_from([0.5, 1.0, 2.0, 3.3, 40.0, 150.0]).map(DiscreteGaussian),
+)
+counts = st.integers(min_value=0, max_value=5000)
+
+
+@pytest.mark.parametrize(("v", "threshold", "sigma", "k", "order", "expected"), EXACT)
+def test_against_many_digits(
+    v: float, threshold: float, sigma: float, k: int, order: float, expected: float
+) -> None:
+    got = float(rdp_exact([v], threshold, Gaussian(sigma), k, [order])[0, 0])
+    assert expected <= got <= expected * (1 + 1e-9) + 1e-260
+
+
+@pytest.mark.parametrize(("v", "threshold", "sigma", "expected"), PASSES)
+def test_chance_to_pass(v: float, threshold: float, sigma: float, expected: float) -> None:
+    assert log_pass([v], threshold, Gaussian(sigma))[0] == pytest.approx(expected, rel=1e-12)
+    # By symmetry it is the chance to fail at the mirror image.
+    mirrored = log_fail([2 * threshold - v], threshold, Gaussian(sigma))[0]
+    assert mirrored == pytest.approx(expected, rel=1e-12)
+
+
+@given(laws, st.floats(min_value=0, max_value=5000), st.floats(min_value=-100, max_value=5000))
+def test_the_bit_is_one_or_the_other(
+    law: Gaussian | DiscreteGaussian, v: float, threshold: float
+) -> None:
+    passed, failed = log_pass([v], threshold, law)[0], log_fail([v], threshold, law)[0]
+    assert math.exp(passed) + math.exp(failed) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_discrete_law_passes_at_the_threshold_and_fails_below_it() -> None:
+    x = np.arange(-400.0, 401.0)
+    mass = np.exp(-(x**2) / 18.0)
+    mass /= mass.sum()
+    for v, threshold in [(10, 10), (10, 13), (13, 10), (10.4, 12.0), (-2, 3)]:
+        passed = mass[v + x >= threshold].sum()
+        law = DiscreteGaussian(3.0)
+        assert math.exp(log_pass([v], threshold, law)[0]) == pytest.approx(passed, rel=1e-12)
+        assert math.exp(log_fail([v], threshold, law)[0]) == pytest.approx(1 - passed, rel=1e-12)
+
+
+@given(laws, counts, counts, st.integers(1, 6))
+@settings(deadline=None)
+def test_no_neighbour_is_further_away(
+    law: Gaussian | DiscreteGaussian, v: int, threshold: int, k: int
+) -> None:
+    bound = rdp_exact([v], threshold, law, k, ORDERS)[0]
+    near = np.arange(v - k, v + k + 1.0)
+    here = np.array([log_pass([v], threshold, law)[0], log_fail([v], threshold, law)[0]])
+    there = np.array([log_pass(near, threshold, law), log_fail(near, threshold, law)]).T
+    others = np.delete(there, k, axis=0)
+    if max(here.max(), others.max()) > -1e-12:
+        return  # the sums of the exact divergence have no digits for that
+    found = divergences(here, others, ORDERS).max(axis=0)
+    # The oracle subtracts logarithms, and is itself good to this.
+    rounding = 1e-9 + 1e-13 * (1.0 + law.sigma) * (1.0 + np.abs(here).max())
+    assert (found <= bound * (1 + rounding) + 1e-16).all()
+    assert (bound <= independent(law.sigma, k, ORDERS) * (1 + 1e-9) + 1e-260).all()
+
+
+@given(st.sampled_from([1.0, 3.0, 40.0, 150.0]).map(Gaussian), counts, counts, st.integers(1, 6))
+@settings(deadline=None)
+def test_theorem_6_is_never_sharper(law: Gaussian, v: int, threshold: int, k: int) -> None:
+    exact = rdp_exact([v], threshold, law, k, ORDERS)
+    # The exact one holds its rounding on the safe side, down to 1e-270.
+    assert (exact <= rdp_theorem6([v], threshold, law, k, ORDERS) * (1 + 1e-10) + 1e-260).all()
+
+
+def test_rows_are_independent_of_each_other() -> None:
+    law = Gaussian(40.0)
+    v = np.array([100.0, 3.0, 100.0, 250.0, 99.5, 3.0])
+    together = rdp_exact(v, 120.0, law, 2, ORDERS)
+    apart = [rdp_exact([value], 120.0, law, 2, ORDERS)[0] for value in v]
+    assert together.tolist() == np.array(apart).tolist()
+    many = rdp_exact(np.tile(v, 3000), 120.0, law, 2, ORDERS)
+    assert many.tolist() == np.tile(together, (3000, 1)).tolist()
+
+
+@given(st.floats(min_value=0.3, max_value=1000.0), st.integers(1, 8), st.floats(-40.0, 600.0))
+@settings(deadline=None, max_examples=40)
+def test_no_count_costs_more_than_the_sharp_independent_bound(
+    sigma: float, k: int, place: float
+) -> None:
+    law = Gaussian(sigma)
+    bound = independent_sharp(law, k, ORDERS)
+    v = np.concatenate([np.linspace(-3 * sigma, 3 * sigma, 41), [-place * k, place * sigma]])
+    assert (rdp_exact(v, 0.0, law, k, ORDERS) <= bound * (1 + 1e-9)).all()
+    assert (bound <= independent(sigma, k, ORDERS) * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(("sigma", "k"), [(150.0, 1), (40.0, 1), (10.0, 2), (2.0, 1), (1.0, 3)])
+def test_the_sharp_independent_bound_is_close_to_a_maximum_over_a_fine_grid(
+    sigma: float, k: int
+) -> None:
+    law = Gaussian(sigma)
+    reach = 8 * sigma + 60 * k
+    v = np.linspace(-reach, reach, 20_001)
+    orders = ORDERS[:-1]
+    found = rdp_exact(v, 0.0, law, k, orders).max(axis=0)
+    bound = independent_sharp(law, k, orders)
+    assert (found <= bound * (1 + 1e-9)).all()
+    assert (bound <= found * (1 + 2e-3)).all()
+
+
+@given(
+    st.floats(min_value=1e-3, max_value=8.0),
+    st.sampled_from(ORDERS.tolist()),
+    st.floats(min_value=-8.0, max_value=8.0),
+    st.floats(min_value=1e-6, max_value=4.0),
+)
+@settings(deadline=None)
+def test_no_point_of_a_cell_is_above_its_bounds(
+    mu: float, order: float, low: float, width: float
+) -> None:
+    ends = np.array([low]), np.array([low + width])
+    points = np.linspace(low, low + width, 33)
+    found = np.zeros(points.size)
+    for place, t in enumerate(points):
+        here = np.array(
+            [log_pass([-t], 0.0, Gaussian(1.0))[0], log_fail([-t], 0.0, Gaussian(1.0))[0]]
+        )
+        there = log_pass([-t - mu], 0.0, Gaussian(1.0)), log_fail([-t - mu], 0.0, Gaussian(1.0))
+        logs = order * here - (order - 1.0) * np.array(there)[:, 0]
+        found[place] = np.logaddexp(*logs)
+    for bound in (
+        bits._cell_of_mass(*ends, mu, np.array([order - 1.0]))[0],
+        bits._cell_of_slope(*ends, mu, order)[0],
+    ):
+        assert (found <= bound * (1 + 1e-9) + 1e-13).all()
+    # And they close in on what they enclose.
+    middle = points[16:17]
+    if abs(low) < 3 and mu < 2:
+        at_point = bits._cell_of_mass(middle, middle, mu, np.array([order - 1.0]))[0]
+        assert at_point == pytest.approx(found[16], rel=1e-6, abs=1e-12)
+
+
+def test_two_over_pi() -> None:
+    ratio = independent_sharp(Gaussian(150.0), 1, [2.0, 14.0]) / independent(150.0, 1, [2.0, 14.0])
+    assert ratio == pytest.approx([2 / math.pi] * 2, rel=3e-4)
+    # A large order looks into the tail, where nothing is saved.
+    assert independent_sharp(Gaussian(1.0), 1, [512.0])[0] == pytest.approx(256.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("sigma", [2.0, 5.0, 40.0])
+def test_the_sharp_independent_bound_covers_discrete_noise(sigma: float) -> None:
+    law = DiscreteGaussian(sigma)
+    v = np.arange(-12.0 * sigma, 12.0 * sigma + 600)
+    bound = independent_sharp(law, 1, ORDERS)
+    found = rdp_exact(v, 0.0, law, 1, ORDERS).max(axis=0)
+    assert (found <= bound * (1 + 1e-9)).all()
+    assert bound[2] <= (sigma * law.mu_of_step) ** 2 * 1.001 * found[2]
+
+
+def test_shifts_that_rounding_swallows_and_noise_that_hides_nothing_cost_the_closed_form() -> None:
+    for sigma in (1e7, 0.1):
+        assert independent_sharp(Gaussian(sigma), 1, [2.0]) == pytest.approx(
+            independent(sigma, 1, [2.0])
+        )
+
+
+@pytest.mark.parametrize("sigma", [1.0, 5000.0])
+def test_extremes_neither_warn_nor_overflow(sigma: float) -> None:
+    v = np.array([0.0, 1.0, 2500.0, 4999.0, 5000.0, -5000.0, 1e9, -1e9])
+    for threshold in (-1e9, 0.0, 2500.0, 5001.0, 1e9):
+        for law in (Gaussian(sigma), DiscreteGaussian(sigma)):
+            got = rdp_exact(v, threshold, law, 1, ORDERS)
+            assert np.isfinite(got).all()
+            assert (got >= 0).all()
+
+
+def test_no_queries_cost_nothing() -> None:
+    assert rdp_exact([], 5.0, Gaussian(3.0), 1, ORDERS).shape == (0, len(ORDERS))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_stops_the_accountant(bad: float) -> None:
+    law = Gaussian(3.0)
+    with pytest.raises(AccountingError):
+        rdp_exact([bad], 5.0, law, 1, [2.0])
+    with pytest.raises(AccountingError):
+        rdp_exact([5.0], bad, law, 1, [2.0])
+    with pytest.raises(AccountingError):
+        rdp_theorem6([bad], 5.0, law, 1, [2.0])
+    with pytest.raises(AccountingError):
+        log_pass([bad], 5.0, law)
+    with pytest.raises(AccountingError):
+        log_fail([5.0], bad, law)
+
+
+@pytest.mark.parametrize("orders", [[1.0], [], [math.nan], [[2.0]], [0.5]])
+def test_bad_orders_stop_the_accountant(orders: list[float]) -> None:
+    with pytest.raises(AccountingError):
+        rdp_exact([5.0], 5.0, Gaussian(3.0), 1, orders)
+    with pytest.raises(AccountingError):
+        independent(3.0, 1, orders)
+    with pytest.raises(AccountingError):
+        independent_sharp(Gaussian(3.0), 1, orders)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.0, True])
+def test_a_bad_number_of_votes_is_refused(k: int) -> None:
+    with pytest.raises(UsageError):
+        rdp_exact([5.0], 5.0, Gaussian(3.0), k, [2.0])
+    with pytest.raises(UsageError):
+        independent(3.0, k, [2.0])
+    with pytest.raises(UsageError):
+        independent_sharp(Gaussian(3.0), k, [2.0])
+
+
+def test_discrete_noise_that_is_too_narrow_has_no_sharp_independent_bound() -> None:
+    with pytest.raises(AccountingError, match="sigma"):
+        independent_sharp(DiscreteGaussian(1.5), 1, [2.0])
+    with pytest.raises(AccountingError, match="sigma"):
+        independent(0.0, 1, [2.0])

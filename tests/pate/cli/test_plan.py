@@ -1,0 +1,309 @@
+"""``pate plan`` as it is typed: its table and its JSON, against the server's own defaults and budget."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pate.accounting.composition import composition_named
+from pate.campaign.spec import CampaignSpec
+from pate.campaign.terms import budget, composition_of, resolve
+from pate.cli.plan.options import plan
+from pate.errors import BudgetError, DataError, UsageError
+from pate.formats.privacy_statement import ADJACENCY, rounded_up
+from pate.mechanisms import mechanism_from_dict
+from pate.planning import population, search
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+PAPER = ["--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--queries", "640"]
+
+
+@pytest.fixture(autouse=True)
+def a_small_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_COARSE", {"noise": 16, "sigma1": 5, "threshold": 6})
+    monkeypatch.setattr(population, "HISTOGRAMS", 300)
+
+
+def typed(*options: str) -> Result:
+    app = typer.Typer()
+    app.command()(plan)
+    return CliRunner().invoke(app, options, env={"COLUMNS": "160"}, catch_exceptions=False)
+
+
+def figures(*options: str) -> dict[str, Any]:
+    result = typed("--json", *options)
+    assert result.exit_code == 0, result.output
+    made: dict[str, Any] = json.loads(result.stdout)
+    return made
+
+
+def campaign(**changes: Any) -> CampaignSpec:
+    asked: dict[str, Any] = {
+        "name": "a", "id": "0" * 32, "aggregator": "confident-gnmax", "parties": 1,
+        "min_parties": 1, "public_set": "0" * 64, "queries": 1000, "schema": "s", "epsilon": 2.0,
+        "delta": 1e-5,
+    }  # fmt: skip
+    return CampaignSpec(**asked | changes)
+
+
+def test_two_options_give_something_useful() -> None:
+    made = figures("--teachers", "200", "--epsilon", "2")
+    given, best = made["plans"]["given"], made["plans"]["best"]
+    assert given["guarantee"]["epsilon"] <= 2.0
+    assert best["guarantee"]["epsilon"] <= 2.0
+    assert best["expected"]["answered"] > 100
+    assert best["expected"]["right"] > 1.5 * given["expected"]["right"]
+    floor = 0.9 * made["population"]["accuracy_without_noise"]
+    assert best["expected"]["accuracy"] >= floor
+    assert (made["unit"], made["votes_per_unit"], made["observer"]) == ("record", 1, "public")
+    assert made["adjacency"] == ADJACENCY["record"]
+    assert made["classes"] == 10
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "options"),
+    [
+        ("confident-gnmax", {}),
+        ("confident-gnmax", {"sigma2": Fraction(50), "threshold": Fraction(301, 2)}),
+        ("gnmax", {}),
+        ("lnmax", {}),
+        ("interactive-gnmax", {}),
+        ("interactive-gnmax", {"first_round_share": Fraction(1, 3)}),
+    ],
+)
+def test_settings_and_budget_are_those_of_the_server(
+    aggregator: str, options: dict[str, Fraction]
+) -> None:
+    texts = [t for k, v in options.items() for t in (f"--{k.replace('_', '-')}", str(v))]
+    made = figures("--teachers", "230", "--epsilon", "5", "--mechanism", aggregator, *texts)
+    rounds = 2 if aggregator == "interactive-gnmax" else 1
+    spec = campaign(aggregator=aggregator, epsilon=5.0, rounds=rounds, **options)
+    mechanisms = resolve(spec, 230, 1)
+    given = made["plans"]["given"]
+    assert mechanism_from_dict(given["mechanism"]) == mechanisms[0]
+    composition = composition_of(spec, mechanisms)
+    cap = budget(spec, mechanisms, composition)
+    guarantee = given["guarantee"]
+    assert guarantee["composition"] == composition.name
+    assert Fraction(guarantee["cap"]) == cap
+    assert guarantee["epsilon"] == composition.epsilon(cap, 1e-5)
+    share = spec.first_round_share if rounds > 1 else 1
+    assert Fraction(guarantee["limit_of_round"]) == cap * share
+
+
+def test_the_best_plan_is_one_that_the_server_takes() -> None:
+    made = figures("--teachers", "230", "--epsilon", "1.5", "--mechanism", "gnmax")
+    (line,) = [note for note in made["notes"] if note.startswith("To run it: ")]
+    typed_options = dict(re.findall(r"--([a-z0-9-]+) (\S+)", line))
+    assert typed_options["aggregator"] == "gnmax"
+    spec = campaign(
+        aggregator="gnmax",
+        sigma2=Fraction(typed_options["sigma2"]),
+        epsilon=float(typed_options["epsilon"]),
+        delta=float(typed_options["delta"]),
+        unit=typed_options["unit"],
+    )
+    mechanisms = resolve(spec, 230, 1)
+    cap = budget(spec, mechanisms, composition_of(spec, mechanisms))
+    assert made["plans"]["best"]["guarantee"]["cap"] == str(cap)
+
+
+def test_the_table_shows_the_figures_of_the_json(tmp_path: Path) -> None:
+    options = ["--teachers", "250", *PAPER, "--epsilon", "2.5", "--delta", "1e-6"]
+    made, screen = figures(*options), typed(*options)
+    assert screen.exit_code == 0
+    table = screen.stdout
+    for each in made["plans"].values():
+        for epsilon in (
+            each["guarantee"]["epsilon"],
+            *each["expected"]["epsilon_of_cost"].values(),
+            *each["all_answered"]["epsilon_of_cost"].values(),
+            each["server_of_noisy_histograms"],
+        ):
+            assert f" {rounded_up(epsilon)} " in table
+        assert f" {each['expected']['answered']:.0f} " in table
+        assert f" {each['expected']['asked']:.0f} of 640 " in table
+        assert f"{100 * each['expected']['accuracy']:.1f} ± " in table
+    flat = " ".join(table.split())
+    assert "at delta 1e-06; unit: record; adjacency: one record added or removed" in flat
+    assert "observer: public" in flat
+    assert "tuning on private votes is itself a leak" in flat
+    assert "as given" in table
+    assert "best found" in table
+
+
+def test_without_an_epsilon_the_guarantee_is_that_of_all_answered() -> None:
+    made = figures("--teachers", "250", *PAPER)
+    assert made["plans"]["best"] is None
+    assert made["search"] is None
+    given = made["plans"]["given"]
+    worst = 640 * sum(
+        composition_named("gdp").cost(event)
+        for event in mechanism_from_dict(given["mechanism"]).worst
+    )
+    assert Fraction(given["guarantee"]["cap"]) == worst
+    assert given["all_answered"]["answered"] == 640
+    assert given["guarantee"]["epsilon"] == given["all_answered"]["epsilon_of_cost"]["gdp"]
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    options = ["--teachers", "120", "--epsilon", "3", "--classes", "4"]
+    assert figures(*options) == figures(*options)
+
+
+def test_party_as_the_unit_counts_all_its_teachers() -> None:
+    given = ["--unit", "party", "--epsilon", "20", "--mechanism", "gnmax"]
+    each = figures("--parties", "50", "--teachers", "300", *given)
+    assert (each["teachers"], each["votes_per_unit"]) == (300, 6)
+    assert each["adjacency"] == ADJACENCY["party"]
+    assert figures("--teachers", "299", "--parties", "50", *given)["votes_per_unit"] == 6
+    assert figures("--teachers", "300", "--votes-per-unit", "11", *given)["votes_per_unit"] == 11
+    record = figures("--parties", "50", "--teachers", "300", "--epsilon", "20",
+                     "--mechanism", "gnmax")  # fmt: skip
+    assert record["votes_per_unit"] == 1
+    assert record["plans"]["best"]["expected"]["right"] > each["plans"]["best"]["expected"]["right"]
+
+
+def test_a_proxy_takes_the_place_of_assumptions(tmp_path: Path) -> None:
+    votes = np.random.default_rng(1).multinomial(60, [0.7, 0.2, 0.1], size=200)
+    np.save(tmp_path / "votes.npy", votes.astype(np.float64))
+    np.save(tmp_path / "labels.npy", np.where(np.arange(200) % 4 == 0, 1, 0))
+    file = ["--proxy-votes", str(tmp_path / "votes.npy"), "--epsilon", "4"]
+    made = figures(*file)
+    assert (made["teachers"], made["classes"]) == (60, 3)
+    assert made["population"]["source"] == "proxy"
+    assert made["population"]["accuracy_of"] == "plurality"
+    assert made["population"]["accuracy_without_noise"] == 1.0
+    labelled = figures(*file, "--proxy-labels", str(tmp_path / "labels.npy"))
+    assert labelled["population"]["accuracy_of"] == "right"
+    assert labelled["population"]["accuracy_without_noise"] == pytest.approx(0.75)
+    assert labelled["plans"]["given"]["guarantee"] == made["plans"]["given"]["guarantee"]
+    flat = " ".join(typed(*file).stdout.split())
+    assert "a proxy, which must be public" in flat
+    assert "agreement with the plurality" in flat
+    for options, error, message in (
+        (["--teachers", "61"], UsageError, "60 votes in every query"),
+        (["--classes", "4"], UsageError, "has 3 classes"),
+        (["--agreement", "0.9"], UsageError, "assumption"),
+        (["--proxy-labels", str(tmp_path / "votes.npy")], DataError, "one label for each"),
+    ):
+        with pytest.raises(error, match=message):
+            typed(*file, *options)
+
+
+def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) -> None:
+    for options in (["--epsilon", "2"], []):
+        path = tmp_path / f"{len(options)}.png"
+        made = figures("--teachers", "100", "--queries", "50", "--png", str(path), *options)
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert made["files"] == {"picture": str(path)}
+        search = made["search"]
+        assert len(search["frontiers"]) == 3
+        for frontier in search["frontiers"]:
+            lengths = {len(frontier[key]) for key in ("epsilon", "right", "answered", "settings")}
+            assert len(lengths) == 1
+            assert frontier["right"] == sorted(frontier["right"])
+            assert all(a >= frontier["least_accuracy"] for a in frontier["accuracy"])
+        assert search["trade"]["epsilon"]
+        assert set(search["trade"]["epsilon"]) == {search["epsilon"]}
+    wanted = made["plans"]["given"]["guarantee"]["epsilon"]
+    assert made["search"]["epsilon"] == wanted, "without --epsilon, around the plan's own"
+    assert made["epsilon_wanted"] is None
+
+
+def test_a_picture_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    from pate.errors import DiskError
+
+    with pytest.raises(DiskError, match="cannot write"):
+        typed("--teachers", "50", "--queries", "20", "--png", str(tmp_path / "no" / "a.png"))
+
+
+def test_goals_are_kept() -> None:
+    base = ["--teachers", "200", "--epsilon", "2"]
+    accurate = figures(*base, "--at-least", "100")["plans"]["best"]["expected"]
+    assert accurate["answered"] >= 100
+    many = figures(*base, "--least-accuracy", "0.6")["plans"]["best"]["expected"]
+    assert many["accuracy"] >= 0.6
+    assert many["right"] > accurate["right"]
+    assert accurate["accuracy"] > many["accuracy"]
+
+
+def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
+    made = figures("--teachers", "10", "--classes", "2", "--epsilon", "2")
+    assert made["plans"]["given"] is None
+    assert made["plans"]["best"]["guarantee"]["epsilon"] <= 2
+    assert any("one answer may cost" in note for note in made["notes"])
+    assert "server's defaults" not in typed(
+        "--teachers", "10", "--classes", "2", "--epsilon", "2"
+    ).stdout.replace("\n", " ")
+    with pytest.raises(BudgetError, match="more teachers"):
+        typed("--teachers", "3", "--epsilon", "0.1")
+    much = ["--at-least", "900", "--least-accuracy", "0.9"]
+    asked = figures("--teachers", "200", "--epsilon", "2", *much)
+    assert asked["plans"]["best"] is None
+    assert any("no settings were found" in note for note in asked["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--teachers"),
+        (["--parties", "3"], "--teachers"),
+        (["--parties", "25", "--teachers", "10"], "all parties together"),
+        (["--teachers", "9", "--unit", "party"], "--votes-per-unit"),
+        (["--teachers", "9", "--unit", "party", "--votes-per-unit", "10"], "10 of 9"),
+        (["--teachers", "9", "--votes-per-unit", "2"], "--unit party"),
+        (["--teachers", "9", "--unit", "house"], "unit"),
+        (["--teachers", "9", "--mechanism", "argmax"], "aggregator"),
+        (["--teachers", "9", "--mechanism", "gnmax", "--threshold", "5"], "--threshold"),
+        (["--teachers", "9", "--scale", "5"], "--scale"),
+        (["--teachers", "9", "--sigma2", "much"], "--sigma2 must be a number"),
+        (["--teachers", "9", "--sigma2", "1/0"], "--sigma2"),
+        (["--teachers", "9", "--sigma2", "-3"], "sigma2"),
+        (["--teachers", "9", "--sigma2", "1e9"], "sigma"),
+        (["--teachers", "9", "--epsilon", "0"], "epsilon"),
+        (["--teachers", "9", "--epsilon", "nan"], "epsilon"),
+        (["--teachers", "9", "--first-round-share", "1/3"], "interactive"),
+        (["--teachers", "9", "--agreement", "0"], "agreement"),
+        (["--teachers", "9", "--spread", "0.4"], "spread"),
+        (["--teachers", "9", "--epsilon", "2", "--least-accuracy", "2"], "accuracy"),
+        (["--teachers", "9", "--proxy-labels", "a.npy"], "--proxy-votes"),
+        (["--teachers", "9", "--queries", "2000000"], "queries"),
+        (["--teachers", "9", "--queries", "1000000000000000"], "queries"),
+        (["--teachers", "9", "--noise", "shared"], "central, distributed"),
+        (["--teachers", "9", "--mechanism", "neighbour"], "plan-neighbour"),
+        (["--teachers", "9", "--classes", "40000"], "classes"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        typed(*options)
+
+
+def test_a_configuration_file_has_the_same_names(tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text('teachers = 200\nepsilon = 2.0\nmechanism = "gnmax"\nsigma2 = 45\n')
+    made = figures("--config", str(file))
+    assert made["plans"]["given"]["mechanism"]["sigma"] == "45"
+    assert made == figures("--teachers", "200", "--epsilon", "2", "--mechanism", "gnmax",
+                           "--sigma2", "45")  # fmt: skip
+
+
+def test_interactive_says_that_it_is_the_first_round() -> None:
+    made = figures("--teachers", "200", "--epsilon", "2", "--mechanism", "interactive-gnmax")
+    assert made["plans"]["best"]["mechanism"]["mechanism"] == "confident-gnmax"
+    assert any("first round" in note for note in made["notes"])
+    cap, limit = (made["plans"]["best"]["guarantee"][key] for key in ("cap", "limit_of_round"))
+    assert Fraction(limit) == Fraction(cap) / 2
+    assert any("--first-round-share 1/2" in note for note in made["notes"])

@@ -1,0 +1,82 @@
+"""``pate plan-neighbour``, and the server's own choice that it shows."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from aggregator_server.options import CampaignOptions
+from pate.campaign.representatives import choose, default_number, first_of_each
+from pate.campaign.settings import spec_of
+from pate.campaign.terms import matrix_mechanism
+from pate.data.values import Images, Table
+from pate.errors import BudgetError, UsageError
+from pate.mechanisms import DistributedNeighbour
+from simulation.cli import app
+
+
+def run(*options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["plan-neighbour", *options])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def test_it_shows_what_the_server_would_choose() -> None:
+    code, text = run(
+        "--records", "60000", "--parties", "5", "--epsilon", "0.1", "--purity", "0.95", "--json"
+    )
+    assert code == 0
+    found = json.loads(text)
+    public = Images(np.random.default_rng(3).integers(0, 255, (300, 8, 8, 1), dtype=np.uint8))
+    asked = CampaignOptions(
+        aggregator="neighbour", parties="5", epsilon=0.1, delta=1e-5, representatives=20
+    )
+    spec = spec_of(asked, public)
+    mechanism = matrix_mechanism(spec, 1)
+    assert isinstance(mechanism, DistributedNeighbour)
+    assert found["noise"]["share"] == str(mechanism.share)
+    assert found["noise"]["counted_shares"] == mechanism.honest == spec.honest
+    assert found["noise"]["threshold"] == mechanism.threshold
+    assert found["server_default"] == default_number(60_000, 10**9, 0.1, 1e-5)
+    assert len(found["plans"]) == 5
+    assert "removed or altered; observer: public" in found["guarantee"]["in_words"]
+
+
+def test_the_table_says_what_it_stands_for() -> None:
+    code, text = run("--records", "1000", "--parties", "2", "--epsilon", "1", "--delta", "1e-4")
+    assert code == 0
+    assert "whatever the number of representatives" in " ".join(text.split())
+    assert "* as the server would choose" in text
+    code, text = run("--records", "1000", "--representatives", "77")
+    assert code == 0
+    assert "*" not in text
+    assert " 77 " in text
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(UsageError, match="--unit patient"):
+        run("--votes-per-patient", "2")
+    with pytest.raises(UsageError, match="whole party"):
+        run("--unit", "party")
+    with pytest.raises(BudgetError):
+        run("--epsilon", "1e-9", "--delta", "1e-12")
+
+
+def test_more_budget_pays_for_more_representatives() -> None:
+    numbers = [default_number(60_000, 9_000, e, 1e-5) for e in (0.05, 0.1, 0.5, 1.0)]
+    assert numbers == sorted(numbers)
+    assert default_number(60_000, 50, 1.0, 1e-5) == 50  # no more than there are inputs
+    assert default_number(60_000, 9_000, 1.0, 1e-5, 4) < default_number(60_000, 9_000, 1.0, 1e-5)
+
+
+def test_no_representative_is_there_twice() -> None:
+    rows = np.array([0.0, 1.0, 0.0, 2.0, 1.0, 5.0])
+    public = Table(("x",), (rows,))
+    assert first_of_each(public).tolist() == [0, 1, 3, 5]
+    said: list[str] = []
+    assert choose(public, 6, said.append) == (0, 1, 3, 5)
+    assert said == ["choosing 4 representatives of 6 public inputs"]

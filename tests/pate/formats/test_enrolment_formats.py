@@ -1,0 +1,298 @@
+"""Bundle and answer: read back as written, and refused when anything in them is changed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import tomllib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator_server.identities.authority import make_authority
+from pate.errors import ProtocolError
+from pate.formats.enrolment import (
+    MAX_FILE,
+    Answer,
+    Bundle,
+    check_name,
+    fingerprint,
+    line_of_party,
+    split_address,
+    verifier_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+OURS, OTHERS = (make_authority((), NOW).certificate for _ in range(2))
+IDENTITY, NODE = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP384R1())
+BUNDLE = Bundle("hospital_a", "127.0.0.1:9092", OURS, bytes(range(32)), bytes(32), 2_000_000_000)
+ANSWER = Answer.make(BUNDLE, IDENTITY, NODE)
+
+
+def test_both_files_are_read_back_as_they_were() -> None:
+    assert Bundle.from_json(BUNDLE.to_json()) == BUNDLE
+    assert Answer.from_json(ANSWER.to_json()) == ANSWER
+    assert max(len(BUNDLE.to_json()), len(ANSWER.to_json())) < MAX_FILE / 4
+
+
+def test_an_answer_is_signed_by_both_keys_and_by_the_code() -> None:
+    ANSWER.check_keys(fingerprint(OURS))
+    assert ANSWER.made_with(verifier_of(BUNDLE.code), fingerprint(OURS))
+
+
+def test_an_answer_holds_no_secret() -> None:
+    body = ANSWER.to_json()
+    assert BUNDLE.code.hex().encode() not in body
+    assert IDENTITY.private_bytes_raw().hex().encode() not in body
+    number = NODE.private_numbers().private_value
+    assert f"{number:x}".encode() not in body
+
+
+def test_what_the_server_keeps_of_a_code_makes_no_answer() -> None:
+    """Whoever reads the server's records cannot answer in a party's place."""
+    verifier = verifier_of(BUNDLE.code)
+    forged = Answer.make(replace(BUNDLE, code=verifier), IDENTITY, NODE)
+    assert not forged.made_with(verifier, fingerprint(OURS))
+
+
+def test_another_code_does_not_fit() -> None:
+    assert not ANSWER.made_with(verifier_of(bytes(32)), fingerprint(OURS))
+
+
+def test_an_answer_is_good_for_one_server() -> None:
+    with pytest.raises(ProtocolError, match="another server"):
+        ANSWER.check_keys(fingerprint(OTHERS))
+    assert not ANSWER.made_with(verifier_of(BUNDLE.code), fingerprint(OTHERS))
+
+
+OTHER = Answer.make(
+    replace(BUNDLE, code=bytes(32)),
+    Ed25519PrivateKey.generate(),
+    ec.generate_private_key(ec.SECP384R1()),
+)
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        replace(ANSWER, name="hospital_b"),
+        replace(ANSWER, identity=OTHER.identity),
+        replace(ANSWER, node=OTHER.node),
+        replace(ANSWER, by_identity=OTHER.by_identity),
+        replace(ANSWER, by_node=OTHER.by_node),
+        replace(ANSWER, identity=OTHER.identity, by_identity=OTHER.by_identity),
+        replace(ANSWER, node=OTHER.node, by_node=OTHER.by_node),
+    ],
+)
+def test_no_part_of_an_answer_can_be_exchanged(altered: Answer) -> None:
+    with pytest.raises(ProtocolError, match="altered"):
+        altered.check_keys(fingerprint(OURS))
+
+
+def test_the_code_covers_keys_that_sign_themselves() -> None:
+    """Somebody on the way puts his own keys in; they sign well, but the code's signature is not his."""
+    swapped = replace(OTHER, by_code=ANSWER.by_code)
+    swapped.check_keys(fingerprint(OURS))
+    assert not swapped.made_with(verifier_of(BUNDLE.code), fingerprint(OURS))
+
+
+@pytest.mark.parametrize("which", ["identity", "node"])
+def test_one_key_cannot_be_exchanged_by_somebody_who_signs_for_his_own(which: str) -> None:
+    """He knows all that is public, and can sign the right text with a key of his own."""
+    other_code = replace(BUNDLE, code=bytes(32))
+    if which == "node":
+        his = Answer.make(other_code, IDENTITY, ec.generate_private_key(ec.SECP384R1()))
+        mixed = replace(his, by_identity=ANSWER.by_identity, by_code=ANSWER.by_code)
+    else:
+        his = Answer.make(other_code, Ed25519PrivateKey.generate(), NODE)
+        mixed = replace(his, by_node=ANSWER.by_node, by_code=ANSWER.by_code)
+    his.check_keys(fingerprint(OURS))
+    with pytest.raises(ProtocolError, match="altered"):
+        mixed.check_keys(fingerprint(OURS))
+    assert not mixed.made_with(verifier_of(BUNDLE.code), fingerprint(OURS))
+
+
+def test_the_signatures_cannot_stand_for_each_other() -> None:
+    with pytest.raises(ProtocolError, match="altered"):
+        replace(ANSWER, by_identity=ANSWER.by_code).check_keys(fingerprint(OURS))
+    stood_in = replace(ANSWER, by_code=ANSWER.by_identity)
+    assert not stood_in.made_with(ANSWER.identity, fingerprint(OURS))
+
+
+@given(st.integers(0, len(ANSWER.to_json()) - 1), st.integers(1, 255))
+@settings(max_examples=150, deadline=None)
+def test_a_changed_byte_is_refused_or_changes_nothing(at: int, difference: int) -> None:
+    body = bytearray(ANSWER.to_json())
+    body[at] ^= difference
+    try:
+        read = Answer.from_json(bytes(body))
+        read.check_keys(fingerprint(OURS))
+    except ProtocolError:
+        return
+    fits = read.made_with(verifier_of(BUNDLE.code), fingerprint(OURS))
+    assert not fits or read == ANSWER  # white space between two fields
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
+@settings(max_examples=100, deadline=None)
+def test_anything_else_is_refused(body: bytes) -> None:
+    for kind in (Answer, Bundle):
+        with pytest.raises(ProtocolError):
+            kind.from_json(body)
+
+
+def without(name: str) -> Callable[[dict[str, object]], object]:
+    return lambda fields: fields.pop(name)
+
+
+def having(name: str, value: object) -> Callable[[dict[str, object]], object]:
+    return lambda fields: fields.update({name: value})
+
+
+def p256() -> str:
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return key.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    ).hex()
+
+
+def compressed() -> str:
+    """The node key of the answer in the other form that its curve allows."""
+    point = NODE.public_key().public_bytes(
+        serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
+    )
+    return "3046301006072a8648ce3d020106052b81040022033200" + point.hex()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (having("node", compressed()), "not its own"),
+        (without("by_code"), "exactly these fields"),
+        (having("more", "1"), "exactly these fields"),
+        (having("format", "pate-enrolment-answer/2"), "another version"),
+        (having("format", "pate-enrolment-bundle/1"), "another version"),
+        (having("name", "../a"), "cannot be a party's name"),
+        (having("name", 7), "no text"),
+        (having("identity", "00" * 31), "31 bytes, not 32"),
+        (having("identity", "zz"), "hexadecimal"),
+        (having("by_identity", ""), "0 bytes, not 64"),
+        (having("by_node", ""), "signature of the node key"),
+        (having("by_node", "00" * 105), "signature of the node key"),
+        (having("node", ""), "empty or too long"),
+        (having("node", "00" * 300), "empty or too long"),
+        (having("node", "00" * 100), "cannot be read"),
+        (having("node", p256()), "P-384"),
+        (having("node", ANSWER.node.hex() + "00"), "cannot be read|not its own"),
+    ],
+)
+def test_an_answer_that_is_none_is_refused_in_words(
+    change: Callable[[dict[str, object]], object], words: str
+) -> None:
+    fields = json.loads(ANSWER.to_json())
+    change(fields)
+    with pytest.raises(ProtocolError, match=words):
+        Answer.from_json(json.dumps(fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (having("code", "00" * 16), "16 bytes, not 32"),
+        (having("campaign_key", "00"), "1 bytes, not 32"),
+        (having("expires", "soon"), "whole number"),
+        (having("expires", True), "whole number"),
+        (having("expires", -1), "at no time"),
+        (having("server", ""), "no server address"),
+        (having("server", "a b:1"), "no server address"),
+        (having("server", "a:1/x"), "no server address"),
+        (having("server", "a@b:1"), "no server address"),
+        (having("name", "\ud800"), "not of ASCII"),
+        (having("ca", "\ud800"), "not of ASCII"),
+        (having("ca", "no certificate"), "no certificate of an authority"),
+        (having("ca", (OURS + OTHERS).decode()), "one authority"),
+        (without("ca"), "exactly these fields"),
+    ],
+)
+def test_a_bundle_that_is_none_is_refused_in_words(
+    change: Callable[[dict[str, object]], object], words: str
+) -> None:
+    fields = json.loads(BUNDLE.to_json())
+    change(fields)
+    with pytest.raises(ProtocolError, match=words):
+        Bundle.from_json(json.dumps(fields).encode())
+
+
+def test_files_that_are_too_large_or_too_deep_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="at most 8192"):
+        Answer.from_json(b" " * (MAX_FILE + 1))
+    with pytest.raises(ProtocolError, match="no file of enrolment"):
+        Answer.from_json(b"[" * MAX_FILE)
+
+
+@pytest.mark.parametrize("name", ["", ".", "-a", "a/b", "a b", "é", "a" * 65, "a\n"])
+def test_names_that_cannot_be_one(name: str) -> None:
+    with pytest.raises(ProtocolError, match="cannot be a party's name"):
+        check_name(name)
+
+
+def test_names_that_can_be_one() -> None:
+    for name in ("a", "hospital_a", "St.Mary-2", "9", "a" * 64):
+        assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "port"),
+    [
+        ("pate.example.org:9092", "pate.example.org", 9092),
+        ("localhost:1", "localhost", 1),
+        ("192.0.2.7:65535", "192.0.2.7", 65535),
+        ("[2001:db8::7]:9092", "2001:db8::7", 9092),
+    ],
+)
+def test_addresses_of_servers(address: str, host: str, port: int) -> None:
+    assert split_address(address) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "a",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:-1",
+        "a:١",
+        "[a]:1",
+        "[192.0.2.7]:1",
+        "2001:db8::7:9092",
+        "[fe80::1%eth0]:1",
+        "192.168.1.300:1",
+        "10.1:1",
+        "a/b:1",
+        "a#b:1",
+        "user@a:1",
+        "a:1\n",
+        "\ud800:1",
+    ],
+)
+def test_what_is_no_address_of_a_server(address: str) -> None:
+    with pytest.raises(ProtocolError, match="no server address"):
+        split_address(address)
+
+
+@pytest.mark.parametrize("name", ["a", "hospital_a", "a-b", "7", "a.b", "1.5"])
+def test_a_party_can_be_put_into_a_policy(name: str) -> None:
+    line = line_of_party(name, bytes(range(32)))
+    assert tomllib.loads(f"[parties]\n{line}\n") == {"parties": {name: bytes(range(32)).hex()}}

@@ -1,0 +1,424 @@
+"""Mechanisms: their rules with scripted noise, their laws with real noise, their cost exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax
+from pate.errors import ProtocolError, UsageError
+from pate.mechanisms import (
+    MECHANISMS,
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    Outcome,
+    mechanism_from_dict,
+    round_predictions,
+)
+from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
+from tests.support.one_query import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+FALSE_ALARM = 1e-6
+
+
+class ScriptedNoise:
+    """Noise that a test writes down: each call takes its draws from the front of the list."""
+
+    production: ClassVar[bool] = False
+
+    def __init__(self, *draws: int) -> None:
+        self.left = list(draws)
+        self.asked: list[tuple[str, Fraction, int]] = []
+
+    def _take(self, law: str, scale: Fraction, count: int) -> NDArray[np.int64]:
+        self.asked.append((law, scale, count))
+        taken, self.left = self.left[:count], self.left[count:]
+        assert len(taken) == count
+        return np.array(taken, dtype=np.int64)
+
+    def gaussian(self, sigma: Fraction, count: int) -> NDArray[np.int64]:
+        return self._take("gaussian", sigma, count)
+
+    def laplace(self, scale: Fraction, count: int) -> NDArray[np.int64]:
+        return self._take("laplace", scale, count)
+
+
+def votes(*row: int) -> NDArray[np.int64]:
+    return np.array(row, dtype=np.int64)
+
+
+S1, S2 = Fraction(150), Fraction(40)
+CHECK, LABEL = GaussianThreshold(S1, 1), GaussianMax(S2, 1)
+CONFIDENT = ConfidentGNMax(10, S1, S2, 1)
+INTERACTIVE = InteractiveGNMax(5, S1, S2, Fraction(3, 5), 1)
+
+
+class TestGNMaxAndLNMax:
+    @pytest.mark.parametrize(
+        ("row", "noise", "label"),
+        [
+            (votes(1, 5, 3), (0, 0, 0), 1),
+            (votes(1, 5, 3), (5, 0, 0), 0),
+            (votes(1, 5, 3), (4, 0, 2), 0),  # all equal: the lowest index
+            (votes(1, 5, 3), (0, -1, 1), 1),  # two equal
+            (votes(0, 0, 0), (-3, -2, -1), 2),  # below zero
+        ],
+    )
+    def test_the_largest_noisy_count_wins(
+        self, row: NDArray[np.int64], noise: tuple[int, ...], label: int
+    ) -> None:
+        event = GaussianMax(S2, 1)
+        scripted = ScriptedNoise(*noise)
+        assert answer(GNMax(S2, 1), row, scripted) == Outcome(label, "teachers", (event,))
+        assert scripted.asked == [("gaussian", S2, 3)]
+        scripted = ScriptedNoise(*noise)
+        outcome = answer(LNMax(Fraction(20), 1), row, scripted)
+        assert outcome == Outcome(label, "teachers", (LaplaceMax(Fraction(20), 1),))
+        assert scripted.asked == [("laplace", Fraction(20), 3)]
+
+
+class TestConfident:
+    @pytest.mark.parametrize(("check", "answered"), [(0, False), (1, False), (2, True), (3, True)])
+    def test_it_answers_from_the_threshold_on(self, check: int, answered: bool) -> None:
+        noise = ScriptedNoise(check, 7, 0, 0)
+        outcome = answer(CONFIDENT, votes(2, 8, 1), noise)
+        if answered:
+            assert outcome == Outcome(0, "teachers", (CHECK, LABEL))
+            assert noise.asked == [("gaussian", S1, 1), ("gaussian", S2, 3)]
+        else:
+            assert outcome == Outcome(None, None, (CHECK,))
+            # No noise is spent on a label that does not exist.
+            assert noise.asked == [("gaussian", S1, 1), ("gaussian", S2, 0)]
+
+    def test_the_check_and_the_label_have_noise_of_their_own(self) -> None:
+        # A large draw in the check must not favour the class that it let through.
+        assert answer(CONFIDENT, votes(5, 4), ScriptedNoise(100, 0, 2)).label == 1
+
+    def test_queries_of_a_batch_do_not_mix(self) -> None:
+        rows = np.array([[9, 0, 0], [0, 10, 0], [0, 0, 9], [0, 3, 9]])
+        noise = ScriptedNoise(0, 0, -5, 1, 0, 0, 11, 12, 0, 0)
+        outcomes = CONFIDENT.answer_all(rows, noise)
+        assert [outcome.label for outcome in outcomes] == [None, 2, None, 0]
+
+
+class TestInteractive:
+    def test_teachers_answer_where_they_disagree(self) -> None:
+        # The margin is 7 - 2 = 5.
+        noise = ScriptedNoise(0, 0, 0, 0)
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), noise, votes(8, 2, 0))
+        assert outcome == Outcome(1, "teachers", (CHECK, LABEL))
+
+    def test_a_confident_prediction_is_reinforced(self) -> None:
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(8, 2, 0))
+        assert outcome == Outcome(0, "reinforced", (CHECK,))
+
+    def test_the_rest_has_no_answer(self) -> None:
+        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(5, 3, 2))
+        assert outcome == Outcome(None, None, (CHECK,))
+
+    def test_confidence_is_compared_exactly_and_strictly(self) -> None:
+        # 6 of 10 is not above 3/5, although 0.6 * 10 in floats could be either.
+        assert answer(INTERACTIVE, votes(6, 4), ScriptedNoise(0), votes(6, 4)).label is None
+        assert answer(INTERACTIVE, votes(7, 3), ScriptedNoise(0), votes(7, 3)).label == 0
+
+    def test_reinforcement_tells_nothing_of_the_votes(self) -> None:
+        for row in (votes(10, 0, 0), votes(0, 10, 0), votes(3, 3, 4)):
+            outcome = answer(INTERACTIVE, row, ScriptedNoise(-50), votes(1, 9, 0))
+            assert outcome == Outcome(1, "reinforced", (CHECK,))
+
+    def test_it_needs_a_prediction(self) -> None:
+        with pytest.raises(UsageError, match="prediction"):
+            answer(INTERACTIVE, votes(2, 8), ScriptedNoise())
+
+    @pytest.mark.parametrize(
+        "prediction", [votes(5, 4), votes(11, -1), votes(5, 3, 2), np.array([0.5, 9.5])]
+    )
+    def test_a_prediction_that_cannot_be_is_refused(self, prediction: NDArray[np.int64]) -> None:
+        with pytest.raises(ProtocolError, match="prediction"):
+            answer(INTERACTIVE, votes(2, 8), ScriptedNoise(), prediction)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [GNMax(S2, 1), LNMax(Fraction(20), 1), CONFIDENT, INTERACTIVE]
+)
+class TestEveryMechanism:
+    def test_it_never_does_more_than_it_reserves(self, mechanism: Mechanism) -> None:
+        rows = np.random.default_rng(3).multinomial(20, [0.6, 0.3, 0.1], 200).astype(np.int64)
+        expected = np.tile(votes(14, 5, 1), (200, 1))
+        outcomes = mechanism.answer_all(rows, SimulatedNoise(1), expected)
+        assert len(outcomes) == 200
+        for outcome in outcomes:
+            assert outcome.events == mechanism.worst[: len(outcome.events)]
+            assert outcome.events
+
+    def test_no_queries_have_no_answers(self, mechanism: Mechanism) -> None:
+        none = np.zeros((0, 3), dtype=np.int64)
+        assert mechanism.answer_all(none, SystemNoise(), none) == ()
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            np.array([[1.0, 2.0]]),
+            np.array([[1, 2]], dtype=np.int32),
+            np.array([[1, 2]], dtype=np.uint64),
+            np.array([[-1, 2]]),
+            np.array([[2**62, 2]]),
+            np.array([[3]]),
+            np.array([1, 2]),
+            np.zeros((1, 2, 2), dtype=np.int64),
+        ],
+    )
+    def test_rows_that_cannot_be_votes_are_refused(
+        self, mechanism: Mechanism, rows: NDArray[np.int64]
+    ) -> None:
+        with pytest.raises(ProtocolError, match="votes"):
+            mechanism.answer_all(rows, SystemNoise(), rows)
+
+    def test_votes_are_left_as_they_were(self, mechanism: Mechanism) -> None:
+        rows = np.array([[5, 3, 2], [0, 1, 9]])
+        rows.setflags(write=False)
+        mechanism.answer_all(rows, SystemNoise(), rows)
+
+    def test_its_text_form_is_exact(self, mechanism: Mechanism) -> None:
+        fields = mechanism.to_dict()
+        assert mechanism_from_dict(fields) == mechanism
+        assert type(mechanism) is MECHANISMS[mechanism.name]
+        with pytest.raises(UsageError, match="fields"):
+            mechanism_from_dict({**fields, "delta": "1"})
+        with pytest.raises(UsageError, match="fields"):
+            mechanism_from_dict({k: v for k, v in fields.items() if k != "votes_per_unit"})
+        for key in fields:
+            with pytest.raises(UsageError, match="mechanism"):
+                mechanism_from_dict({**fields, key: "1.5"})
+
+
+def test_names_are_those_of_the_commands() -> None:
+    central = {"lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour"}
+    assert {name for name, kind in MECHANISMS.items() if not kind.noise_inside} == central
+    # test_distributed_mechanisms.py is about the others.
+    assert set(MECHANISMS) - central == {f"distributed-{name}" for name in central - {"lnmax"}}
+    assert INTERACTIVE.to_dict() == {
+        "mechanism": "interactive-gnmax",
+        "threshold": 5,
+        "sigma1": "150",
+        "sigma2": "40",
+        "confidence": "3/5",
+        "votes_per_unit": 1,
+    }
+    with pytest.raises(UsageError, match="choose among confident-gnmax, distr"):
+        mechanism_from_dict({"mechanism": "argmax"})
+    with pytest.raises(UsageError, match="unknown mechanism"):
+        mechanism_from_dict({})
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: GNMax(Fraction(0), 1),
+        lambda: LNMax(Fraction(-1), 1),
+        lambda: GNMax(Fraction(40), 0),
+        lambda: GNMax(40.0, 1),  # type: ignore[arg-type]
+        lambda: ConfidentGNMax(10, Fraction(0), S2, 1),
+        lambda: ConfidentGNMax(10, S1, Fraction(0), 1),
+        lambda: ConfidentGNMax(10.5, S1, S2, 1),  # type: ignore[arg-type]
+        lambda: ConfidentGNMax(2**60, S1, S2, 1),
+        lambda: InteractiveGNMax(5, S1, S2, Fraction(1), 1),
+        lambda: InteractiveGNMax(5, S1, S2, Fraction(-1, 2), 1),
+        lambda: InteractiveGNMax(5, S1, S2, 0.5, 1),  # type: ignore[arg-type]
+        lambda: InteractiveGNMax(5, S1, S2, Fraction(1, 2), 0),
+        lambda: Outcome(None, "teachers", ()),
+        lambda: Outcome(1, None, ()),
+    ],
+)
+def test_bad_parameters_cannot_be_built(build: Callable[[], object]) -> None:
+    with pytest.raises(UsageError):
+        build()
+
+
+class TestRoundPredictions:
+    def test_by_hand(self) -> None:
+        assert round_predictions(np.array([[0.26, 0.25, 0.49]]), 10).tolist() == [[3, 2, 5]]
+        # Equal remainders: the lowest index. 1/3 each of 10 is 3 each, and one is missing.
+        assert round_predictions(np.full((1, 3), 1 / 3), 10).tolist() == [[4, 3, 3]]
+        assert round_predictions(np.array([[1.0, 0.0]]), 7).tolist() == [[7, 0]]
+        # 49 times the float 1/49 is below 1: all 49 votes are missing, and found.
+        assert round_predictions(np.full((1, 49), 1 / 49), 49).tolist() == [[1] * 49]
+        assert round_predictions(np.zeros((0, 3)), 5).shape == (0, 3)
+
+    @given(
+        hnp.arrays(
+            np.float64,
+            st.tuples(st.integers(1, 5), st.integers(2, 60)),
+            elements=st.floats(min_value=0, max_value=1),
+        ),
+        st.integers(min_value=1, max_value=10**6),
+    )
+    def test_rows_sum_to_the_teachers_and_are_near(
+        self, raw: NDArray[np.float64], teachers: int
+    ) -> None:
+        raw[:, 0] += 1e-3
+        shares = raw / raw.sum(axis=1, keepdims=True)
+        rounded = round_predictions(shares, teachers)
+        assert rounded.dtype == np.int64
+        assert (rounded.sum(axis=1) == teachers).all()
+        assert rounded.min() >= 0
+        assert np.abs(rounded - shares * teachers).max() < 1 + 1e-6
+        single = shares.astype(np.float32)
+        assert (round_predictions(single, teachers).sum(axis=1) == teachers).all()
+
+    @pytest.mark.parametrize(
+        "probabilities",
+        [
+            np.array([[0.5, np.nan]]),
+            np.array([[np.inf, 0.0]]),
+            np.array([[1e308, 1e308]]),
+            np.array([[1.2, -0.2]]),
+            np.array([[0.5, 0.6]]),
+            np.array([[0.5, 0.49]]),
+            np.array([[0.0, 0.0]]),
+            np.array([[1.0]]),
+            np.array([0.5, 0.5]),
+            np.array([[1, 0]]),
+            np.array([[0.5 + 0.5j, 0.5]]),
+        ],
+    )
+    def test_what_is_no_distribution_is_refused(self, probabilities: NDArray[np.float64]) -> None:
+        with pytest.raises(ProtocolError, match="prediction"):
+            round_predictions(probabilities, 10)
+
+    def test_no_teachers_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="teachers"):
+            round_predictions(np.array([[0.5, 0.5]]), 0)
+
+
+# Exact laws of small cases, summed directly, and independent of the code under test.
+
+
+def gaussian_law(sigma: Fraction) -> dict[int, float]:
+    reach = math.ceil(14 * sigma) + 2
+    mass = {x: math.exp(-float(x * x / (2 * sigma * sigma))) for x in range(-reach, reach + 1)}
+    total = math.fsum(mass.values())
+    return {x: value / total for x, value in mass.items()}
+
+
+def laplace_law(scale: Fraction) -> dict[int, float]:
+    reach = math.ceil(40 * scale) + 2
+    mass = {x: math.exp(-float(abs(x) / scale)) for x in range(-reach, reach + 1)}
+    total = math.fsum(mass.values())
+    return {x: value / total for x, value in mass.items()}
+
+
+def argmax_law(row: Sequence[int], law: dict[int, float]) -> list[float]:
+    """P[argmax_j (row_j + noise_j) = j], the lowest index winning ties."""
+    reach = max(law)
+    lowest, highest = min(row) - reach, max(row) + reach
+    at_most = {lowest - 1: 0.0}
+    for x in range(lowest, highest + 1):
+        at_most[x] = at_most[x - 1]
+    tails = []
+    for count in row:
+        total, tail = 0.0, {lowest - 1: 0.0}
+        for x in range(lowest, highest + 1):
+            total += law.get(x - count, 0.0)
+            tail[x] = total
+        tails.append(tail)
+    found = []
+    for j, count in enumerate(row):
+        terms = []
+        for x in range(lowest, highest + 1):
+            below = math.prod(
+                tails[i][x - 1] if i < j else tails[i][x] for i in range(len(row)) if i != j
+            )
+            terms.append(law.get(x - count, 0.0) * below)
+        found.append(math.fsum(terms))
+    assert math.fsum(found) == pytest.approx(1.0, abs=1e-12)
+    return found
+
+
+def at_least(count: int, threshold: int, law: dict[int, float]) -> float:
+    return math.fsum(p for x, p in law.items() if count + x >= threshold)
+
+
+#: The votes that the student's prediction leads one to expect.
+EXPECTED = (1, 3, 1)
+
+
+def outcome_law(mechanism: Mechanism, row: Sequence[int]) -> dict[int | None, float]:
+    """The exact law of the teachers' label, None where they give none."""
+    if isinstance(mechanism, GNMax):
+        return dict(enumerate(argmax_law(row, gaussian_law(mechanism.sigma))))
+    if isinstance(mechanism, LNMax):
+        return dict(enumerate(argmax_law(row, laplace_law(mechanism.scale))))
+    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
+    margin = max(row)
+    if isinstance(mechanism, InteractiveGNMax):
+        margin = max(count - r for count, r in zip(row, EXPECTED, strict=True))
+    passed = at_least(margin, mechanism.threshold, gaussian_law(mechanism.sigma1))
+    labels = argmax_law(row, gaussian_law(mechanism.sigma2))
+    found: dict[int | None, float] = {j: passed * p for j, p in enumerate(labels)}
+    found[None] = 1.0 - passed
+    return found
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        GNMax(Fraction(3, 2), 1),
+        GNMax(Fraction(4), 1),
+        LNMax(Fraction(2), 1),
+        ConfidentGNMax(4, Fraction(2), Fraction(1), 1),
+    ],
+)
+def test_answers_have_exactly_the_law_of_the_mechanism(mechanism: Mechanism) -> None:
+    # Fails a correct mechanism with probability 1e-6.
+    row, number = (3, 2, 3), 60_000
+    law = outcome_law(mechanism, row)
+    drawn = mechanism.answer_all(np.tile(votes(*row), (number, 1)), SystemNoise())
+    seen = Counter(outcome.label for outcome in drawn)
+    statistic = sum((seen[label] - p * number) ** 2 / (p * number) for label, p in law.items())
+    assert stats.chi2.sf(statistic, len(law) - 1) > FALSE_ALARM
+
+
+def divergence(p: dict[int | None, float], q: dict[int | None, float], order: float) -> float:
+    return math.log(math.fsum(p[x] ** order * q[x] ** (1 - order) for x in p)) / (order - 1)
+
+
+@pytest.mark.parametrize("unit", [1, 2])
+@pytest.mark.parametrize("order", [1.5, 2, 4, 12])
+def test_no_neighbour_is_further_than_the_events_say(order: float, unit: int) -> None:
+    """Exact divergences of all histograms of 5 teachers and 3 classes, both ways."""
+    rows = [row for row in itertools.product(range(6), repeat=3) if sum(row) == 5]
+    mechanisms: list[Mechanism] = [
+        GNMax(Fraction(3), unit),
+        LNMax(Fraction(4), unit),
+        ConfidentGNMax(3, Fraction(4), Fraction(5, 2), unit),
+        InteractiveGNMax(1, Fraction(4), Fraction(5, 2), Fraction(1, 2), unit),
+    ]
+    for mechanism in mechanisms:
+        laws = {row: outcome_law(mechanism, row) for row in rows}
+        bound = sum(event.rdp(order) for event in mechanism.worst)
+        worst = max(
+            divergence(laws[a], laws[b], order)
+            for a, b in itertools.permutations(rows, 2)
+            if sum(abs(x - y) for x, y in zip(a, b, strict=True)) <= 2 * unit
+        )
+        assert 0.05 * bound < worst <= bound

@@ -1,0 +1,135 @@
+"""What all commands share: help that teaches, one-line errors, exit codes, configuration files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pate.errors import every_kind
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = {
+    "pate": "simulation",
+    "pate-server": "aggregator_server",
+    "pate-party": "party",
+    "pate-student": "student",
+}
+
+
+def run(module: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("pate", ["demo", "simulate"]),
+        ("pate-server", ["--aggregator", "--epsilon", "resume", "ledger", "export", "status"]),
+        ("pate-party", ["start"]),
+        ("pate-student", ["train", "evaluate", "predict", "export"]),
+    ],
+)
+def test_help_names_what_there_is(program: str, words: list[str]) -> None:
+    done = run(PROGRAMS[program], "--help")
+    assert done.returncode == 0
+    for word in words:
+        assert word in done.stdout, word
+    assert "Traceback" not in done.stderr
+
+
+def test_help_does_not_import_torch_or_flower() -> None:
+    for module in PROGRAMS.values():
+        code = (
+            "import sys\n"
+            f"import {module}.cli{'.main' if module in ('party', 'aggregator_server') else ''}\n"
+            "heavy = {'torch', 'flwr', 'sklearn', 'sqlalchemy', 'matplotlib'} & set(sys.modules)\n"
+            "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        assert done.returncode == 0, (module, done.stderr)
+
+
+def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    done = run("party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))
+    assert done.returncode == 10
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("pate-party: ")
+    assert str(missing) in line
+
+
+def test_a_wrong_option_is_exit_code_2() -> None:
+    assert run("party", "start", "--no-such-option").returncode == 2
+    assert run("aggregator_server").returncode == 2  # no public set
+
+
+def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text('aggregator = "no-such"\nparties = "2"\nmin-parties = 2\n')
+    public = tmp_path / "public.csv"
+    public.write_text("x\n1\n2\n")
+    common = ["--public", str(public), "--config", str(config), "--home", str(tmp_path / "home")]
+    done = run("aggregator_server", *common)
+    assert done.returncode == 2
+    assert "no-such" in done.stderr
+    done = run("aggregator_server", *common, "--aggregator", "lnmax", "--sigma2", "4")
+    assert done.returncode == 2
+    assert "sigma2 has no meaning for lnmax" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")],
+)
+def test_a_bad_configuration_file_is_named(tmp_path: Path, text: str, why: str) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text(text)
+    done = run("aggregator_server", "--config", str(config))
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_json_stays_alone_on_the_standard_output(tmp_path: Path) -> None:
+    done = run("aggregator_server", "status", "--home", str(tmp_path), "--json")
+    assert done.returncode == 12
+    assert done.stdout == ""
+
+
+def test_every_exit_code_is_its_own_and_has_a_line_in_the_docs() -> None:
+    kinds = every_kind()
+    codes = {kind.exit_code for kind in kinds.values()}
+    table = (ROOT / "docs" / "errors.md").read_text()
+    for name, kind in kinds.items():
+        inherited = kind.exit_code == kind.__mro__[1].__dict__.get("exit_code")
+        if not inherited:
+            assert f"| {kind.exit_code} | `{name}` |" in table, name
+    assert len(codes) == sum(f"| {code} | `" in table for code in codes)
+
+
+def test_the_readme_names_the_two_commands_and_they_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme
+    assert "\ndemo: $(VENV)/.installed\n\t$(BIN)/pate demo\n" in makefile
+    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 3 " in makefile
+
+
+def test_every_program_is_installed_under_its_name() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["scripts"]) == set(PROGRAMS)

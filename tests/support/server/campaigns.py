@@ -1,0 +1,83 @@
+"""Small campaigns for the tests of the server, with real files and real noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggregator_server.campaign.labelling import RoundSummary, label_round
+from aggregator_server.ledger.ledger import Ledger
+from pate.campaign.order import public_order
+from pate.campaign.roster import RosterParty
+from pate.campaign.spec import CampaignSpec
+from pate.noise.exact import SystemNoise
+from pate.votes import Counts, Histogram
+
+if TYPE_CHECKING:
+    from aggregator_server.ledger.encoding import Probabilities
+    from aggregator_server.ledger.store.place import Place
+
+CLASSES = ("cat", "dog", "owl")
+NAMES = ("avon", "brook", "cherwell", "derwent")
+
+
+def make_spec(**changes: Any) -> CampaignSpec:
+    fields: dict[str, Any] = {
+        "name": "trial",
+        "id": "0f" * 16,
+        "aggregator": "confident-gnmax",
+        "parties": 4,
+        "min_parties": 3,
+        "public_set": "ab" * 32,
+        "queries": 200,
+        "schema": "images 8x8x1",
+        "epsilon": 8.0,
+        "delta": 1e-5,
+    }
+    return CampaignSpec(**(fields | changes))
+
+
+def make_parties(teachers: int = 25, unit: str = "record") -> list[RosterParty]:
+    return [RosterParty(name, f"{at:064x}", teachers, unit) for at, name in enumerate(NAMES)]
+
+
+def make_votes(queries: int, teachers: int = 100, seed: int = 1) -> Counts:
+    """Votes that mostly agree on class ``query % 3``."""
+    rng = np.random.default_rng(seed)
+    shares = np.full((queries, len(CLASSES)), 0.1)
+    shares[np.arange(queries), np.arange(queries) % 3] = 0.8
+    return rng.multinomial(teachers, shares).astype(np.int64)
+
+
+def start(place: Place, spec: CampaignSpec | None = None, *, voted: bool = True) -> Ledger:
+    """A ledger with a roster, and with votes unless told otherwise."""
+    spec = spec or make_spec()
+    ledger = Ledger.create(place, spec)
+    ledger.record_roster(make_parties(unit="record"), CLASSES)
+    if voted:
+        votes = make_votes(spec.queries)
+        half = spec.queries // 2
+        ledger.record_votes(0, Histogram(votes[:half], 100), NAMES)
+        ledger.record_votes(half, Histogram(votes[half:], 100), NAMES)
+    return ledger
+
+
+def label(ledger: Ledger, **changes: Any) -> RoundSummary:
+    """Work on the present round as a server does."""
+    state = ledger.state()
+    options: dict[str, Any] = {
+        "round_": state.round,
+        "order": public_order(state.spec.id, state.spec.queries),
+        "predictions": ledger.predictions(state.round),
+    }
+    mechanism = state.mechanism(state.round)
+    noise = changes.pop("noise", SystemNoise())
+    return label_round(ledger, ledger.counts(), mechanism, noise, **(options | changes))
+
+
+def make_predictions(queries: int, sure: float = 0.98) -> Probabilities:
+    """A student that is sure of class ``query % 3``."""
+    made = np.full((queries, len(CLASSES)), (1 - sure) / 2, dtype=np.float32)
+    made[np.arange(queries), np.arange(queries) % 3] = sure
+    return made
