@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 import typer
 
-from party.cli.enrol import HomeOption
 from pate.errors import PateError, UsageError
 from pate.formats.enrolment import Bundle
 from pate.runtime.command import ConfigOption, JsonOption
@@ -24,6 +23,14 @@ _DATA: Final = typer.Option(
     "CSV/Parquet with --label.",
     metavar="PATH",
 )
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where teachers, votes and keys are kept. Default: your state directory.",
+        metavar="DIR",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

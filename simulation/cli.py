@@ -8,7 +8,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from pate.cli.plan.options import plan
+from pate.cli.plan.command import plan
 from pate.cli.plan_neighbour import plan_neighbour
 from pate.errors import UsageError
 from pate.runtime.command import ConfigOption, JsonOption, print_json, run

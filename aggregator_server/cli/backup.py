@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aggregator_server.options import CampaignOption, HomeOption, LedgerOption
+from aggregator_server.options import HomeOption, LedgerOption
+from pate.campaign.options import CampaignOption
 from pate.runtime.command import JsonOption, SignedByOption, UnsignedOption, print_json
 from pate.runtime.screen import Screen
 from pate.storage.manifest import signed_line

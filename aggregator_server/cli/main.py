@@ -14,7 +14,6 @@ from click.core import ParameterSource
 from aggregator_server.cli import backup, ledger, schema
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
-    CampaignOption,
     CampaignOptions,
     CheckOptions,
     HomeOption,
@@ -22,6 +21,7 @@ from aggregator_server.options import (
     ServingOptions,
     folder_of,
 )
+from pate.campaign.options import CampaignOption
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import JsonOption, print_json, run

@@ -8,17 +8,10 @@ from typing import Annotated
 
 import typer
 
+from party.options import HomeOption
 from pate.runtime.command import JsonOption, print_json
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.screen import Screen
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where teachers, votes and keys are kept. Default: your state directory.",
-        metavar="DIR",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:

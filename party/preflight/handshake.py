@@ -21,9 +21,8 @@ import httpx
 from cryptography import x509
 
 from party.flower.supernode import Server, UntrustedServerError
-from party.identity.enrolment import read_bundle
-from party.preflight.identity import enrolment_of
-from pate.errors import UnreachableError, UsageError
+from party.identity.enrolment import Enrolment, read_bundle
+from pate.errors import StateError, UnreachableError, UsageError
 from pate.runtime.child import LOOPBACK
 
 if TYPE_CHECKING:
@@ -66,6 +65,22 @@ class Target:
             return httpx.Client(verify=verify, timeout=timeout, trust_env=not self.is_here)
         except (ImportError, ValueError) as error:
             raise UsageError(f"the proxy variables cannot be used: {error}") from error
+
+
+def enrolment_of(options: CheckOptions) -> Enrolment | None:
+    """Return the enrolment in the home, None if there is none.
+
+    Raises:
+        StateError: if it is damaged or half done. Reading one whose last step, a key that goes to its
+            place, is still to be made would make that step; a check must not.
+    """
+    home = options.place
+    if any(home.glob("enrolments/*/identity.new")):
+        raise StateError(
+            f"an enrolment in {home} was not brought to its end: give the command that was stopped "
+            "again (`pate-party enroll` or `pate-party start`)"
+        )
+    return Enrolment.load(home) if home.is_dir() else None
 
 
 def target_of(options: CheckOptions) -> Target | None:

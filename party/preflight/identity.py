@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_private_key,
 )
 
-from party.identity.enrolment import Enrolment
+from party.preflight.handshake import enrolment_of
 from pate.errors import RefusedError, StateError
 from pate.preflight import Finding
 from pate.preflight.finding import days_left
@@ -32,22 +32,6 @@ _SECRET: Final = (
     "identity.key", "shard.key", "noise.db", "ledger.db", "enrolments/*/node.key",
     "enrolments/*/identity.new",
 )  # fmt: skip
-
-
-def enrolment_of(options: CheckOptions) -> Enrolment | None:
-    """Return the enrolment in the home, None if there is none.
-
-    Raises:
-        StateError: if it is damaged or half done. Reading one whose last step, a key that goes to its
-            place, is still to be made would make that step; a check must not.
-    """
-    home = options.place
-    if any(home.glob("enrolments/*/identity.new")):
-        raise StateError(
-            f"an enrolment in {home} was not brought to its end: give the command that was stopped "
-            "again (`pate-party enroll` or `pate-party start`)"
-        )
-    return Enrolment.load(home) if home.is_dir() else None
 
 
 def check_enrolment(options: CheckOptions, target: Target | None) -> Finding:

@@ -9,7 +9,7 @@ from party.ledger.ledger import LEDGER_FILE
 from party.ledger.newest import newest_books
 from party.policy.file import policy_of
 from party.policy.policy import POLICY_FILE
-from party.preflight.identity import enrolment_of
+from party.preflight.handshake import enrolment_of
 from pate.errors import RefusedError
 from pate.formats.privacy_statement import rounded_up
 from pate.preflight import Finding

@@ -16,8 +16,8 @@ from pate.masking.context import most_colluders, threshold_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator_server.options import CampaignOptions
     from pate.accounting.publishing.gate import GateParameters
+    from pate.campaign.options import MechanismOptions
 
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
@@ -27,7 +27,7 @@ GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
 
 def spec_of(
-    options: CampaignOptions,
+    options: MechanismOptions,
     inputs: Inputs,
     *,
     say: Say = lambda _: None,
@@ -103,7 +103,7 @@ def spec_of(
 
 
 def _neighbour_terms(
-    options: CampaignOptions, inputs: Inputs, delta: float, say: Say, chosen: Choose | None
+    options: MechanismOptions, inputs: Inputs, delta: float, say: Say, chosen: Choose | None
 ) -> NeighbourTerms | None:
     """Return what neighbour votes need beside all else, None for teachers."""
     given = {
@@ -194,7 +194,7 @@ def _roster(parties: str) -> int | tuple[str, ...]:
     return tuple(sorted(name.strip() for name in parties.split(",")))
 
 
-def _maybe(options: CampaignOptions, field: str) -> Fraction | None:
+def _maybe(options: MechanismOptions, field: str) -> Fraction | None:
     text = getattr(options, field)
     return None if text is None else exact(field, text)
 

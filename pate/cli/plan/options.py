@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pate.runtime.command import command_over, option, print_json
-from pate.runtime.screen import Screen
+from pate.runtime.command import option
 
 _PLAIN = "numbers such as 40, 2.5 or 1/3; left out, the server's default"
 
@@ -82,22 +81,3 @@ class PlanRequest:
     png: Path | None = option(  # noqa: RUF009
         "Draw what other budgets and accuracies would give.", metavar="FILE"
     )
-
-
-@command_over(PlanRequest)
-def plan(request: PlanRequest, *, as_json: bool) -> None:
-    """Plan a campaign: expected labels and their accuracy, and the epsilon that is guaranteed.
-
-    For example: pate plan --teachers 200 --epsilon 2
-
-    The guarantee depends on no votes. The expectations are those of the assumptions, or of a public
-    proxy's votes, so they are as good as these are.
-    """
-    from pate.cli.plan.report import as_object, show
-    from pate.cli.plan.run import run_plan
-
-    report = run_plan(request, Screen("pate"))
-    if as_json:
-        print_json(as_object(report))
-    else:
-        show(report)

@@ -12,7 +12,7 @@ from pate.runtime.home import write_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pate.cli.plan.run import PlanReport
+    from pate.cli.plan.figures import PlanReport
     from pate.planning.search import Search
 
 #: Of the curves, by what part of the wanted budget each has; shapes too, for those who do not see

@@ -15,7 +15,7 @@ from pate.planning.plans import settings_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pate.cli.plan.run import PlanReport
+    from pate.cli.plan.figures import PlanReport
     from pate.planning.plans import Plan
     from pate.planning.search import Choice
 

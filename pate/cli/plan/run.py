@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.options import CampaignOptions
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
+from pate.campaign.options import MechanismOptions
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import PARAMETERS
 from pate.campaign.terms import resolve
+from pate.cli.plan.figures import PlanReport
 from pate.cli.plan.picture import draw
 from pate.data.values import Table
 from pate.data.votes_file import read_label_vector, read_vote_matrix
@@ -23,7 +24,6 @@ from pate.planning.population import MOST_TEACHERS, assumed_population, proxy_po
 from pate.planning.search import Goal, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pate.campaign.spec import CampaignSpec
@@ -37,54 +37,6 @@ if TYPE_CHECKING:
 _FLOOR: Final = 0.9
 #: Options of assumptions.
 _ASSUMED: Final = ("agreement", "spread", "rival")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PlanReport:
-    """A plan in numbers.
-
-    Attributes:
-        request: what was typed.
-        spec: the campaign that a server would have of it.
-        population: what the expectations are made of.
-        votes_per_unit: k.
-        plans: ``given`` (what was typed, the rest as the server has it) and ``best`` (what was
-            found); None where there is none.
-        search: for the best settings, or None if there was none.
-        notes: what went wrong, for people.
-    """
-
-    request: PlanRequest
-    spec: CampaignSpec
-    population: Population
-    votes_per_unit: int
-    plans: Mapping[str, Plan | None]
-    search: Search | None
-    notes: tuple[str, ...]
-
-    @property
-    def headings(self) -> dict[str, str]:
-        """Plans that there are, and what to call them."""
-        asked = self.request
-        settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
-        given = "as given" if any(settings) else "server's defaults"
-        names = {"given": given, "best": "best found"}
-        return {key: name for key, name in names.items() if self.plans[key] is not None}
-
-    @property
-    def title(self) -> str:
-        """One line on what was planned."""
-        parties = "" if self.request.parties is None else f" at {self.request.parties} parties"
-        shares = ", noise from the parties" if self.spec.distributed else ""
-        return (
-            f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "
-            f"{self.population.classes} classes{shares}"
-        )
-
-    @property
-    def adjective(self) -> str:
-        """What an accurate label is."""
-        return "right" if self.population.meaning == "right" else "agreeing"
 
 
 def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
@@ -171,7 +123,7 @@ def _spec(request: PlanRequest) -> CampaignSpec:
         _refuse(request, ("min_parties", "colluders"), "is for --noise distributed")
     elif request.parties is None:
         raise UsageError("--noise distributed needs --parties: each of them adds a share")
-    asked = CampaignOptions(
+    asked = MechanismOptions(
         campaign="plan",
         aggregator=request.mechanism,
         parties=str(request.parties or 1),

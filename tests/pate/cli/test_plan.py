@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pate.accounting.composition import composition_named
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve
-from pate.cli.plan.options import plan
+from pate.cli.plan.command import plan
 from pate.errors import BudgetError, DataError, UsageError
 from pate.formats.privacy_statement import ADJACENCY, rounded_up
 from pate.mechanisms import mechanism_from_dict

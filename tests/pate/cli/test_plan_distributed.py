@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from aggregator_server.options import CampaignOptions
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import budget, composition_of, resolve, voted_rows
-from pate.cli.plan.options import plan
+from pate.cli.plan.command import plan
 from pate.data.values import Table
 from pate.errors import UsageError
 from pate.formats.privacy_statement import rounded_up

@@ -1,0 +1,26 @@
+"""``pate plan``: the command."""
+
+from __future__ import annotations
+
+from pate.cli.plan.options import PlanRequest
+from pate.runtime.command import command_over, print_json
+from pate.runtime.screen import Screen
+
+
+@command_over(PlanRequest)
+def plan(request: PlanRequest, *, as_json: bool) -> None:
+    """Plan a campaign: expected labels and their accuracy, and the epsilon that is guaranteed.
+
+    For example: pate plan --teachers 200 --epsilon 2
+
+    The guarantee depends on no votes. The expectations are those of the assumptions, or of a public
+    proxy's votes, so they are as good as these are.
+    """
+    from pate.cli.plan.report import as_object, show
+    from pate.cli.plan.run import run_plan
+
+    report = run_plan(request, Screen("pate"))
+    if as_json:
+        print_json(as_object(report))
+    else:
+        show(report)

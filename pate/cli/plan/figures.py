@@ -1,0 +1,64 @@
+"""What a plan found, before it is written down or drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pate.planning.search import Search
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pate.campaign.spec import CampaignSpec
+    from pate.cli.plan.options import PlanRequest
+    from pate.planning.plans import Plan
+    from pate.planning.population import Population
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanReport:
+    """A plan in numbers.
+
+    Attributes:
+        request: what was typed.
+        spec: the campaign that a server would have of it.
+        population: what the expectations are made of.
+        votes_per_unit: k.
+        plans: ``given`` (what was typed, the rest as the server has it) and ``best`` (what was
+            found); None where there is none.
+        search: for the best settings, or None if there was none.
+        notes: what went wrong, for people.
+    """
+
+    request: PlanRequest
+    spec: CampaignSpec
+    population: Population
+    votes_per_unit: int
+    plans: Mapping[str, Plan | None]
+    search: Search | None
+    notes: tuple[str, ...]
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """Plans that there are, and what to call them."""
+        asked = self.request
+        settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
+        given = "as given" if any(settings) else "server's defaults"
+        names = {"given": given, "best": "best found"}
+        return {key: name for key, name in names.items() if self.plans[key] is not None}
+
+    @property
+    def title(self) -> str:
+        """One line on what was planned."""
+        parties = "" if self.request.parties is None else f" at {self.request.parties} parties"
+        shares = ", noise from the parties" if self.spec.distributed else ""
+        return (
+            f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "
+            f"{self.population.classes} classes{shares}"
+        )
+
+    @property
+    def adjective(self) -> str:
+        """What an accurate label is."""
+        return "right" if self.population.meaning == "right" else "agreeing"
