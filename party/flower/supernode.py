@@ -89,6 +89,7 @@ class Server:
             UntrustedServerError: if its certificate is not signed by one that is trusted, or is
                 not valid now and never was before.
             UnreachableError: if it does not answer, or answers that it is not ready.
+            UsageError: if the environment names a proxy of a kind that is not supported.
         """
         try:
             reply = httpx.get(
@@ -99,6 +100,8 @@ class Server:
             )
         except httpx.HTTPError as error:
             raise self.failure(error) from error
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"the proxy variables cannot be used: {error}") from error
         self._has_answered = True
         self.skew = _ahead(reply.headers.get("date", ""))
         if not reply.is_success:

@@ -383,3 +383,5 @@ def test_proxies_that_do_not_matter_and_one_of_another_kind(
     refused = check_server(target, meet(target))
     assert refused.kind is UnreachableError
     assert "the proxy variables cannot be used" in refused.text
+    with pytest.raises(UsageError, match="the proxy variables cannot be used"):
+        target.server.probe()  # as a start does
