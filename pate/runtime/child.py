@@ -285,7 +285,7 @@ def main(arguments: Sequence[str]) -> None:
     sys.argv = [target, *rest]
     with importing():
         loaded = importlib.import_module(module)
-    getattr(loaded, function)()
+    forked.through(getattr(loaded, function))
 
 
 if __name__ == "__main__":

@@ -172,15 +172,30 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
         os.close(read)
         _ahead[target] = Forked(pid, os.fdopen(write, "wb", buffering=0))
         return
-    try:
+
+    def become_and_run() -> None:
         _become(read, lifeline)
+        run()
+
+    through(become_and_run)
+    raise SystemExit(0)
+
+
+def through(run: Callable[[], object]) -> None:
+    """Run a child's main program. One that fails ends at once, whatever threads it has left.
+
+    Two threads of Flower that are refused at the same moment each interrupt their process; the second
+    interrupt ends the first one's clean-up, and threads that nobody stops any more would keep it.
+    """
+    try:
         run()
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001 - as the interpreter does at the end of a program
         traceback.print_exc()
-        raise SystemExit(1) from None
-    raise SystemExit(0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def forked_ahead(target: str) -> Forked | None:

@@ -147,6 +147,22 @@ def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path
     assert "no such option" in str(error)
 
 
+def test_a_child_that_fails_ends_whatever_threads_it_has_left(tmp_path: Path) -> None:
+    (tmp_path / "stuck.py").write_text(
+        "import threading\n"
+        "def main():\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        "    raise KeyboardInterrupt\n"
+    )
+    child = with_module(tmp_path, "stuck:main")
+    try:
+        assert child.ended(_DEADLINE_S)
+    finally:
+        child.stop()
+    assert child.exit_code == 1
+    assert "KeyboardInterrupt" in child.last_words()
+
+
 def test_nothing_of_the_shell_reaches_flower() -> None:
     home = Path("/srv/party")
     inherited = {"FLWR_INTERNAL_GRPC_FLEET_API": "1", "PATH": "/bin", "NO_PROXY": "intern"}
