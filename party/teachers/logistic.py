@@ -50,7 +50,8 @@ class Logistic:
             raise SchemaError(f"logistic teachers take tables, the data is {shard.inputs.schema()}")
         encoding = TableEncoding.fit(shard.inputs)
         model = LogisticRegression(C=_FREEDOM, max_iter=_STEPS)
-        with warnings.catch_warnings():
+        # A product of few columns may raise the flag for lanes of a register that hold no number.
+        with warnings.catch_warnings(), np.errstate(invalid="ignore"):
             # Short of the optimum it is a teacher as good as any.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(encoded(encoding, shard.inputs), shard.labels)
