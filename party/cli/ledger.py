@@ -58,7 +58,7 @@ def ledger(
     from party.cli.synthesis_lines import as_json as rows_as_json
 
     place = _home(home)
-    books = _books(place)
+    books = _ledger_of(place)
     delta = _delta(place, policy)
     figure = books.own_figure(delta)
     if as_json:
@@ -92,7 +92,7 @@ def verify(
     from pate.formats.privacy_statement import PrivacyStatement
 
     published = PrivacyStatement.from_json(_text(statement))
-    checks = verify_statement(published, _books(_home(home)).find(published.campaign))
+    checks = verify_statement(published, _ledger_of(_home(home)).find(published.campaign))
     if as_json:
         print_json({
             "agrees": agrees(checks),
@@ -137,7 +137,7 @@ def _home(given: Path | None) -> Path:
     )
 
 
-def _books(home: Path) -> PartyLedger:
+def _ledger_of(home: Path) -> PartyLedger:
     from party.ledger.ledger import LEDGER_FILE, PartyLedger
 
     return PartyLedger(home / LEDGER_FILE, read_only=True)

@@ -54,7 +54,7 @@ def _utc() -> datetime:
 
 
 class PartyLedger:
-    """The books of one party's home.
+    """The ledger of one party's home.
 
     Opening reads the whole chain and checks it.
 
@@ -144,7 +144,7 @@ class PartyLedger:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             entry = Entry(self._seq + 1, "answer", {}, "", answer.hashes, answer.tags)
-            held, batch = self._books(), answer.batch.hex()
+            held, batch = self._current(), answer.batch.hex()
             joined = held.campaign(offer.campaign)
             known = offer if joined is None else offer.after(joined.offer)
             given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
@@ -153,7 +153,7 @@ class PartyLedger:
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to."""
         with self._turn:
-            return self._books().holds(campaign, batch.hex())
+            return self._current().holds(campaign, batch.hex())
 
     def answer(
         self,
@@ -181,7 +181,7 @@ class PartyLedger:
         _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             self._learn(offer)
-            again = self._books().holds(offer.campaign, answer.batch.hex())
+            again = self._current().holds(offer.campaign, answer.batch.hex())
             self._append(
                 "answer",
                 {
@@ -229,8 +229,8 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
-            books = self._books()
-            if books.opened_as(campaign, batch.hex(), query_hashes, survivors):
+            state = self._current()
+            if state.opened_as(campaign, batch.hex(), query_hashes, survivors):
                 return  # nothing that was not known leaves
             self._append(
                 "opening",
@@ -260,7 +260,7 @@ class PartyLedger:
         """
         with self._turn:
             ending = EndingRecord(queries_asked, labels_released, float(epsilon), float(delta), "")
-            if self._books().ended_as(campaign, ending):
+            if self._current().ended_as(campaign, ending):
                 return
             self._append(
                 "ending",
@@ -308,7 +308,7 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then nothing may leave.
         """
         with self._turn:
-            if not self._books().bounds.differs(bound):
+            if not self._current().bounds.differs(bound):
                 return False
             self._append(BOUND, bound.to_dict())
             return True
@@ -321,7 +321,7 @@ class PartyLedger:
         batch: bytes | None = None,
         query_hashes: Sequence[bytes] | None = None,
     ) -> LedgerView:
-        """Return the books as they will be once ``offer`` is answered; for a policy to look at.
+        """Return the ledger as it will be once ``offer`` is answered; for a policy to look at.
 
         Without a batch and hashes all of ``offer.queries`` count as never asked before.
 
@@ -331,44 +331,44 @@ class PartyLedger:
         """
         with self._turn:
             held = None if batch is None else batch.hex()
-            return self._books().view(offer, held, query_hashes, self._past)
+            return self._current().view(offer, held, query_hashes, self._past)
 
     def find(self, campaign: str) -> CampaignRecord | None:
         """Return what is known of a campaign, None if it was never joined."""
         with self._turn:
-            held = self._books().campaign(campaign)
+            held = self._current().campaign(campaign)
             return None if held is None else held.record()
 
     def offer_of(self, campaign: str) -> Offer | None:
         """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
         with self._turn:
-            held = self._books().campaign(campaign)
+            held = self._current().campaign(campaign)
             return None if held is None else held.offer
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return all campaigns, in the order in which they were joined."""
         with self._turn:
-            return self._books().campaigns()
+            return self._current().campaigns()
 
     def totals(self) -> tuple[Totals, ...]:
         """Return what was answered, by campaign."""
         with self._turn:
-            return self._books().totals()
+            return self._current().totals()
 
     def syntheses(self) -> tuple[SynthesisRecord, ...]:
         """Return all releases of synthetic rows, in the order in which they were reserved."""
         with self._turn:
-            return self._books().syntheses.records()
+            return self._current().syntheses.records()
 
     def paid_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex; else None."""
         with self._turn:
-            return self._books().syntheses.of_model(model)
+            return self._current().syntheses.of_model(model)
 
     def bounds(self) -> tuple[Bound, ...]:
         """Return what this home's own accountant was to keep, the first bound first."""
         with self._turn:
-            return self._books().bounds.all
+            return self._current().bounds.all
 
     def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return what all answers and synthetic rows are worth; see :mod:`party.ledger.accountant`.
@@ -387,7 +387,7 @@ class PartyLedger:
             LedgerError: if it does not hold, or is not what this process wrote.
         """
         with self._turn:
-            self._books()
+            self._current()
             _, seq, head = self._read()
             if (seq, head) != (self._seq, self._head):
                 raise LedgerError(f"{self.path} has other entries than were written here")
@@ -396,7 +396,7 @@ class PartyLedger:
     # --- the chain ---------------------------------------------------------------------------
 
     def _learn(self, offer: Offer) -> None:
-        if self._books().needs(offer):
+        if self._current().needs(offer):
             self._append("offer", {"offer": offer.to_dict()})
 
     def _append(
@@ -408,11 +408,11 @@ class PartyLedger:
         *,
         store: bool = False,
     ) -> None:
-        state = self._books()
+        state = self._current()
         text, at = canonical(body), self._now().astimezone(UTC).isoformat(timespec="seconds")
         seq, previous = self._seq + 1, self._head
         digest = entry_digest(TAG, seq, kind, text, previous, at)
-        # From here to the commit the books may be ahead of the file: if anything fails, they are
+        # From here to the commit the state may be ahead of the file: if anything fails, it is
         # read from it again.
         self._state = None
         try:
@@ -441,7 +441,7 @@ class PartyLedger:
         if self._mark is not None:
             self._mark.note(self.head)
 
-    def _books(self) -> LedgerState:
+    def _current(self) -> LedgerState:
         if self._state is None or (self._shared and not self._is_last()):
             self._state, self._seq, self._head = self._read()
         return self._state

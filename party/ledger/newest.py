@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def newest_books(path: Path) -> PartyLedger | None:
+def newest_ledger(path: Path) -> PartyLedger | None:
     """Return the ledger at ``path``, read only; None if this party never had one.
 
     Nothing is written, and a party may run meanwhile.

@@ -53,7 +53,7 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
         ),
         "Policy": (
             Check("policy", lambda: rules.check_policy(options, target_of(options)), short),
-            Check("own ledger", lambda: rules.check_books(options), long),
+            Check("own ledger", lambda: rules.check_ledger(options), long),
         ),
         "Data": (
             Check("records", lambda: records.check_records(options, *data.result()), long),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE
-from party.ledger.newest import newest_books
+from party.ledger.newest import newest_ledger
 from party.policy.file import policy_of
 from party.policy.policy import POLICY_FILE
 from party.preflight.handshake import enrolment_of
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 def last_campaign(options: CheckOptions) -> CampaignRecord | None:
     """Return the campaign that was joined last and has not ended, None if there is none."""
-    books = newest_books(options.place / LEDGER_FILE)
-    open_ = [each for each in (books.campaigns() if books else ()) if each.ending is None]
+    ledger = newest_ledger(options.place / LEDGER_FILE)
+    open_ = [each for each in (ledger.campaigns() if ledger else ()) if each.ending is None]
     return open_[-1] if open_ else None
 
 
-def check_books(options: CheckOptions) -> Finding:
+def check_ledger(options: CheckOptions) -> Finding:
     """Read this party's ledger from its first entry to its last."""
-    books = newest_books(options.place / LEDGER_FILE)
-    if books is None:
+    ledger = newest_ledger(options.place / LEDGER_FILE)
+    if ledger is None:
         return Finding.ok("none yet: nothing has left this machine")
-    campaigns = books.campaigns()
+    campaigns = ledger.campaigns()
     running = sum(each.ending is None for each in campaigns)
     return Finding.ok(
-        f"holds, up to entry {books.head.partition(':')[0]}; {len(campaigns)} campaigns, {running} "
+        f"holds, up to entry {ledger.head.partition(':')[0]}; {len(campaigns)} campaigns, {running} "
         "of them not ended"
     )
 
@@ -88,12 +88,12 @@ def _refuses_all(
             "it wants patients protected, and nothing says which rows are one patient's",
             "name the column with --group, or allow other units",
         )
-    books = newest_books(options.place / LEDGER_FILE)
-    if books is None:
+    ledger = newest_ledger(options.place / LEDGER_FILE)
+    if ledger is None:
         return
-    totals, most, bound = books.totals(), policy.largest_epsilon, policy.max_queries_in_all
-    figure = books.own_figure(policy.divided_delta)
-    if most is not None and (totals or books.syntheses()) and figure.epsilon >= most:
+    totals, most, bound = ledger.totals(), policy.largest_epsilon, policy.max_queries_in_all
+    figure = ledger.own_figure(policy.divided_delta)
+    if most is not None and (totals or ledger.syntheses()) and figure.epsilon >= most:
         stands = (
             f"our own accountant has no figure ({figure.why_none})"
             if figure.why_none

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from party.identity.enrolment import Enrolment
 from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.newest import newest_books
+from party.ledger.newest import newest_ledger
 from party.policy.binding import bind
 from party.policy.file import policy_of
 from party.synthesis.release import report
@@ -101,7 +101,7 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
         ).check_columns(domain)
     _rows(settings, domain, screen)
     file = settings.home / LEDGER_FILE
-    books = newest_books(file) or NothingYet()
+    books = newest_ledger(file) or NothingYet()
     plan = plan_of(settings.asked, domain)
     entry = entry_of(plan, domain, settings.unit, _NO_DATA)
     policy = policy_of(settings.home, loopback=False, file=settings.policy)

@@ -156,10 +156,10 @@ def before(ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes
                 "queries": len(hashes),
                 "queries_digest": queries_digest(hashes),
                 "source": source.hex(),
-                "again": ledger._books().holds(offer.campaign, batch_of(hashes).hex()),
+                "again": ledger._current().holds(offer.campaign, batch_of(hashes).hex()),
             },
             hashes,
-            store=not ledger._books().holds(offer.campaign, batch_of(hashes).hex()),
+            store=not ledger._current().holds(offer.campaign, batch_of(hashes).hex()),
         )
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from party.backup import back_up, forget, restore
 from party.cli.main import app
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.newest import newest_books
+from party.ledger.newest import newest_ledger
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.support.party.offers import answer_and_open, joining, queries, settled
@@ -103,7 +103,7 @@ def test_a_mark_that_lags_or_was_lost_refuses_nothing_and_is_made_anew(
 
 def test_a_mark_that_names_an_entry_no_ledger_has_is_refused_in_a_line(home: Path) -> None:
     (home / MARK).write_text(f"{'9' * 20}:{'0' * 64}\n")
-    for look in (PartyLedger, newest_books):
+    for look in (PartyLedger, newest_ledger):
         with pytest.raises(LedgerError, match=r"ledger.head is damaged.*forget --entries-lost"):
             look(home / LEDGER_FILE)
     head = forget(home)
@@ -113,20 +113,20 @@ def test_a_mark_that_names_an_entry_no_ledger_has_is_refused_in_a_line(home: Pat
 def test_an_older_copy_is_not_taken_for_the_newest_by_who_only_looks(
     home: Path, tmp_path: Path
 ) -> None:
-    assert newest_books(tmp_path / "nobody" / LEDGER_FILE) is None
-    books = newest_books(home / LEDGER_FILE)
+    assert newest_ledger(tmp_path / "nobody" / LEDGER_FILE) is None
+    books = newest_ledger(home / LEDGER_FILE)
     assert books is not None
     assert books.head == PartyLedger(home / LEDGER_FILE).head
     back_up(home, tmp_path / "new")
     remove(home)
     with pytest.raises(LedgerError, match="is gone"):
-        newest_books(home / LEDGER_FILE)
+        newest_ledger(home / LEDGER_FILE)
     with pytest.raises(LedgerError, match="is gone"):
         back_up(home, tmp_path / "stale")
     shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
     mark = (home / MARK).read_bytes()
     with pytest.raises(LedgerError, match=r"older copy.*has written entry 6"):
-        newest_books(home / LEDGER_FILE)
+        newest_ledger(home / LEDGER_FILE)
     with pytest.raises(LedgerError, match=r"home/ledger.db is an older copy"):
         back_up(home, tmp_path / "stale")
     assert not (tmp_path / "stale").exists()

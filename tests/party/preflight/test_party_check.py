@@ -25,7 +25,7 @@ from party.options import CheckOptions
 from party.preflight import gpu, identity
 from party.preflight.handshake import meet, target_of
 from party.preflight.records import check_records, check_schema, check_teachers, read
-from party.preflight.rules import check_books, check_policy
+from party.preflight.rules import check_ledger, check_policy
 from pate.errors import (
     DataError,
     LedgerError,
@@ -298,10 +298,10 @@ def test_a_policy_that_is_used_up(asked: CheckOptions) -> None:
 
 
 def test_the_partys_own_ledger_is_read_to_its_end(asked: CheckOptions) -> None:
-    assert "nothing has left" in check_books(asked).text
+    assert "nothing has left" in check_ledger(asked).text
     path = asked.place / LEDGER_FILE
     answer(PartyLedger(path), settled(), queries(0, 4))
-    found = check_books(asked)
+    found = check_ledger(asked)
     assert (found.status, "1 campaigns, 1 of them" in found.text) == (Status.OK, True)
     older = path.read_bytes()
     answer(PartyLedger(path), settled(), queries(4, 4))
