@@ -1,34 +1,72 @@
-"""Frozen values of whole numbers and fractions, as exact text and back: what ledgers and terms hold.
+"""Frozen dataclasses as exact JSON values, and back: what ledgers, terms and files hold.
 
-One value has one text, so that texts can be hashed. A reader takes exactly the fields of the value
-that the text names, each as it was written.
+One value has one text, so that texts can be hashed and signed. What a field is in the text follows
+from its annotation:
+
+=========================  ==========================================================
+``int``, ``bool``, ``str``  as they are; ``true`` is no whole number
+``float``                   a finite number that is written with a point or an exponent
+``Fraction``                text, ``p`` or ``p/q`` in lowest terms
+``bytes``                   text, lower-case hexadecimal
+``Literal``, ``Enum``       one of its values
+``tuple[X, ...]``           a list; ``tuple[X, Y]`` one of that length
+``Mapping[str, X]``         an object
+a dataclass                 an object with exactly its fields; with its tag, if it has one
+``X | None``, ``X | Y``     whichever the JSON value can be; dataclasses by their tag
+=========================  ==========================================================
+
+:func:`in_text` is for fields that depart from it. A reader follows the annotations and not the text,
+so no text makes it recurse deeper than the type does, and all work is linear in the text's size.
+
+Why not pydantic, which Flower brings: in its strict mode, too, it takes ``1`` for a float, and ``"2/4"``
+and ``0.1`` for a fraction, so a value would have several texts; and each exact form would need a
+reader and a writer of its own there as here.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from dataclasses import fields
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from functools import cache
+from reprlib import Repr
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from pate.errors import AccountingError
+from pate.errors import AccountingError, PateError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+_FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
+#: Names that modules may import for their annotations only.
+_FOR_ANNOTATIONS: Final = {"Fraction": Fraction, "Mapping": Mapping}
+_RULE: Final = "pate.text_form"
+_MOST_NAMES: Final = 5
 
-_FRACTION = re.compile(r"(0|[1-9][0-9]{0,99})(/[1-9][0-9]{0,99})?", re.ASCII)
+_T = TypeVar("_T")
+_Reader = Callable[[Any, str], Any]
 
-
-class _Named(Protocol):
-    tag: ClassVar[str]
-    name: ClassVar[str]
-
-
-_T = TypeVar("_T", bound=_Named)
+#: Values from elsewhere go to a screen: in part, and not deeper than this.
+_short = Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 60
+_short.maxlevel = 2
 
 
 class TextForm:
-    """A frozen dataclass, all fields of which are ``int`` or ``Fraction``.
+    """A frozen dataclass whose text says of which kind it is.
 
     Attributes:
         tag: what such a value is called in its text: ``event`` or ``mechanism``.
@@ -39,50 +77,131 @@ class TextForm:
     name: ClassVar[str]
 
     def to_dict(self) -> dict[str, str | int]:
-        """Return the exact text form, of :func:`read`: whole numbers as they are, fractions as text."""
-        made: dict[str, str | int] = {self.tag: self.name}
-        for field in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
-            value = getattr(self, field.name)
-            made[field.name] = str(value) if isinstance(value, Fraction) else value
+        """Return the exact text form, of :func:`read`."""
+        made: dict[str, str | int] = write(self)
         return made
 
 
-def read(kinds: Iterable[type[_T]], text: Mapping[str, str | int]) -> _T:
-    """Return the value that :meth:`TextForm.to_dict` wrote.
+@dataclass(frozen=True)
+class _Rule:
+    name: str | None = None
+    omitted: bool = False
+    absent: bool = False
+    kinds: tuple[type, ...] = ()
+
+
+def in_text(
+    *,
+    name: str | None = None,
+    omitted: bool = False,
+    absent: bool = False,
+    kinds: Iterable[type] = (),
+) -> dict[str, object]:
+    """Return the ``metadata`` of a dataclass field whose text is not simply that of its annotation.
 
     Args:
-        kinds: of one tag, that it may be of.
-        text: the fields.
+        name: what the text calls it; None: as the attribute.
+        omitted: the text has no such field where it has its default, as texts from before there was
+            the field.
+        absent: no text has it; it has a default.
+        kinds: the dataclasses that a protocol in the annotation stands for, of one tag.
+    """
+    return {_RULE: _Rule(name, omitted, absent, tuple(kinds))}
+
+
+class _UnfitError(Exception):
+    """A text that is not the form of the type; ``path`` leads to the place, empty for the whole."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} {problem}" if path else problem)
+
+
+def read(
+    kind: type[_T] | tuple[type[_T], ...],
+    text: object,
+    *,
+    error: type[PateError],
+    what: str,
+) -> _T:
+    """Return the value that :func:`write` wrote.
+
+    Args:
+        kind: a dataclass, or several that their tag tells apart.
+        text: JSON values, of any form.
+        error: what to raise.
+        what: to call the whole in messages.
 
     Raises:
-        AccountingError: for an unknown kind, missing or additional fields, or another type of number.
-        UsageError: for numbers that the kind refuses.
+        PateError: of the kind ``error``, if the text is not exactly the form of ``kind``, or ``kind``
+            refuses its values. It names the field.
     """
-    known = {kind.name: kind for kind in kinds}
-    tag = next(iter(known.values())).tag
-    name = text.get(tag)
-    kind = known.get(name) if isinstance(name, str) else None
-    if kind is None:
-        raise AccountingError(f"unknown {tag} {name!r}: choose among {', '.join(sorted(known))}")
-    # As they are written: modules import Fraction for their annotations alone.
-    types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-    if set(text) != {tag, *types}:
-        raise AccountingError(
-            f"a {tag} {name!r} has the fields {sorted({tag, *types})}, got {sorted(text)}"
-        )
-    values: dict[str, Any] = {}
-    for key, type_ in types.items():
-        value = text[key]
-        if type_ == "Fraction":
-            values[key] = fraction_from_text(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            values[key] = value
-        else:
-            raise AccountingError(f"a {tag} {name!r}: {key} must be a whole number, got {value!r}")
-    return kind(**values)
+    wanted: Any = kind
+    reader = _tagged(wanted) if isinstance(kind, tuple) else _reader(wanted)
+    try:
+        made: _T = reader(text, "")
+    except _UnfitError as unfit:
+        raise error(f"{what}: {unfit}") from unfit.__cause__
+    return made
 
 
-def fraction_from_text(text: str | int) -> Fraction:
+def write(value: object) -> Any:
+    """Return the JSON values of a frozen dataclass, or of one of its fields.
+
+    Raises:
+        ValueError: for a number that is not finite.
+        TypeError: for a value that has no text form.
+    """
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no exact text")
+        return float(value)
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return {key: write(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [write(each) for each in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        raise TypeError(f"a {type(value).__name__} has no text form")
+    made = {value.tag: value.name} if isinstance(value, TextForm) else {}
+    for field in fields(value):
+        rule, held = _rule_of(field.metadata), getattr(value, field.name)
+        if not rule.absent and not (rule.omitted and held == field.default):
+            made[rule.name or field.name] = write(held)
+    return made
+
+
+def parse(content: bytes | str, *, most: int, error: type[PateError], what: str) -> dict[str, Any]:
+    """Return the fields of a JSON object from a file or a message.
+
+    Args:
+        content: UTF-8.
+        most: bytes, or characters of a text.
+        error: what to raise.
+        what: to call the whole in messages.
+
+    Raises:
+        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, or is no object.
+    """
+    if len(content) > most:
+        raise error(f"{what}: {len(content)} bytes, at most {most} are read")
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+        found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        raise error(f"{what}: not JSON: {problem!s:.200}") from problem
+    if not isinstance(found, dict):
+        raise error(f"{what}: must be a JSON object, got {_short.repr(found)}")
+    return found
+
+
+def fraction_from_text(text: object) -> Fraction:
     """Return the fraction that ``str(Fraction)`` wrote, in lowest terms and of sane length.
 
     Raises:
@@ -92,4 +211,234 @@ def fraction_from_text(text: str | int) -> Fraction:
         value = Fraction(text)
         if str(value) == text:
             return value
-    raise AccountingError(f"not a fraction in lowest terms: {str(text)[:60]!r}")
+    raise AccountingError(f"not a fraction in lowest terms: {_short.repr(text)}")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is there twice")
+    return found
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _rule_of(metadata: Mapping[Any, Any]) -> _Rule:
+    rule: _Rule = metadata.get(_RULE, _Rule())
+    return rule
+
+
+def _as_it_is(kind: type, wanted: str) -> _Reader:
+    def reader(value: object, path: str) -> object:
+        if type(value) is not kind:
+            raise _UnfitError(path, f"must be {wanted}, got {_short.repr(value)}")
+        return value
+
+    return reader
+
+
+def _float(value: object, path: str) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise _UnfitError(path, f"must be a finite number with a point, got {_short.repr(value)}")
+    return value
+
+
+def _str(value: object, path: str) -> str:
+    if type(value) is not str:
+        raise _UnfitError(path, f"must be text, got {_short.repr(value)}")
+    try:
+        value.encode()  # JSON can write half a character, which no file or screen takes
+    except UnicodeEncodeError as error:
+        raise _UnfitError(path, "must be text, got half a character") from error
+    return value
+
+
+def _bytes(value: object, path: str) -> bytes:
+    if type(value) is not str or not _HEX.fullmatch(value):
+        raise _UnfitError(path, f"must be lower-case hexadecimal, got {_short.repr(value)}")
+    return bytes.fromhex(value)
+
+
+def _fraction(value: object, path: str) -> Fraction:
+    try:
+        return fraction_from_text(value)
+    except AccountingError as error:
+        raise _UnfitError(path, f"is {error}") from error
+
+
+#: By annotation: what reads it, and as what JSON has it.
+_PLAIN: Final[dict[object, tuple[_Reader, type]]] = {
+    int: (_as_it_is(int, "a whole number"), int),
+    bool: (_as_it_is(bool, "true or false"), bool),
+    types.NoneType: (_as_it_is(types.NoneType, "null"), types.NoneType),
+    float: (_float, float),
+    str: (_str, str),
+    bytes: (_bytes, str),
+    Fraction: (_fraction, str),
+}
+
+
+@cache
+def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
+    """Return what reads values of an annotation; ``kinds`` as of :func:`in_text`."""
+    if kind in _PLAIN:
+        return _PLAIN[kind][0]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _union(arguments, kinds)
+    if origin is Literal:
+        return _one_of(arguments, {each: each for each in arguments})
+    if origin is tuple:
+        return _tuple(arguments, kinds)
+    if origin is not None and issubclass(origin, Mapping) and arguments[0] is str:
+        return _mapping(_reader(arguments[1], kinds))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _one_of(tuple(each.value for each in kind), {each.value: each for each in kind})
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _tagged((kind,)) if issubclass(kind, TextForm) else _object(kind)
+    if kinds:
+        return _tagged(kinds)
+    raise TypeError(f"{kind} has no text form")
+
+
+def _one_of(values: tuple[object, ...], made: Mapping[Any, object]) -> _Reader:
+    def reader(value: object, path: str) -> object:
+        # True equals 1, and no text may be both.
+        if not any(type(value) is type(each) and value == each for each in values):
+            known = ", ".join(map(str, values))
+            raise _UnfitError(path, f"is {_short.repr(value)}, possible are {known}")
+        return made[value]
+
+    return reader
+
+
+def _tuple(arguments: tuple[Any, ...], kinds: tuple[type, ...]) -> _Reader:
+    endless = len(arguments) == 2 and arguments[1] is ...
+    readers = [_reader(each, kinds) for each in (arguments[:1] if endless else arguments)]
+
+    def reader(value: object, path: str) -> tuple[object, ...]:
+        if not isinstance(value, list | tuple):
+            raise _UnfitError(path, f"must be a list, got {_short.repr(value)}")
+        if not endless and len(value) != len(readers):
+            raise _UnfitError(path, f"must have {len(readers)} entries, got {len(value)}")
+        by = readers * len(value) if endless else readers
+        return tuple(
+            read_one(each, f"{path}[{at}]")
+            for at, (each, read_one) in enumerate(zip(value, by, strict=True))
+        )
+
+    return reader
+
+
+def _mapping(of_values: _Reader) -> _Reader:
+    def reader(value: object, path: str) -> dict[str, object]:
+        if not isinstance(value, Mapping):
+            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+        return {
+            _str(key, f"a name in {path}"): of_values(each, f"{path}[{_short.repr(key)}]")
+            for key, each in value.items()
+        }
+
+    return reader
+
+
+def _union(arguments: tuple[Any, ...], kinds: tuple[type, ...]) -> _Reader:
+    tagged = tuple(
+        each for each in arguments if isinstance(each, type) and issubclass(each, TextForm)
+    )
+    readers = {_json_type(each): _reader(each, kinds) for each in arguments if each not in tagged}
+    expected = len(arguments) - len(tagged)
+    if tagged:
+        readers[dict] = _tagged(tagged)
+        expected += 1
+    if len(readers) != expected:
+        raise TypeError(f"{arguments}: no text tells these from each other")
+    # None is tried last, so that a message says what is wanted.
+    other = next(each for shape, each in readers.items() if shape is not types.NoneType)
+
+    def reader(value: object, path: str) -> object:
+        shape = list if isinstance(value, tuple) else dict if isinstance(value, Mapping) else None
+        return readers.get(shape or type(value), other)(value, path)
+
+    return reader
+
+
+def _json_type(kind: Any) -> type:
+    if kind in _PLAIN:
+        return _PLAIN[kind][1]
+    if get_origin(kind) is Literal:
+        return type(get_args(kind)[0])
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return type(next(iter(kind)).value)
+    return list if get_origin(kind) is tuple else dict
+
+
+def _tagged(kinds: tuple[type, ...]) -> _Reader:
+    known: dict[str, Any] = {kind.name: kind for kind in kinds if issubclass(kind, TextForm)}
+    tags = {kind.tag for kind in known.values()}
+    if len(tags) != 1 or len(known) != len(kinds):
+        raise TypeError(f"{kinds}: no tag tells these from each other")
+    (tag,) = tags
+
+    def reader(value: object, path: str) -> object:
+        if not isinstance(value, Mapping):
+            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+        name = value.get(tag)
+        kind = known.get(name) if isinstance(name, str) else None
+        if kind is None:
+            choices = ", ".join(sorted(known))
+            raise _UnfitError(path, f"unknown {tag} {_short.repr(name)}: choose among {choices}")
+        return _object(kind)({key: each for key, each in value.items() if key != tag}, path)
+
+    return reader
+
+
+@cache
+def _object(kind: Any) -> _Reader:
+    hints = get_type_hints(kind, localns=_FOR_ANNOTATIONS)
+    readers: dict[str, tuple[str, _Reader]] = {}
+    defaults: dict[str, object] = {}
+    for field in fields(kind):
+        rule = _rule_of(field.metadata)
+        if rule.absent:
+            continue
+        name = rule.name or field.name
+        readers[name] = field.name, _reader(hints[field.name], rule.kinds)
+        if rule.omitted:
+            if field.default is MISSING:
+                raise TypeError(f"{kind.__name__}.{field.name} is omitted, and has no default")
+            defaults[name] = field.default
+
+    def reader(value: object, path: str) -> object:
+        if not isinstance(value, Mapping):
+            raise _UnfitError(path, f"must be an object, got {_short.repr(value)}")
+        lacking = readers.keys() - value.keys() - defaults.keys()
+        unknown = value.keys() - readers.keys()
+        if lacking or unknown:
+            parts = ((lacking, "lacks"), (unknown, "has unknown"))
+            raise _UnfitError(
+                path, " and ".join(f"{verb} fields: {_names(each)}" for each, verb in parts if each)
+            )
+        values: dict[str, object] = {}
+        for name, (attribute, read_one) in readers.items():
+            if name not in value:
+                continue
+            place = f"{path}.{name}" if path else name
+            found = read_one(value[name], place)
+            if name in defaults and found == defaults[name]:
+                raise _UnfitError(place, "is left out where it is as by default")
+            values[attribute] = found
+        try:
+            return kind(**values)
+        except PateError as error:
+            raise _UnfitError(f"{path}:" if path else "", str(error)) from error
+
+    return reader
+
+
+def _names(found: Iterable[Any]) -> str:
+    every = sorted(map(str, found))
+    shown = ", ".join(_short.repr(each) for each in every[:_MOST_NAMES])
+    return shown if len(every) <= _MOST_NAMES else f"{shown} and {len(every) - _MOST_NAMES} more"

@@ -303,7 +303,4 @@ def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
         AccountingError: for an unknown kind, missing or additional fields, or values that no
             event can have.
     """
-    try:
-        return read(_KINDS, fields)
-    except UsageError as error:
-        raise AccountingError(f"not an event: {error}") from error
+    return read(_KINDS, fields, error=AccountingError, what="an event")

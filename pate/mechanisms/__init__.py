@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pate.accounting.composition import total_cost
-from pate.errors import AccountingError, UsageError
+from pate.errors import UsageError
 from pate.mechanisms.confident import ConfidentGNMax
 from pate.mechanisms.contract import Mechanism, Outcome
 from pate.mechanisms.distributed import (
@@ -78,10 +78,8 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
         UsageError: for an unknown mechanism, missing or additional fields, or values that it
             refuses.
     """
-    try:
-        return read(_KINDS, fields)
-    except (AccountingError, UsageError) as error:
-        raise UsageError(f"mechanism {fields.get('mechanism')!r}: {error}") from error
+    what = f"mechanism {fields.get('mechanism')!s:.40}"
+    return read(_KINDS, fields, error=UsageError, what=what)
 
 
 def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], queries: int) -> Fraction:
