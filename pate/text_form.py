@@ -177,7 +177,14 @@ def write(value: object) -> Any:
     return made
 
 
-def parse(content: bytes | str, *, most: int, error: type[PateError], what: str) -> dict[str, Any]:
+def parse(
+    content: bytes | str,
+    *,
+    most: int,
+    error: type[PateError],
+    what: str,
+    form: str | None = None,
+) -> dict[str, Any]:
     """Return the fields of a JSON object from a file or a message.
 
     Args:
@@ -185,9 +192,11 @@ def parse(content: bytes | str, *, most: int, error: type[PateError], what: str)
         most: bytes, or characters of a text.
         error: what to raise.
         what: to call the whole in messages.
+        form: what its field ``format`` has to say, which is then left out; None: it needs none.
 
     Raises:
-        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, or is no object.
+        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, is no object, or
+            of another format.
     """
     if len(content) > most:
         raise error(f"{what}: {len(content)} bytes, at most {most} are read")
@@ -198,6 +207,10 @@ def parse(content: bytes | str, *, most: int, error: type[PateError], what: str)
         raise error(f"{what}: not JSON: {problem!s:.200}") from problem
     if not isinstance(found, dict):
         raise error(f"{what}: must be a JSON object, got {_short.repr(found)}")
+    if form is not None and (given := found.pop("format", None)) != form:
+        raise error(
+            f"{what}: its format is {_short.repr(given)}, not {form}; was it made by another version?"
+        )
     return found
 
 

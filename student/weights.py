@@ -10,6 +10,7 @@ import hashlib
 import json
 import warnings
 import zipfile
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from pate.data.skops_file import LARGEST, check_skops
 from pate.data.values import Table
 from pate.errors import DataError
+from pate.text_form import in_text, parse, read, write
 from student.trainers.choose import IMAGE_MODELS, MODELS
 from student.trainers.encoding import Encoding, NumberColumn
 from student.trainers.plugged import check_files, is_plugged, plugged
@@ -48,6 +50,9 @@ _MODELS: Final = {
 }
 #: The models of a student of labels, and of a student of noisy counts.
 _SETS: Final = (("forest", "logistic"), ("boosting",))
+
+#: Most bytes of a description.
+_LONGEST: Final = 2**26
 
 Fields: TypeAlias = dict[str, object]
 
@@ -90,18 +95,43 @@ def load(folder: Path) -> Student:
     Raises:
         DataError: if a file is missing, changed, or holds what it may not.
     """
-    fields = read_description(folder)
-    if fields["kind"] in IMAGE_MODELS:
-        return _load_images(folder, fields)
-    if fields["kind"] == "selftraining":
-        return _load_tables(folder, fields)
-    kind = str(fields["kind"])
-    if not is_plugged(kind):
-        raise DataError(f"{folder} holds a student of the unknown kind {kind!r}")
-    return _load_plugged(kind, folder, fields)
+    found = read_description(folder)
+    if found.kind in IMAGE_MODELS:
+        return _load_images(folder, found)
+    if found.kind == "selftraining":
+        return _load_tables(folder, found)
+    if not is_plugged(found.kind):
+        raise DataError(f"{folder} holds a student of the unknown kind {found.kind!r:.80}")
+    return _load_plugged(folder, found)
 
 
-def read_description(folder: Path) -> Fields:
+@dataclass(frozen=True)
+class Described:
+    """What ``model.json`` says of every student.
+
+    Attributes:
+        kind: of the student.
+        classes: their names.
+        schema: the line that describes its inputs.
+        files: SHA-256 of each file, hex, by name.
+        more: all other fields, by name; not checked.
+
+    Raises:
+        DataError: for fewer than two classes, or one twice.
+    """
+
+    kind: str
+    classes: tuple[str, ...]
+    schema: str
+    files: Mapping[str, str]
+    more: Fields = field(default_factory=dict, metadata=in_text(absent=True))
+
+    def __post_init__(self) -> None:
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise DataError("it names at least two classes, all different")
+
+
+def read_description(folder: Path) -> Described:
     """Return what ``model.json`` says, the common part checked.
 
     Raises:
@@ -109,21 +139,15 @@ def read_description(folder: Path) -> Fields:
     """
     path = folder / DESCRIPTION
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{folder} holds no student: cannot read {path.name}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON: {error}") from error
-    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-        raise DataError(f"{path} does not describe a student of format {FORMAT}")
-    classes = fields.get("classes")
-    if not isinstance(classes, list) or len(classes) < 2:
-        raise DataError(f"{path} does not name at least two classes")
-    if not all(isinstance(name, str) for name in classes) or len(set(classes)) != len(classes):
-        raise DataError(f"{path}: class names are different texts")
-    if not isinstance(fields.get("files"), dict) or not isinstance(fields.get("schema"), str):
-        raise DataError(f"{path} lacks its list of files or its schema")
-    return fields
+    what = f"{path} does not describe a student"
+    more = parse(content, most=_LONGEST, error=DataError, what=what, form=FORMAT)
+    common = {
+        name: more.pop(name) for name in ("kind", "classes", "schema", "files") if name in more
+    }
+    return replace(read(Described, common, error=DataError, what=what), more=more)
 
 
 def _describe(student: Student) -> Fields:
@@ -136,7 +160,7 @@ def _describe(student: Student) -> Fields:
 
     assert isinstance(student, ImageStudent)  # noqa: S101  # there are two kinds
     return {
-        "architecture": student.architecture.to_json(),
+        "architecture": write(student.architecture),
         "preprocessing": {"layout": "channels first", "scale": 1 / 127.5, "offset": -1.0},
     }
 
@@ -169,21 +193,19 @@ def _write(path: Path, content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read(folder: Path, name: str, fields: Fields, most: int | None = None) -> bytes:
-    files = fields["files"]
-    assert isinstance(files, dict)  # noqa: S101  # read_description checked it
+def _read(folder: Path, name: str, found: Described, most: int | None = None) -> bytes:
     try:
         if most is not None and (folder / name).stat().st_size > most:
             raise DataError(f"{folder / name} is too large for a model")
         content = (folder / name).read_bytes()
     except OSError as error:
         raise DataError(f"{folder / name} is missing: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != files.get(name):
+    if hashlib.sha256(content).hexdigest() != found.files.get(name):
         raise DataError(f"{folder / name} is not the file that {DESCRIPTION} describes")
     return content
 
 
-def _load_images(folder: Path, fields: Fields) -> Student:
+def _load_images(folder: Path, found: Described) -> Student:
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
@@ -191,17 +213,15 @@ def _load_images(folder: Path, fields: Fields) -> Student:
     from student.trainers.images import ImageStudent
     from student.trainers.network import Architecture, Network
 
-    described, classes = fields.get("architecture"), fields["classes"]
-    assert isinstance(classes, list)  # noqa: S101  # read_description checked it
-    if not isinstance(described, dict):
-        raise DataError(f"{folder / DESCRIPTION} lacks an architecture")
-    architecture = Architecture.from_json(described)
-    if architecture.classes != len(classes):
+    what = f"{folder / DESCRIPTION}: its architecture"
+    described = found.more.get("architecture")
+    architecture = read(Architecture, described, error=DataError, what=what)
+    if architecture.classes != len(found.classes):
         raise DataError(f"{folder / DESCRIPTION}: the architecture has other classes")
     with torch.device("meta"):
         network = Network(architecture)
     try:
-        state = from_bytes(_read(folder, IMAGE_WEIGHTS, fields))
+        state = from_bytes(_read(folder, IMAGE_WEIGHTS, found))
         network.load_state_dict(state, strict=True, assign=True)
     except (SafetensorError, RuntimeError) as error:
         raise DataError(
@@ -209,46 +229,40 @@ def _load_images(folder: Path, fields: Fields) -> Student:
         ) from error
     if not all(torch.isfinite(part).all() for part in state.values()):
         raise DataError(f"{folder / IMAGE_WEIGHTS} holds weights that are not finite numbers")
-    return ImageStudent(architecture, network.eval(), tuple(classes), str(fields["kind"]))
+    return ImageStudent(architecture, network.eval(), found.classes, found.kind)
 
 
-def _load_plugged(kind: str, folder: Path, fields: Fields) -> Student:
-    classes, listed = fields["classes"], fields["files"]
-    assert isinstance(classes, list)  # noqa: S101  # read_description checked both
-    assert isinstance(listed, dict)  # noqa: S101
+def _load_plugged(folder: Path, found: Described) -> Student:
     # Names are checked before any is opened: a description may come from anywhere.
-    check_files(kind, dict.fromkeys(listed, b""))
-    files = {name: _read(folder, name, fields) for name in listed}
-    return plugged(kind).restore(files, tuple(classes), str(fields["schema"]))
+    check_files(found.kind, dict.fromkeys(found.files, b""))
+    files = {name: _read(folder, name, found) for name in found.files}
+    return plugged(found.kind).restore(files, found.classes, found.schema)
 
 
-def _load_tables(folder: Path, fields: Fields) -> Student:
-    preprocessing, classes = fields.get("preprocessing"), fields["classes"]
-    assert isinstance(classes, list)  # noqa: S101  # read_description checked it
+def _load_tables(folder: Path, found: Described) -> Student:
+    preprocessing, classes = found.more.get("preprocessing"), found.classes
     if not isinstance(preprocessing, dict):
         raise DataError(f"{folder / DESCRIPTION} lacks its preprocessing")
     encoding = Encoding.from_json(preprocessing.get("columns"))
-    constant = fields.get("constant")
+    constant = found.more.get("constant")
     if constant is not None and (type(constant) is not int or not 0 <= constant < len(classes)):
         raise DataError(f"{folder / DESCRIPTION}: no class has the number {constant!r}")
-    files = fields["files"]
-    assert isinstance(files, dict)  # noqa: S101  # read_description checked it
     for names in _SETS if constant is None else ((),):
-        if set(files) == {f"{name}.skops" for name in names}:
+        if set(found.files) == {f"{name}.skops" for name in names}:
             break
     else:
-        raise DataError(f"{folder / DESCRIPTION} names the files {sorted(files)}")
+        raise DataError(f"{folder / DESCRIPTION} names the files {sorted(found.files)}")
     width = encoding.encode(_no_rows(encoding)).shape[1]
-    models = {name: _load_model(folder, name, fields, width, len(classes)) for name in names}
-    return TableStudent(encoding, models, constant, tuple(classes))
+    models = {name: _load_model(folder, name, found, width, len(classes)) for name in names}
+    return TableStudent(encoding, models, constant, classes)
 
 
-def _load_model(folder: Path, name: str, fields: Fields, width: int, classes: int) -> Model:
+def _load_model(folder: Path, name: str, found: Described, width: int, classes: int) -> Model:
     import skops.io
     from skops.io.exceptions import UntrustedTypesFoundException
 
     path = folder / f"{name}.skops"
-    content = _read(folder, path.name, fields, most=LARGEST)
+    content = _read(folder, path.name, found, most=LARGEST)
     try:
         check_skops(content)
     except DataError as error:

@@ -12,23 +12,25 @@ import errno
 import fcntl
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal
 
 from pate.errors import DiskError, PateError, RefusedError, StateError, UsageError
 from pate.formats.enrolment import Answer, check_name, node_key
 from pate.runtime.failpoints import reach
 from pate.runtime.home import open_private, sweep_drafts, write_file
+from pate.text_form import in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _FORMAT: Final = "pate-parties/1"
+#: The file of thousands of parties is far smaller.
+_LARGEST: Final = 2**28
 INVITED: Final = "invited"
 ENROLLED: Final = "enrolled"
 REVOKED: Final = "revoked"
-_STATES: Final = (INVITED, ENROLLED, REVOKED)
 #: What tells one state of the file from another: its number, time of change and size.
 Stamp = tuple[int, int, int]
 #: A file that cannot be opened for such a reason has not changed: this process is short of means.
@@ -47,6 +49,10 @@ class Invitation:
     verifier: bytes
     expires: int
 
+    def __post_init__(self) -> None:
+        if len(self.verifier) != 32:
+            raise StateError(f"what is kept of a code has {len(self.verifier)} bytes")
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -58,17 +64,27 @@ class Entry:
         identity: its Ed25519 public key (32 bytes), or empty.
         node: the public key of its SuperNode (DER), or empty.
         changed: when it came into this state.
+        retired: hashes of keys that it may not use again, in ascending order.
         invitation: a code that is open for it, or None.
-        retired: hashes of keys that it may not use again.
+
+    Raises:
+        ProtocolError, StateError: for a name that cannot be one, or keys that are none.
     """
 
     name: str
-    state: str
+    state: Literal["invited", "enrolled", "revoked"]
     identity: bytes
     node: bytes
     changed: int
-    invitation: Invitation | None = None
-    retired: frozenset[bytes] = frozenset()
+    retired: tuple[bytes, ...] = ()
+    invitation: Invitation | None = field(default=None, metadata=in_text(name="code"))
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.state != INVITED:
+            node_key(self.node)
+            if len(self.identity) != 32:
+                raise StateError(f"the identity key of {self.name} has {len(self.identity)} bytes")
 
 
 class Registry:
@@ -115,7 +131,7 @@ class Registry:
                     "it: raise the limit of open files (`ulimit -n`), or wait"
                 ) from error
             return self._read_last[1]
-        except (ValueError, KeyError, TypeError, PateError) as error:
+        except PateError as error:
             raise StateError(
                 f"{self._path} is damaged ({error}); restore it from a backup"
             ) from error
@@ -208,7 +224,7 @@ class Registry:
                 answer.identity,
                 answer.node,
                 now,
-                retired=entry.retired | gone,
+                retired=tuple(sorted({*entry.retired, *gone})),
             )
         return True
 
@@ -270,62 +286,30 @@ def _mark(key: bytes) -> bytes:
 
 
 def _write(table: Mapping[str, Entry]) -> bytes:
-    parties = {
-        name: {
-            "state": entry.state,
-            "identity": entry.identity.hex(),
-            "node": entry.node.hex(),
-            "changed": entry.changed,
-            "retired": sorted(mark.hex() for mark in entry.retired),
-            "code": None
-            if entry.invitation is None
-            else {
-                "verifier": entry.invitation.verifier.hex(),
-                "expires": entry.invitation.expires,
-            },
-        }
-        for name, entry in sorted(table.items())
-    }
+    parties = {name: write(entry) for name, entry in sorted(table.items())}
+    for fields in parties.values():
+        del fields["name"]
     return json.dumps({"format": _FORMAT, "parties": parties}, indent=1).encode() + b"\n"
 
 
 def _read(content: bytes) -> dict[str, Entry]:
-    """Read the file; whatever is wrong with it raises one of the errors of :meth:`parties`."""
-    found = json.loads(content)
-    if found["format"] != _FORMAT or not isinstance(found["parties"], dict):
-        raise ValueError(f"its format is not {_FORMAT}")
-    table = {name: _entry(name, fields) for name, fields in found["parties"].items()}
+    """Read the file.
+
+    Raises:
+        StateError: if it is not what :func:`_write` wrote.
+    """
+    found = parse(content, most=_LARGEST, error=StateError, what="it", form=_FORMAT)
+    parties = found.get("parties")
+    if found.keys() != {"parties"} or not isinstance(parties, dict):
+        raise StateError("it has no table of parties")
+    table = {name: _entry(name, fields) for name, fields in parties.items()}
     for key in ("identity", "node"):
         held = [getattr(e, key) for e in table.values() if e.state == ENROLLED]
         if len(held) != len(set(held)):
-            raise ValueError(f"two parties with one {key} key")
+            raise StateError(f"two parties with one {key} key")
     return table
 
 
-def _entry(name: str, fields: Mapping[str, object]) -> Entry:
-    state, changed, code, retired = (fields[k] for k in ("state", "changed", "code", "retired"))
-    if not isinstance(state, str) or state not in _STATES or type(changed) is not int:
-        raise ValueError(f"{name} is {state!r} since {changed!r}")
-    identity, node = _hex(fields["identity"]), _hex(fields["node"])
-    if state != INVITED:
-        node_key(node)
-        if len(identity) != 32:
-            raise ValueError(f"the identity key of {name} has {len(identity)} bytes")
-    invitation = None
-    if code is not None:
-        if not isinstance(code, dict) or type(code["expires"]) is not int:
-            raise ValueError(f"the code of {name}")
-        invitation = Invitation(_hex(code["verifier"]), code["expires"])
-        if len(invitation.verifier) != 32:
-            raise ValueError(f"the code of {name}")
-    if not isinstance(retired, list):
-        raise TypeError(f"the retired keys of {name}")
-    return Entry(
-        check_name(name), state, identity, node, changed, invitation, frozenset(map(_hex, retired))
-    )
-
-
-def _hex(value: object) -> bytes:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return bytes.fromhex(value)
+def _entry(name: str, fields: object) -> Entry:
+    named = {"name": name, **fields} if isinstance(fields, dict) else fields
+    return read(Entry, named, error=StateError, what=f"{name!r:.80}")

@@ -16,7 +16,7 @@ import ipaddress
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from pate.errors import ProtocolError
+from pate.text_form import parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,17 +163,7 @@ class Bundle:
 
     def to_json(self) -> bytes:
         """Return the file."""
-        return _write(
-            BUNDLE_FORMAT,
-            {
-                "name": self.name,
-                "server": self.server,
-                "ca": self.ca.decode(),
-                "code": self.code.hex(),
-                "campaign_key": self.campaign_key.hex(),
-                "expires": self.expires,
-            },
-        )
+        return _write(BUNDLE_FORMAT, {**write(self), "ca": self.ca.decode()})
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
@@ -181,18 +172,11 @@ class Bundle:
         Raises:
             ProtocolError: if it is no bundle of this version.
         """
-        fields = _read(body, BUNDLE_FORMAT, "name server ca code campaign_key expires")
-        expires = fields["expires"]
-        if type(expires) is not int:
-            raise ProtocolError("expires of a bundle is no whole number")
-        return cls(
-            name=_text(fields, "name"),
-            server=_text(fields, "server"),
-            ca=_text(fields, "ca").encode(),
-            code=_bytes(fields, "code"),
-            campaign_key=_bytes(fields, "campaign_key"),
-            expires=expires,
-        )
+        fields = _fields(body, BUNDLE_FORMAT)
+        if isinstance(ca := fields.get("ca"), str):
+            _check(ca.isascii(), "a bundle: ca is not of ASCII only")
+            fields["ca"] = ca.encode().hex()  # PEM is text as it is
+        return read(cls, fields, error=ProtocolError, what="a bundle")
 
 
 @dataclass(frozen=True)
@@ -282,10 +266,7 @@ class Answer:
 
     def to_json(self) -> bytes:
         """Return the file, which is also what is sent."""
-        keys = ("identity", "node", "by_identity", "by_node", "by_code")
-        return _write(
-            ANSWER_FORMAT, {"name": self.name, **{key: getattr(self, key).hex() for key in keys}}
-        )
+        return _write(ANSWER_FORMAT, write(self))
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
@@ -294,15 +275,8 @@ class Answer:
         Raises:
             ProtocolError: if it is no answer of this version.
         """
-        fields = _read(body, ANSWER_FORMAT, "name identity node by_identity by_node by_code")
-        return cls(
-            name=_text(fields, "name"),
-            identity=_bytes(fields, "identity"),
-            node=_bytes(fields, "node"),
-            by_identity=_bytes(fields, "by_identity"),
-            by_node=_bytes(fields, "by_node"),
-            by_code=_bytes(fields, "by_code"),
-        )
+        fields = _fields(body, ANSWER_FORMAT)
+        return read(cls, fields, error=ProtocolError, what="an answer")
 
 
 def node_key(spki: bytes) -> ec.EllipticCurvePublicKey:
@@ -349,37 +323,13 @@ def _authority(ca: bytes) -> x509.Certificate:
     return found[0]
 
 
-def _write(format_: str, fields: Mapping[str, str | int]) -> bytes:
+def _write(format_: str, fields: Mapping[str, object]) -> bytes:
     return json.dumps({"format": format_, **fields}, indent=1).encode() + b"\n"
 
 
-def _read(body: bytes, format_: str, names: str) -> dict[str, object]:
-    _check(len(body) <= MAX_FILE, f"{len(body)} bytes: a file of enrolment has at most {MAX_FILE}")
-    try:
-        found = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"no file of enrolment: {error!s:.200}") from error
-    if not isinstance(found, dict) or found.get("format") != format_:
-        raise ProtocolError(f"no file of the kind {format_}; was it made by another version?")
-    _check(
-        set(found) == {"format", *names.split()},
-        f"a file of the kind {format_} holds exactly these fields: {names}",
-    )
-    return found
-
-
-def _text(fields: Mapping[str, object], name: str) -> str:
-    value = fields[name]
-    if not isinstance(value, str) or not value.isascii():
-        raise ProtocolError(f"{name} is no text, or not of ASCII alone")
-    return value
-
-
-def _bytes(fields: Mapping[str, object], name: str) -> bytes:
-    text = _text(fields, name)
-    if not re.fullmatch("(?:[0-9a-f]{2})*", text):
-        raise ProtocolError(f"{name} is not written in lower-case hexadecimal")
-    return bytes.fromhex(text)
+def _fields(body: bytes, format_: str) -> dict[str, Any]:
+    what = f"no file of enrolment of the kind {format_}"
+    return parse(body, most=MAX_FILE, error=ProtocolError, what=what, form=format_)
 
 
 def _length(value: bytes, wanted: int, what: str) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from pate.errors import DataError
 from pate.formats.noisy_counts import NoisyVotes
+from pate.text_form import parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,13 +34,10 @@ STATEMENT_KEYS: Final = (
     "ledger_head",
 )
 
-_FIELDS: Final = {
-    "format", "campaign", "classes", "public_set", "queries", "labels", "privacy", "noisy",
-}  # fmt: skip
-_HEX_32 = re.compile(r"[0-9a-f]{64}")
 _COUNTS = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*")
-_HEX_ANY = re.compile(r"(?:[0-9a-f]{2}){1,64}")
 _LARGEST: Final = 2**31
+#: Most characters of a label file, or of a statement.
+_LONGEST: Final = 2**30
 #: Above any number in a statement; also above which a whole number of JSON may not be a float.
 _ENDLESS: Final = 1e300
 
@@ -120,21 +118,20 @@ class LabelSet:
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""
-        head = {
-            "format": FORMAT,
-            "campaign": self.campaign.hex(),
-            "classes": list(self.classes),
-            "public_set": self.public_set.hex(),
-            "queries": self.queries,
-            "privacy": self.privacy,
-            "noisy": None
+        noisy = (
+            None
             if self.noisy is None
-            else {
-                "sigma": self.noisy.sigma,
-                "queries": self.noisy.queries.tolist(),
-                "counts": [" ".join(map(str, row)) for row in self.noisy.counts.tolist()],
-            },
-        }
+            else _Noisy(
+                float(self.noisy.sigma),
+                tuple(self.noisy.queries.tolist()),
+                tuple(" ".join(map(str, row)) for row in self.noisy.counts.tolist()),
+            )
+        )
+        file = _File(
+            self.campaign, self.classes, self.public_set, self.queries, self.privacy, noisy
+        )
+        head = {"format": FORMAT, **write(file)}
+        del head["labels"]
         lines = ",\n".join(
             "    " + json.dumps([row.query, row.label, row.round, row.source]) for row in self.rows
         )
@@ -149,28 +146,55 @@ class LabelSet:
             DataError: if the text is not a label file of this format, or anything in it is
                 missing, unknown, out of range or there twice.
         """
-        fields = _object(text, "a label file")
-        if fields.get("format") != FORMAT:
-            raise DataError(f"not a label file of format {FORMAT}: {fields.get('format')!r}")
-        if set(fields) != _FIELDS:
-            odd = ", ".join(sorted(set(fields) ^ _FIELDS))
-            raise DataError(f"a label file with fields missing or unknown: {odd}")
-        classes, rows = fields["classes"], fields["labels"]
-        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-            raise DataError("a label file's classes are a list of names")
-        if not isinstance(rows, list):
-            raise DataError("a label file's labels are a list")
-        if type(fields["queries"]) is not int or not isinstance(fields["privacy"], str):
-            raise DataError("a label file's queries are a number, its privacy statement is a text")
+        what = "a label file"
+        fields = parse(text, most=_LONGEST, error=DataError, what=what, form=FORMAT)
+        file = read(_File, fields, error=DataError, what=what)
         return cls(
-            campaign=_bytes(fields, "campaign", _HEX_ANY),
-            classes=tuple(classes),
-            public_set=_bytes(fields, "public_set", _HEX_32),
-            queries=fields["queries"],
-            rows=tuple(_row(row) for row in rows),
-            privacy=fields["privacy"],
-            noisy=_noisy(fields["noisy"]),
+            campaign=file.campaign,
+            classes=file.classes,
+            public_set=file.public_set,
+            queries=file.queries,
+            rows=tuple(LabelRow(*row) for row in file.labels),
+            privacy=file.privacy,
+            noisy=None if file.noisy is None else file.noisy.votes(),
         )
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """Noisy votes in a file: counts are one text a query, with spaces between them."""
+
+    sigma: float
+    queries: tuple[int, ...]
+    counts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < _ENDLESS:
+            raise DataError(f"noise is a finite number from 0, got {self.sigma!r}")
+        if not all(0 <= each < _LARGEST for each in self.queries):
+            raise DataError("noisy votes are of numbered queries")
+        if not all(_COUNTS.fullmatch(row) for row in self.counts):
+            raise DataError("a row of noisy votes is whole numbers with spaces between them")
+
+    def votes(self) -> NoisyVotes:
+        rows = [[int(count) for count in row.split(" ")] for row in self.counts]
+        if len({len(row) for row in rows}) != 1:
+            raise DataError("rows of noisy votes differ in length, or there are none")
+        queries = np.array(self.queries, dtype=np.int64)
+        return NoisyVotes(queries, np.array(rows, dtype=np.int64), self.sigma)
+
+
+@dataclass(frozen=True)
+class _File:
+    """The fields of a label file; each label is [query, label, round, source]."""
+
+    campaign: bytes
+    classes: tuple[str, ...]
+    public_set: bytes
+    queries: int
+    privacy: str
+    noisy: _Noisy | None
+    labels: tuple[tuple[int, int, int, str], ...] = ()
 
 
 def checked_statement(text: str) -> dict[str, object]:
@@ -183,7 +207,7 @@ def checked_statement(text: str) -> dict[str, object]:
         DataError: if it is not a JSON object, or does not say its epsilon (finite, not negative),
             delta (from 0, below 1), unit, adjacency, observer, mechanism and ledger head.
     """
-    fields = _object(text, "a privacy statement")
+    fields = parse(text, most=_LONGEST, error=DataError, what="a privacy statement")
     missing = [key for key in STATEMENT_KEYS if fields.get(key) in (None, "", [], {})]
     if missing:
         raise DataError(f"a privacy statement that does not say its {', '.join(missing)}")
@@ -203,61 +227,3 @@ def _number(fields: Mapping[str, object], key: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _ENDLESS:
         raise DataError(f"a privacy statement's {key} is a finite number, got {value!r}")
     return float(value)
-
-
-def _object(text: str, what: str) -> dict[str, object]:
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
-            raise DataError(f"{what} that says something twice")
-        return made
-
-    def refuse(name: str) -> object:
-        raise DataError(f"{what} holds {name}, which is not JSON")
-
-    try:
-        fields = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{what} that is not JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise DataError(f"{what} is a JSON object, got a {type(fields).__name__}")
-    return fields
-
-
-def _bytes(fields: Mapping[str, object], key: str, form: re.Pattern[str]) -> bytes:
-    value = fields[key]
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise DataError(f"a label file's {key} is not small hexadecimal digits of the right length")
-    return bytes.fromhex(value)
-
-
-def _noisy(body: object) -> NoisyVotes | None:
-    """Return the noisy votes of a file: counts are one text a query, with spaces between them."""
-    if body is None:
-        return None
-    if not isinstance(body, dict) or set(body) != {"sigma", "queries", "counts"}:
-        raise DataError("a label file's noisy votes have sigma, queries and counts")
-    sigma, queries, counts = body["sigma"], body["queries"], body["counts"]
-    if type(sigma) is not float or not 0 <= sigma < _ENDLESS:
-        raise DataError(f"a label file's noise is a finite number, got {sigma!r}")
-    if not isinstance(queries, list) or not all(
-        type(each) is int and 0 <= each < _LARGEST for each in queries
-    ):
-        raise DataError("a label file's noisy votes are of numbered queries")
-    if not isinstance(counts, list) or not all(
-        isinstance(row, str) and _COUNTS.fullmatch(row) for row in counts
-    ):
-        raise DataError("a row of noisy votes is whole numbers with spaces between them")
-    rows = [[int(count) for count in row.split(" ")] for row in counts]
-    if len({len(row) for row in rows}) > 1 or not rows:
-        raise DataError("rows of noisy votes differ in length, or there are none")
-    return NoisyVotes(np.array(queries, dtype=np.int64), np.array(rows, dtype=np.int64), sigma)
-
-
-def _row(row: object) -> LabelRow:
-    if not isinstance(row, list) or len(row) != 4:
-        raise DataError(f"a label is [query, label, round, source], got {str(row)[:80]}")
-    query, label, number, source = row
-    if not isinstance(source, str):
-        raise DataError(f"a label's source is a text, got {source!r}")
-    return LabelRow(query, label, number, source)

@@ -11,13 +11,18 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, cast
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from pate.errors import ProtocolError, UsageError
+from pate.text_form import parse, read, write
 
 #: Version of this text form. Readers refuse one that they do not know.
 PROTOCOL_VERSION: Final = 2
+
+#: Longest text of a statement, in characters.
+_LONGEST: Final = 2**20
+_REALISED: Final = "what this run was charged; a description of the run, not a guarantee"
 
 Unit = Literal["record", "patient", "party"]
 
@@ -252,11 +257,7 @@ class PrivacyStatement:
 
     def to_json(self) -> str:
         """Return the text of ``privacy.json``: sorted keys, one text per value."""
-        body = asdict(self)
-        body["realised"] = {
-            "cost": self.realised,
-            "meaning": "what this run was charged; a description of the run, not a guarantee",
-        }
+        body = {**write(self), "realised": {"cost": self.realised, "meaning": _REALISED}}
         return json.dumps(body, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -266,26 +267,12 @@ class PrivacyStatement:
         Raises:
             ProtocolError: for a text that is not a statement of this version.
         """
-        try:
-            body = cast("dict[str, Any]", json.loads(text))
-            body["realised"] = body["realised"]["cost"]
-            body["mechanism"] = tuple(dict(each) for each in body["mechanism"])
-            body["statements"] = tuple(ObserverStatement(**each) for each in body["statements"])
-            made = cls(**body)
-            written = made.to_json()
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            UsageError,
-        ) as error:
-            raise ProtocolError(f"not a privacy statement of this version: {error}") from error
-        # Every value, its type and every word are then what this version would have written.
-        if json.loads(written) != json.loads(text):
-            raise ProtocolError("not a privacy statement of this version: a field was changed")
-        return made
+        what = "not a privacy statement of this version"
+        body = parse(text, most=_LONGEST, error=ProtocolError, what=what)
+        told = body.get("realised")
+        if not isinstance(told, dict) or told != {"cost": told.get("cost"), "meaning": _REALISED}:
+            raise ProtocolError(f"{what}: realised is not a cost and what it means")
+        return read(cls, body | {"realised": told["cost"]}, error=ProtocolError, what=what)
 
 
 def _check_figures(epsilon: float, delta: float) -> None:

@@ -15,10 +15,9 @@ import numpy as np
 
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError
+from pate.text_form import read, write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from pate.data.values import Column, Inputs
@@ -38,12 +37,19 @@ class NumberColumn:
         middle: median of the public set.
         spread: standard deviation of the public set, or 1 if it has none.
         flagged: whether a second number says that the cell was missing.
+
+    Raises:
+        DataError: for a spread that is not above 0.
     """
 
     name: str
     middle: float
     spread: float
     flagged: bool
+
+    def __post_init__(self) -> None:
+        if not self.spread > 0:
+            raise DataError(f"column {self.name!r}: its spread is above 0, got {self.spread}")
 
     def encode(self, column: Column) -> list[NDArray[np.float32]]:
         """Return one or two arrays of length n."""
@@ -104,7 +110,7 @@ class Encoding:
 
     def to_json(self) -> list[dict[str, object]]:
         """Return plain JSON values."""
-        return [_column_to_json(column) for column in self.columns]
+        return [write(column) for column in self.columns]
 
     @classmethod
     def from_json(cls, fields: object) -> Encoding:
@@ -150,35 +156,8 @@ def _learn_numbers(name: str, column: NDArray[np.float64]) -> NumberColumn:
     return NumberColumn(name, float(np.median(present)), spread if usable else 1.0, flagged)
 
 
-def _column_to_json(column: NumberColumn | CategoryColumn) -> dict[str, object]:
-    if isinstance(column, CategoryColumn):
-        return {"name": column.name, "known": list(column.known)}
-    return {
-        "name": column.name,
-        "middle": column.middle,
-        "spread": column.spread,
-        "flagged": column.flagged,
-    }
-
-
 def _column_from_json(fields: object) -> NumberColumn | CategoryColumn:
-    if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
-        raise DataError(f"not the description of a column: {str(fields)[:100]}")
-    if set(fields) == {"name", "known"}:
-        known = fields["known"]
-        if not isinstance(known, list) or not all(isinstance(text, str) for text in known):
-            raise DataError(f"column {fields['name']!r}: categories are texts")
-        return CategoryColumn(fields["name"], tuple(known))
-    if set(fields) != {"name", "middle", "spread", "flagged"}:
-        raise DataError(f"column {fields['name']!r} is described by {sorted(fields)}")
-    middle, spread = _number(fields, "middle"), _number(fields, "spread")
-    if spread <= 0 or type(fields["flagged"]) is not bool:
-        raise DataError(f"column {fields['name']!r}: a spread above 0 and a flag, true or false")
-    return NumberColumn(fields["name"], middle, spread, fields["flagged"])
-
-
-def _number(fields: Mapping[str, object], name: str) -> float:
-    value = fields[name]
-    if type(value) not in (int, float) or not math.isfinite(float(str(value))):
-        raise DataError(f"column {fields['name']!r}: {name} is {value!r}, not a finite number")
-    return float(str(value))
+    what = "a column of an encoding"
+    if isinstance(fields, dict) and "known" in fields:
+        return read(CategoryColumn, fields, error=DataError, what=what)
+    return read(NumberColumn, fields, error=DataError, what=what)

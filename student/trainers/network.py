@@ -7,16 +7,12 @@ graph in :mod:`student.onnx_graph`, so the two cannot drift apart: both read the
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Slope of the leaky rectifier, and the epsilon of batch normalisation; part of the format.
 SLOPE = 0.1
@@ -54,27 +50,6 @@ class Architecture:
             raise DataError(f"an architecture out of range: {self}")
         if self.blocks > 16 or len(self.stages) > 8:
             raise DataError(f"an architecture deeper than this program builds: {self}")
-
-    def to_json(self) -> dict[str, object]:
-        """Return plain JSON values."""
-        return asdict(self) | {"stages": list(self.stages)}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, object]) -> Architecture:
-        """Return the architecture that :meth:`to_json` described.
-
-        Raises:
-            DataError: if a field is missing, unknown or not a whole number.
-        """
-        names = set(cls.__dataclass_fields__)
-        stages = fields.get("stages")
-        if set(fields) != names or not isinstance(stages, list):
-            raise DataError(f"an architecture has the fields {sorted(names)}, got {sorted(fields)}")
-        single = {name: value for name, value in fields.items() if name != "stages"}
-        for value in (*single.values(), *stages):
-            if type(value) is not int:
-                raise DataError(f"an architecture is made of whole numbers, got {value!r}")
-        return cls(stages=tuple(stages), **single)  # type: ignore[arg-type]  # checked above
 
 
 def sized_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Architecture:

@@ -270,7 +270,7 @@ def swap(folder: Path, content: bytes) -> None:
         ({"classes": ["a"]}, "two classes"),
         ({"classes": ["a", "b"]}, "other classes"),
         ({"architecture": {}}, "fields"),
-        ({"architecture": None}, "lacks an architecture"),
+        ({"architecture": None}, "its architecture: must be an object, got None"),
         ({"files": {}}, "is not the file"),
     ],
 )

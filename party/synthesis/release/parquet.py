@@ -10,17 +10,19 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from party.ledger.synthesis import RELEASES, UNITS
+from pate import text_form
 from pate.data.tables import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 from pate.formats.privacy_statement import rounded_up
+from pate.text_form import parse, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,14 +71,12 @@ class Source:
     def __post_init__(self) -> None:
         texts = (self.method, self.version, self.neighbours)
         fine = (
-            all(isinstance(text, str) and _TEXT.fullmatch(text) for text in texts)
+            all(map(_TEXT.fullmatch, texts))
             and self.release in RELEASES
             and self.unit in UNITS
-            and type(self.private) is bool
-            and type(self.rows) is int
             and self.rows >= 0
             and all(
-                (type(figure) is float and 0 <= figure < float("inf"))
+                figure is not None and 0 <= figure < float("inf")
                 if self.private
                 else figure is None
                 for figure in (self.epsilon, self.delta)
@@ -102,19 +102,25 @@ class About:
     Attributes:
         schema: digest of the public schema, hex.
         sources: one or more.
+
+    Raises:
+        DataError: for values that no file has.
     """
 
     schema: str
     sources: tuple[Source, ...]
 
+    def __post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.schema):
+            raise DataError("no digest of a schema")
+        if not 0 < len(self.sources) <= _MOST_SOURCES:
+            raise DataError(f"{len(self.sources)} sources, there are 1 to {_MOST_SOURCES}")
+
     def to_json(self) -> bytes:
         """Return it as the file keeps it."""
-        fields = {
-            "format": FORMAT,
-            "schema": self.schema,
-            "sources": [asdict(each) for each in self.sources],
-        }
-        return json.dumps(fields, sort_keys=True, allow_nan=False).encode()
+        return json.dumps(
+            {"format": FORMAT, **write(self)}, sort_keys=True, allow_nan=False
+        ).encode()
 
     @classmethod
     def from_json(cls, content: bytes) -> About:
@@ -123,22 +129,9 @@ class About:
         Raises:
             DataError: for anything else.
         """
-        try:
-            if len(content) > _MOST_BYTES:
-                raise ValueError("too long")
-            fields = json.loads(content)
-            if not isinstance(fields, dict) or fields.keys() != {"format", "schema", "sources"}:
-                raise ValueError("other fields than they have")
-            if fields["format"] != FORMAT:
-                raise ValueError(f"the format is not {FORMAT}")
-            if not isinstance(fields["schema"], str) or not _DIGEST.fullmatch(fields["schema"]):
-                raise ValueError("no digest of a schema")
-            found: Any = fields["sources"]
-            if not isinstance(found, list) or not 0 < len(found) <= _MOST_SOURCES:
-                raise ValueError("no list of sources")
-            return cls(fields["schema"], tuple(Source(**each) for each in found))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise DataError(f"the metadata of synthetic rows cannot be read: {error}") from error
+        what = "the metadata of synthetic rows"
+        fields = parse(content, most=_MOST_BYTES, error=DataError, what=what, form=FORMAT)
+        return text_form.read(cls, fields, error=DataError, what=what)
 
 
 def neighbours_of(unit: str) -> str:

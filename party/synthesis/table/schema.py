@@ -77,9 +77,7 @@ def from_json(content: bytes) -> Domain:
         SchemaError: if it is no schema: another format, an unknown or missing field, a bad value.
     """
     fields = parse(content)
-    _fields(
-        fields, {"format", "min_rows", "label", "columns"}, {"format", "min_rows", "columns"}, "it"
-    )
+    _fields(fields, {"min_rows", "label", "columns"}, {"min_rows", "columns"}, "it")
     columns, label = fields["columns"], fields.get("label")
     if not isinstance(columns, list):
         raise SchemaError("its columns are no list")

@@ -269,6 +269,27 @@ def test_a_damaged_entry_is_said_to_be_damaged(
         identities.enrolled()
 
 
+def test_the_file_is_written_down(identities: Identities) -> None:
+    # Homes of servers have it: it may never change.
+    node = answer(invite(identities, "z")).node.hex()
+    text = (
+        '{\n "format": "pate-parties/1",\n "parties": {\n  "a": {\n   "state": "invited",\n'
+        '   "identity": "",\n   "node": "",\n   "changed": 3,\n   "retired": [],\n'
+        '   "code": {\n    "verifier": "' + "05" * 32 + '",\n    "expires": 9\n   }\n  },\n'
+        '  "b": {\n   "state": "revoked",\n   "identity": "' + "00" * 32 + '",\n'
+        f'   "node": "{node}",\n   "changed": 7,\n   "retired": [\n    "{"01" * 32}",\n'
+        f'    "{"02" * 32}"\n   ],\n   "code": null\n  }}\n }}\n}}\n'
+    ).encode()
+    file = identities.directory / "parties.json"
+    file.write_bytes(text)
+    before = identities.registry.parties()
+    assert before["b"].retired == (b"\x01" * 32, b"\x02" * 32)
+    identities.registry.invite("c", bytes(32), now=1, expires=2, again=False)
+    identities.registry.revoke("c", now=1)
+    assert file.read_bytes() == text
+    assert identities.registry.parties() == before
+
+
 def test_two_parties_with_one_key_are_not_accepted(identities: Identities) -> None:
     for name in "ab":
         identities.admit(answer(invite(identities, name)), NOW)

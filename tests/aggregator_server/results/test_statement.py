@@ -14,6 +14,7 @@ from pate.accounting.composition import Gdp
 from pate.errors import ProtocolError, StateError, UsageError
 from pate.formats.privacy_statement import (
     ADJACENCY,
+    ObserverStatement,
     PrivacyStatement,
     in_words,
     neighbours_of,
@@ -100,6 +101,39 @@ def test_a_changed_text_is_refused(path: Path, change: dict[str, object]) -> Non
         body = json.loads(privacy_statement(ledger.state()).to_json())
     with pytest.raises(ProtocolError):
         PrivacyStatement.from_json(json.dumps(body | change))
+
+
+def test_the_text_form_is_written_down() -> None:
+    # Parties and students hold such files, and compare them: it may never change.
+    statement = PrivacyStatement(
+        campaign="00ff", epsilon=1.5, delta=1e-5, unit="record",
+        mechanism=({"mechanism": "gnmax", "sigma": "40", "votes_per_unit": 1},),
+        aggregation="masked", noise="central", teachers=250, queries_asked=10, labels_released=9,
+        composition="gdp", cap="1/32", realised="1/160", ledger_head="12:ab", adjacency="a",
+        statements=(ObserverStatement("server", None, None, "é"),),
+    )  # fmt: skip
+    assert statement.to_json() == (
+        '{\n  "adjacency": "a",\n  "aggregation": "masked",\n  "campaign": "00ff",\n'
+        '  "cap": "1/32",\n  "composition": "gdp",\n  "delta": 1e-05,\n  "epsilon": 1.5,\n'
+        '  "labels_released": 9,\n  "ledger_head": "12:ab",\n  "mechanism": [\n    {\n'
+        '      "mechanism": "gnmax",\n      "sigma": "40",\n      "votes_per_unit": 1\n    }\n'
+        '  ],\n  "noise": "central",\n  "observer": "public",\n  "protocol_version": 2,\n'
+        '  "queries_asked": 10,\n  "realised": {\n    "cost": "1/160",\n'
+        '    "meaning": "what this run was charged; a description of the run, not a guarantee"\n'
+        '  },\n  "statements": [\n    {\n      "delta": null,\n      "epsilon": null,\n'
+        '      "meaning": "\\u00e9",\n      "observer": "server"\n    }\n  ],\n'
+        '  "teachers": 250,\n  "unit": "record"\n}\n'
+    )
+    assert PrivacyStatement.from_json(statement.to_json()) == statement
+
+
+@pytest.mark.parametrize("meaning", ["a guarantee", None, 1])
+def test_what_was_charged_is_said_to_be_no_guarantee(path: Path, meaning: object) -> None:
+    with start(path) as ledger:
+        body = json.loads(privacy_statement(ledger.state()).to_json())
+    body["realised"]["meaning"] = meaning
+    with pytest.raises(ProtocolError, match="realised"):
+        PrivacyStatement.from_json(json.dumps(body))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"epsilon": NaN}'])

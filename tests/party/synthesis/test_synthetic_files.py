@@ -48,6 +48,18 @@ def written(folder: Path, name: str, table: Table, about: About) -> Path:
     return path
 
 
+def test_the_metadata_are_written_down() -> None:
+    # Files of other parties have them: they may never change.
+    other = replace(SOURCE, private=False, epsilon=None, delta=None, rows=0)
+    assert About("ab" * 32, (SOURCE, other)).to_json().decode() == (
+        '{"format": "pate-synthetic-rows/1", "schema": "' + "ab" * 32 + '", "sources": ['
+        '{"delta": 0.0, "epsilon": 1.0, "method": "l1", "neighbours": "add or remove one record", '
+        '"private": true, "release": "seedless", "rows": 3, "unit": "record", "version": "0.1.0"}, '
+        '{"delta": null, "epsilon": null, "method": "l1", "neighbours": "add or remove one record", '
+        '"private": false, "release": "seedless", "rows": 0, "unit": "record", "version": "0.1.0"}]}'
+    )
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,16 @@ ANSWER = Answer.make(BUNDLE, IDENTITY, NODE)
 def test_both_files_are_read_back_as_they_were() -> None:
     assert Bundle.from_json(BUNDLE.to_json()) == BUNDLE
     assert Answer.from_json(ANSWER.to_json()) == ANSWER
+    ca = json.dumps(OURS.decode())
+    assert BUNDLE.to_json().decode() == (
+        '{\n "format": "pate-enrolment-bundle/1",\n "name": "hospital_a",\n'
+        f' "server": "127.0.0.1:9092",\n "ca": {ca},\n "code": "{bytes(range(32)).hex()}",\n'
+        f' "campaign_key": "{"00" * 32}",\n "expires": 2000000000\n}}\n'
+    )
+    assert list(json.loads(ANSWER.to_json())) == [
+        "format", "name", "identity", "node", "by_identity", "by_node", "by_code",
+    ]  # fmt: skip
+    assert json.loads(ANSWER.to_json())["node"] == ANSWER.node.hex()
     assert max(len(BUNDLE.to_json()), len(ANSWER.to_json())) < MAX_FILE / 4
 
 
@@ -177,12 +187,12 @@ def compressed() -> str:
     ("change", "words"),
     [
         (having("node", compressed()), "not its own"),
-        (without("by_code"), "exactly these fields"),
-        (having("more", "1"), "exactly these fields"),
+        (without("by_code"), "lacks fields: 'by_code'"),
+        (having("more", "1"), "has unknown fields: 'more'"),
         (having("format", "pate-enrolment-answer/2"), "another version"),
         (having("format", "pate-enrolment-bundle/1"), "another version"),
         (having("name", "../a"), "cannot be a party's name"),
-        (having("name", 7), "no text"),
+        (having("name", 7), "name must be text, got 7"),
         (having("identity", "00" * 31), "31 bytes, not 32"),
         (having("identity", "zz"), "hexadecimal"),
         (having("by_identity", ""), "0 bytes, not 64"),
@@ -216,11 +226,13 @@ def test_an_answer_that_is_none_is_refused_in_words(
         (having("server", "a b:1"), "no server address"),
         (having("server", "a:1/x"), "no server address"),
         (having("server", "a@b:1"), "no server address"),
-        (having("name", "\ud800"), "not of ASCII"),
+        (having("name", "\ud800"), "name must be text"),
+        (having("name", "é"), "cannot be a party's name"),
         (having("ca", "\ud800"), "not of ASCII"),
         (having("ca", "no certificate"), "no certificate of an authority"),
         (having("ca", (OURS + OTHERS).decode()), "one authority"),
-        (without("ca"), "exactly these fields"),
+        (without("ca"), "lacks fields: 'ca'"),
+        (having("ca", 7), "hexadecimal"),
     ],
 )
 def test_a_bundle_that_is_none_is_refused_in_words(
