@@ -54,12 +54,12 @@ _SEEN: Final = {
         "protected, what it sees is not"
     ),
     ("masked", "central"): (
-        "aggregation is masked: this server sees sums over {spec.min_parties} parties or more, "
+        "aggregation is masked: this server sees sums over {spec.sums.min_parties} parties or more, "
         "exact ones, and no party's votes"
     ),
     ("masked", "distributed"): (
         "aggregation is masked, with noise by the parties: this server sees noisy sums over "
-        "{spec.min_parties} parties or more, and no party's votes"
+        "{spec.sums.min_parties} parties or more, and no party's votes"
     ),
 }
 #: Its presence says that the parties were told of the campaign's end.
@@ -222,7 +222,7 @@ def _run(
                     f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
                     f"--out DIR{f' --token-file {token}' if elsewhere else ''}"
                 )
-                screen.say(_SEEN[spec.aggregation, spec.noise].format(spec=spec))
+                screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
                 campaign = Campaign(
                     ledger,
                     inputs,

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass, fields, replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import GatedBatch, NoisyHistogram, event_from_dict
+from pate.accounting.events import GatedBatch, NoisyHistogram
+from pate.campaign import choices
+from pate.campaign.flat_text import nested, write_flat
+from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
-from pate.mechanisms import MatrixMechanism, mechanism_from_dict, worst_cost
-from pate.text_form import fraction_from_text
+from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism, worst_cost
+from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
-    from pate.mechanisms import Mechanism
+    from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
-
-AGGREGATIONS: Final = ("plain", "masked")
-NOISES: Final = ("central", "distributed")
-#: What one neighbour differs by, the weakest promise first.
-UNITS: Final = ("record", "patient", "party")
-COMPOSITIONS: Final = ("gdp", "zcdp", Gate.name)
 
 KEY_BYTES: Final = 32
 _MOST: Final = 2**40
@@ -32,6 +28,14 @@ _LONGEST_NAME: Final = 256
 
 #: What nobody knows before the roster is complete.
 _LATER: Final = ("roster", "teachers", "mechanisms", "composition", "cap")
+
+#: Where the fields of the text, which is flat, stand in the value.
+_PLACES: Final[Places] = {
+    "aggregation": ("sums", "aggregation"),
+    "noise": ("sums", "noise"),
+    "threshold": ("sums", "min_parties"),
+    "colluders": ("sums", "colluders"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +46,8 @@ class Offer:
         key: (32,) bytes, the campaign's Ed25519 signing key.
         campaign: its id, hex.
         aggregator: name of the mechanism, such as ``gnmax``.
-        aggregation: ``plain`` or ``masked``.
-        noise: ``central`` (the server draws it) or ``distributed`` (each party adds a share).
-        unit: what the promise protects: ``record``, ``patient`` or ``party``.
+        sums: how votes are summed, and whom that hides them from.
+        unit: what the promise protects.
         epsilon: announced budget, towards the public.
         delta: at which it holds.
         public_queries: size of the public set.
@@ -58,10 +61,8 @@ class Offer:
         identities: their identity keys, hex, in the same order.
         teachers_each: k of each of them; of neighbour votes the most that each puts on one count.
         teachers: M, of the whole roster; the sum of these.
-        threshold: t, least number of parties whose votes are summed.
-        colluders: c, parties that may be in league with the server.
         mechanisms: of the first round, and of all later ones if that is another.
-        composition: how costs add up: ``gdp``, ``zcdp`` or ``gate``.
+        composition: how costs add up.
         cap: most that all answers may cost in it.
         gate: of a gated campaign, as far as its server says; None for any other.
 
@@ -72,9 +73,8 @@ class Offer:
     key: bytes
     campaign: str
     aggregator: str
-    aggregation: str
-    noise: str
-    unit: str
+    sums: SumTerms
+    unit: choices.Unit
     epsilon: float
     delta: float
     public_queries: int
@@ -82,115 +82,80 @@ class Offer:
     public_set: str | None = None
     schema: str | None = None
     classes: tuple[str, ...] | None = None
-    queries: int = 0
+    queries: int = field(default=0, metadata=in_text(absent=True))
     roster: tuple[str, ...] | None = None
     identities: tuple[str, ...] | None = None
     teachers_each: tuple[int, ...] | None = None
     teachers: int | None = None
-    threshold: int | None = None
-    colluders: int = 0
-    mechanisms: tuple[Mechanism, ...] | None = None
-    composition: str | None = None
+    mechanisms: tuple[Mechanism, ...] | None = field(
+        default=None, metadata=in_text(kinds=MECHANISMS.values())
+    )
+    composition: choices.CompositionName | None = None
     cap: Fraction | None = None
-    gate: GatedBatch | None = None
+    #: Left out of the text where there is none, as ledgers have it that were begun before it.
+    gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except UsageError as error:
+            raise ProtocolError(str(error)) from error
+
+    def _check(self) -> None:
+        _require(len(self.key) == KEY_BYTES, "a campaign's key is 32 bytes")
         _require(
-            isinstance(self.key, bytes) and len(self.key) == KEY_BYTES,
-            "a campaign's key is 32 bytes",
-        )
-        _require(
-            isinstance(self.campaign, str)
-            and re.fullmatch(r"([0-9a-f]{2}){1,64}", self.campaign, re.ASCII) is not None,
+            re.fullmatch(r"([0-9a-f]{2}){1,64}", self.campaign, re.ASCII) is not None,
             "a campaign's id is hexadecimal",
         )
         _require(_is_line(self.aggregator), "the mechanism's name is not a line of text")
-        for name, value, known in (
-            ("aggregation", self.aggregation, AGGREGATIONS),
-            ("noise", self.noise, NOISES),
-            ("unit", self.unit, UNITS),
-            ("composition", self.composition or "gdp", COMPOSITIONS),
-        ):
-            _require(value in known, f"{name} {str(value)[:40]!r} is none of {', '.join(known)}")
+        choices.check_choice("unit", self.unit, choices.UNITS)
+        choices.check_choice("composition", self.composition or "gdp", choices.COMPOSITIONS)
+        choices.check_budget(self.epsilon, self.delta)
+        choices.check_count("public_queries", self.public_queries, 1, _MOST)
+        choices.check_count("rounds", self.rounds, 1, _MOST)
+        choices.check_count("queries", self.queries, 0, _MOST)
+        if self.teachers is not None:
+            choices.check_count("teachers", self.teachers, 1, _MOST)
         _require(
-            self.noise == "central" or self.aggregation == "masked",
-            "noise shares need masked votes: with plain ones the server sees them as they are",
-        )
-        _require(
-            self.noise == "central" or self.composition != Gate.name,
+            not self.sums.distributed or self.composition != Gate.name,
             "a gate looks at exact votes, which noise shares leave nobody",
         )
-        _require(
-            type(self.epsilon) is float and 0 < self.epsilon < math.inf,
-            "epsilon is a number above 0",
-        )
-        _require(type(self.delta) is float and 0 < self.delta < 1, "delta lies between 0 and 1")
-        self._check_counts()
+        self._check_roster()
+        self._check_inputs()
         self._check_terms()
 
-    def _check_counts(self) -> None:
-        for name, least in (
-            ("public_queries", 1),
-            ("rounds", 1),
-            ("queries", 0),
-            ("colluders", 0),
-            ("teachers", 1),
-            ("threshold", 1),
-        ):
-            value = getattr(self, name)
-            if value is None and name in ("teachers", "threshold"):
-                continue
-            _require(
-                type(value) is int and least <= value <= _MOST,
-                f"{name} is a whole number from {least} on",
-            )
+    def _check_roster(self) -> None:
+        size = 0
         if self.roster is not None:
-            _require(
-                bool(self.roster)
-                and all(map(_is_line, self.roster))
-                and len(set(self.roster)) == len(self.roster),
-                "a roster is a list of different names",
-            )
-            _require(
-                self.threshold is None or self.threshold <= len(self.roster),
-                "more parties are needed than the roster has",
-            )
-
+            size = len(self.roster)
+            _require(_are_names(self.roster, 1), "a roster is a list of different names")
+            _require(self.sums.min_parties <= size, "more parties are needed than the roster has")
         if self.identities is not None:
             _require(
-                len(self.identities) == len(self.roster or ())
-                and len(set(self.identities)) == len(self.identities)
+                len(self.identities) == len(set(self.identities)) == size
                 and all(re.fullmatch("[0-9a-f]{64}", each, re.ASCII) for each in self.identities),
                 "identities are a different key of 64 hexadecimal digits for each of the roster",
             )
-
         if self.teachers_each is not None:
             _require(
-                len(self.teachers_each) == len(self.roster or ())
-                and all(type(each) is int and 1 <= each <= _MOST for each in self.teachers_each)
+                len(self.teachers_each) == size
+                and all(1 <= each <= _MOST for each in self.teachers_each)
                 and sum(self.teachers_each) == self.teachers,
                 "each of the roster has a number of teachers, and they sum to the whole",
             )
-        for name in ("schema", "public_set"):
-            text = getattr(self, name)
+
+    def _check_inputs(self) -> None:
+        for name, text in (("schema", self.schema), ("public_set", self.public_set)):
             _require(
-                text is None or (isinstance(text, str) and bool(text) and text.isprintable()),
-                f"{name} is not a line of text",
+                text is None or (bool(text) and text.isprintable()), f"{name} is not a line of text"
             )
-        if self.classes is not None:
-            _require(
-                len(self.classes) > 1
-                and all(map(_is_line, self.classes))
-                and len(set(self.classes)) == len(self.classes),
-                "a class list has two different names or more",
-            )
+        _require(
+            self.classes is None or _are_names(self.classes, 2),
+            "a class list has two different names or more",
+        )
 
     def _check_terms(self) -> None:
-        if self.cap is not None:
-            _require(type(self.cap) is Fraction and self.cap >= 0, "the cap is an exact number")
-        _require(
-            self.gate is None or isinstance(self.gate, GatedBatch), "a gate is of no known kind"
-        )
+        _require(self.cap is None or self.cap >= 0, "the cap is below 0")
         _require(
             not (self.records_vote and self.composition == Gate.name),
             "neighbour votes cost what they cost: there is nothing to gate",
@@ -215,15 +180,15 @@ class Offer:
                 f"the mechanism {each.name} is not one of {self.aggregator}",
             )
             _require(
-                each.noise_inside == (self.noise == "distributed"),
-                f"the mechanism {each.name} is not one of {self.noise} noise",
+                each.noise_inside == self.sums.distributed,
+                f"the mechanism {each.name} is not one of {self.sums.noise} noise",
             )
             for event in each.worst:
-                if isinstance(event, NoisyHistogram) and self.threshold is not None:
+                if isinstance(event, NoisyHistogram):
                     _require(
-                        event.honest <= self.threshold - self.colluders,
+                        event.honest <= self.sums.honest,
                         f"noise is counted of {event.honest} honest parties, certain are "
-                        f"{self.threshold - self.colluders}",
+                        f"{self.sums.honest}",
                     )
         if self.composition is None or self.composition == Gate.name:
             return
@@ -273,72 +238,38 @@ class Offer:
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
         """
-        known: dict[str, Any] = {}
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(earlier, field.name)
-            if field.name == "queries" or mine == theirs or theirs is None:
-                continue
-            if mine is not None:
+        mine, theirs = self.to_dict(), earlier.to_dict()
+        for name, was in theirs.items():
+            now = mine.get(name)
+            if was is not None and now is not None and now != was:
                 raise RefusedError(
-                    f"campaign {self.campaign[:8]} has changed its {field.name}: it was "
-                    f"{_shown(theirs)}, now it is {_shown(mine)}"
+                    f"campaign {self.campaign[:8]} has changed its {name}: it was {_shown(was)}, "
+                    f"now it is {_shown(now)}"
                 )
-            known[field.name] = theirs
-        return replace(self, **known)
+        unknown = [each.name for each in fields(self) if getattr(self, each.name) is None]
+        return replace(self, **{name: getattr(earlier, name) for name in unknown})
 
     def to_dict(self) -> dict[str, Json]:
         """Return the terms as a JSON object; ``queries`` are of one request and no term."""
-        made: dict[str, Json] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            match field.name:
-                case "queries":
-                    continue
-                case "key":
-                    value = value.hex()
-                case "roster" | "identities" | "teachers_each" | "classes":
-                    value = None if value is None else list(value)
-                case "mechanisms":
-                    value = None if value is None else [each.to_dict() for each in value]
-                case "cap":
-                    value = None if value is None else str(value)
-                case "gate":
-                    if value is None:
-                        continue  # as ledgers have it that were begun before there was one
-                    value = value.to_dict()
-            made[field.name] = value
-        return made
+        return write_flat(self, _PLACES)
 
     @classmethod
-    def from_dict(cls, body: Mapping[str, Json]) -> Offer:
+    def from_dict(cls, text: Mapping[str, Json]) -> Offer:
         """Read back what :meth:`to_dict` made.
 
         Raises:
             ProtocolError: for any other object.
         """
-        values: dict[str, Any] = {"gate": None, **body}
-        if set(values) != {field.name for field in fields(cls)} - {"queries"}:
-            raise ProtocolError("not the terms of a campaign: fields are missing or unknown")
-        try:
-            values["key"] = bytes.fromhex(values["key"])
-            for name in ("roster", "identities", "teachers_each", "classes"):
-                if values[name] is not None:
-                    values[name] = tuple(values[name])
-            if values["mechanisms"] is not None:
-                values["mechanisms"] = tuple(map(mechanism_from_dict, values["mechanisms"]))
-            if values["cap"] is not None:
-                values["cap"] = fraction_from_text(values["cap"])
-            if "gate" in body:
-                values["gate"] = event_from_dict(values["gate"])
-            return cls(**values)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ProtocolError(f"not the terms of a campaign: {error}") from error
-        except (UsageError, AccountingError) as error:
-            raise ProtocolError(f"not the terms of a campaign: {error}") from error
+        made = nested(text, _PLACES, error=ProtocolError)
+        return read(cls, made, error=ProtocolError, what="the terms of a campaign")
 
 
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
+def _are_names(names: tuple[str, ...], least: int) -> bool:
+    return len(names) >= least and len(set(names)) == len(names) and all(map(_is_line, names))
+
+
+def _is_line(value: str) -> bool:
+    return 0 < len(value) <= _LONGEST_NAME and value.isprintable()
 
 
 def _require(holds: bool, otherwise: str) -> None:
@@ -347,5 +278,5 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _shown(value: object) -> str:
-    text = value.hex() if isinstance(value, bytes) else str(value)
+    text = str(value)
     return text if len(text) <= 80 else text[:79] + "…"

@@ -16,12 +16,14 @@ from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
 from pate.accounting.events import GatedBatch, event_from_dict
+from pate.campaign.choices import UNITS
+from pate.campaign.sum_terms import SumTerms
 from pate.errors import AccountingError, ProtocolError, UsageError
-from pate.masking.context import check_threshold, ring_bits
+from pate.masking.context import ring_bits
 from pate.mechanisms import MatrixMechanism, mechanism_from_dict
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.shares import largest_noise
-from pate.text_form import fraction_from_text
+from pate.text_form import fraction_from_text, read
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
 
     from pate.mechanisms import Mechanism
 
-AGGREGATIONS: Final = ("plain", "masked")
-NOISES: Final = ("central", "distributed")
 _LONGEST_MECHANISM: Final = 2_000
 _MOST_ROUNDS: Final = 10_000
 
@@ -61,28 +61,17 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     check(0 < campaign.queries <= 10**9, f"a public set of {campaign.queries} queries")
     line(campaign.schema, MAX_SCHEMA, "schema")
     line(campaign.mechanism, MAX_NAME, "mechanism")
+    sums = sums_of(campaign)
     check(
-        campaign.aggregation in AGGREGATIONS,
-        f"an aggregation of no known kind: {campaign.aggregation!r:.40}",
-    )
-    check(campaign.noise in NOISES, f"noise of no known kind: {campaign.noise!r:.40}")
-    check(
-        campaign.aggregation == "masked" or campaign.noise == "central",
-        "noise shares are for masked sums",
-    )
-    check(
-        not campaign.proofs or (campaign.aggregation, campaign.noise) == ("masked", "central"),
+        not campaign.proofs or (sums.masked and not sums.distributed),
         "proofs of votes are for masked sums without noise shares",
     )
     check(
         0 < campaign.epsilon < 1e6 and 0 < campaign.delta < 1,
         "the budget is not a pair of positive numbers",
     )
-    check(
-        campaign.unit in ("record", "patient", "party"), "the campaign's unit is of no known kind"
-    )
+    check(campaign.unit in UNITS, "the campaign's unit is of no known kind")
     check(0 < campaign.rounds <= _MOST_ROUNDS, f"a campaign of {campaign.rounds} rounds")
-    check(campaign.threshold > 0, "a campaign that any number of parties will do for")
     matrix = campaign.mechanism == "neighbour"
     check(
         (campaign.most_votes > 0) == matrix and campaign.most_votes <= MAX_TEACHERS,
@@ -94,10 +83,25 @@ def check_campaign(campaign: vote_pb2.Campaign) -> None:
     )
     if campaign.HasField("terms"):
         check(len(campaign.classes) >= 2, "terms without a class list")
-        _check_terms(campaign, campaign.terms)
+        _check_terms(campaign, campaign.terms, sums)
 
 
-def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
+def sums_of(campaign: vote_pb2.Campaign) -> SumTerms:
+    """Return how the votes of a campaign are summed.
+
+    Raises:
+        ProtocolError: for values that no campaign has.
+    """
+    said = {
+        "aggregation": campaign.aggregation,
+        "noise": campaign.noise,
+        "min_parties": campaign.threshold,
+        "colluders": campaign.colluders,
+    }
+    return read(SumTerms, said, error=ProtocolError, what="the sums of a campaign")
+
+
+def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTerms) -> None:
     check_names([member.name for member in terms.roster], "the roster")
     for member in terms.roster:
         length(member.identity, KEY_BYTES, "an identity")
@@ -108,15 +112,10 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
         )
     keys = {member.identity for member in terms.roster}
     check(len(keys) == len(terms.roster), "two parties of the roster with one identity")
-    check(
-        campaign.threshold <= len(terms.roster),
-        f"{campaign.threshold} parties are needed, the roster has {len(terms.roster)}",
-    )
-    if campaign.aggregation == "masked":
-        try:
-            check_threshold(len(terms.roster), campaign.threshold, campaign.colluders)
-        except UsageError as error:
-            raise ProtocolError(f"a masked sum that would hide nothing: {error}") from error
+    try:
+        sums.check_roster(len(terms.roster))
+    except UsageError as error:
+        raise ProtocolError(f"the roster of a campaign: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
     gate_of(terms)
@@ -132,11 +131,10 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms) -> None:
         else not any(isinstance(each, MatrixMechanism) for each in mechanisms_of(terms)),
         "a mechanism of teachers for records, or the other way round",
     )
-    honest = campaign.threshold - campaign.colluders
-    shares = {_share(each, honest) for each in mechanisms_of(terms)}
+    shares = {_share(each, sums.honest) for each in mechanisms_of(terms)}
     check(len(shares) == 1, "mechanisms that ask for different noise")
     check(
-        (shares == {None}) == (campaign.noise == "central"),
+        (shares == {None}) != sums.distributed,
         "mechanisms that do not fit where the noise is drawn",
     )
 

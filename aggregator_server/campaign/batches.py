@@ -34,7 +34,7 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
         most: counts of one batch.
     """
     gap = next(iter(state.missing_votes), None)
-    if gap is None or state.spec.matrix:
+    if gap is None or state.spec.records_vote:
         return gap
     if any((each.first, each.count) == (gap.start, len(gap)) for each in state.openings):
         return gap
@@ -60,7 +60,7 @@ def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) 
     Raises:
         UsageError: if one does.
     """
-    if not state.spec.distributed or state.spec.matrix or state.openings:
+    if not state.spec.sums.distributed or state.spec.records_vote or state.openings:
         return
     size = max(1, most // len(state.classes))
     if len(state.voted) <= size:

@@ -113,9 +113,9 @@ def label_round(
     """
     simulated = require_fit(noise, allow_simulated=allow_simulated)
     state = ledger.state()
-    if state.spec.gated is not None:
+    if state.spec.gate is not None:
         raise StateError("this campaign is gated: its labels leave together or not at all")
-    if state.spec.matrix:
+    if state.spec.records_vote:
         raise StateError("neighbour votes are one matrix: it is released as a whole")
     check_round(state, counts, mechanism, round_, predictions)
     before = len(state.answered.get(round_, ()))
@@ -175,7 +175,7 @@ def check_round(
         raise StateError(
             f"round {round_} cannot be labelled: the campaign is {state.phase}, in round {state.round}"
         )
-    if mechanism.noise_inside != state.spec.distributed:
+    if mechanism.noise_inside != state.spec.sums.distributed:
         raise LedgerError(
             "no noise, no release: a mechanism over noisy sums needs a campaign with noise shares, "
             "and the other way round"

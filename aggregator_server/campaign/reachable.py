@@ -50,15 +50,16 @@ def require_reachable(state: CampaignState) -> str | None:
     elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
         sigma, draws = _carried(mechanism.share, parties), classes
     elif isinstance(mechanism, Neighbour | DistributedNeighbour):
-        most = parties * (spec.most_votes or 0)
-        what = f"{parties} parties with at most {spec.most_votes} votes on a count"
+        each = state.roster[0].teachers  # of neighbour votes, the same for all
+        most = parties * each
+        what = f"{parties} parties with at most {each} votes on a count"
         # A label needs a lead: the difference of two noisy counts, of any two classes.
-        each = (
+        sigma = (
             float(mechanism.sigma)
             if isinstance(mechanism, Neighbour)
             else _carried(mechanism.share, parties)
         )
-        sigma, draws = math.sqrt(2) * each, classes * (classes - 1)
+        sigma, draws = math.sqrt(2) * sigma, classes * (classes - 1)
     else:
         return None  # it answers every query
     short = mechanism.threshold - most

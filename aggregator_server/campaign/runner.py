@@ -179,7 +179,7 @@ class Campaign:
         self._exchange.fix_roster(parties, classes, terms_of(state))
         self._screen.say(
             f"the roster is complete: {len(roster)} parties, "
-            + ("records vote themselves; " if spec.matrix else f"{state.teachers} teachers; ")
+            + ("records vote themselves; " if spec.records_vote else f"{state.teachers} teachers; ")
             + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
         mechanism = state.mechanism(1)
@@ -213,7 +213,7 @@ class Campaign:
             try:
                 return self._exchange.collect(
                     ballot,
-                    least=self._ledger.state().spec.min_parties,
+                    least=self._ledger.state().spec.sums.min_parties,
                     patience=self._patience,
                     bar=self._screen.bar,
                 )
@@ -232,8 +232,8 @@ class Campaign:
     def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
         state, campaign = self._ledger.state(), self._exchange.campaign
         roster = _parties(state)
-        if not state.spec.masked:
-            return PlainBallot(campaign, roster, batch, state.spec.min_parties)
+        if not state.spec.sums.masked:
+            return PlainBallot(campaign, roster, batch, state.spec.sums.min_parties)
 
         def list_opening(survivors: tuple[str, ...]) -> None:
             self._ledger.record_opening(first, len(batch.rows), survivors)
@@ -251,7 +251,7 @@ class Campaign:
         """
         state, refused = self._ledger.state(), self._exchange.refused
         fixed = state.survivors
-        needed = len(ballot.needed) or state.spec.min_parties
+        needed = len(ballot.needed) or state.spec.sums.min_parties
         if fixed is None or len(set(fixed) - refused) >= needed:
             return
         raise QuorumError(
@@ -263,9 +263,9 @@ class Campaign:
 
     def _label(self) -> None:
         state = self._ledger.state()
-        if state.spec.matrix:
+        if state.spec.records_vote:
             summary = self._release_matrix(state)
-        elif state.spec.gated is not None:
+        elif state.spec.gate is not None:
             summary = self._label_gated(state)
         else:
             summary = self._label_capped(state)
@@ -347,15 +347,15 @@ def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
         schema=spec.schema,
         mechanism=spec.aggregator,
         unit=spec.unit,
-        aggregation=spec.aggregation,
+        aggregation=spec.sums.aggregation,
         epsilon=spec.epsilon,
         delta=spec.delta,
         rounds=spec.rounds,
-        noise=spec.noise,
-        threshold=spec.min_parties,
-        colluders=spec.colluders,
+        noise=spec.sums.noise,
+        threshold=spec.sums.min_parties,
+        colluders=spec.sums.colluders,
         proofs=spec.vote_proofs,
-        most_votes=spec.most_votes,
+        most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
     )
 
 
@@ -370,5 +370,5 @@ def terms_of(state: CampaignState) -> vote_pb2.Terms:
         mechanisms=mechanism_texts(state.mechanisms),
         composition=state.composition.name,
         cap=str(state.cap),
-        gate="" if state.spec.gated is None else gate_text(state.spec.gated),
+        gate="" if state.spec.gate is None else gate_text(state.spec.gate),
     )

@@ -381,7 +381,7 @@ class Ledger:
             self._database.close()
 
     def _noise_name(self, *, simulated: bool) -> str:
-        if self._state.spec.distributed:
+        if self._state.spec.sums.distributed:
             return "parties"
         return "simulated" if simulated else "system"
 

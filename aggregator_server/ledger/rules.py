@@ -27,9 +27,10 @@ from aggregator_server.ledger.vote_rules import opening, votes
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.accounting.events import event_from_dict
+from pate.campaign.choices import UNITS
 from pate.campaign.neighbour_terms import require_size
 from pate.campaign.roster import RosterParty
-from pate.campaign.spec import UNITS, CampaignSpec
+from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import recorded_terms, voted_rows
 from pate.errors import (
     BudgetError,
@@ -122,9 +123,9 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise RefusedError("two parties have the same identity key")
     if isinstance(spec.parties, tuple) and (uninvited := sorted(set(names) - set(spec.parties))):
         raise RefusedError(f"not invited to this campaign: {', '.join(uninvited)}")
-    if not spec.min_parties <= len(parties) <= spec.wanted_parties:
+    if not spec.sums.min_parties <= len(parties) <= spec.wanted_parties:
         raise QuorumError(
-            f"{len(parties)} parties joined; the campaign needs {spec.min_parties} "
+            f"{len(parties)} parties joined; the campaign needs {spec.sums.min_parties} "
             f"to {spec.wanted_parties}"
         )
     for party in parties:
@@ -133,15 +134,15 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
                 f"the campaign promises privacy per {spec.unit}, but {party.name} keeps only each "
                 f"{party.unit} within one teacher: it must name its group column"
             )
-        if spec.matrix and party.teachers != spec.most_votes:
+        if spec.neighbour is not None and party.teachers != spec.neighbour.most_votes:
             raise LedgerError(f"{party.name} may put other votes on a count than the campaign says")
     classes = fields.texts("classes")
     if len(classes) < 2 or len(set(classes)) != len(classes) or not all(classes):
         raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
     if spec.classes is not None and spec.classes != classes:
         raise SchemaError(f"the parties' classes {classes} are not the campaign's {spec.classes}")
-    if spec.representatives is not None:
-        require_size(len(spec.representatives), len(classes))
+    if spec.neighbour is not None:
+        require_size(len(spec.neighbour.representatives), len(classes))
     mechanisms = tuple(mechanism_from_dict(_plain(each)) for each in fields.many("mechanisms"))
     cap = fields.fraction("cap")
     composition = recorded_terms(spec, parties, mechanisms, fields.text("composition"), cap)
@@ -178,8 +179,8 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise LedgerError(f"a charge of {fields.text('cost')}, the accountant says {cost}")
     if (name := fields.text("noise")) not in NOISE_NAMES:
         raise LedgerError(f"unknown noise {name!r}")
-    if (name == "parties") != state.spec.distributed:
-        raise LedgerError(f"noise of {name!r} in a campaign with {state.spec.noise} noise")
+    if (name == "parties") != state.spec.sums.distributed:
+        raise LedgerError(f"noise of {name!r} in a campaign with {state.spec.sums.noise} noise")
     if state.queries_left is not None and len(queries) > state.queries_left:
         raise BudgetError(
             f"{len(queries)} queries, but only {state.queries_left} more may be asked"
@@ -200,11 +201,11 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 
 def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
     # A gated batch, or a matrix, is charged once, however many queries are in it.
-    most = state.spec.queries if state.spec.gated or state.spec.matrix else MOST_QUERIES
+    most = state.spec.queries if state.spec.gate or state.spec.records_vote else MOST_QUERIES
     if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
         raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
     answered = state.answered.get(round_, frozenset())
-    if state.spec.matrix and queries != tuple(state.voted.rows):
+    if state.spec.records_vote and queries != tuple(state.voted.rows):
         raise LedgerError("neighbour votes are charged for all their queries together")
     for query in queries:
         if query in state.labels:
@@ -215,9 +216,9 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
 
 
 def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    gated, matrix = state.spec.gated is not None, state.spec.matrix
+    gated, matrix = state.spec.gate is not None, state.spec.records_vote
     # With noise shares a query costs the same whatever is said of it: its sum has been seen.
-    whole = gated or matrix or state.spec.distributed
+    whole = gated or matrix or state.spec.sums.distributed
     together = gated or matrix
     fields = Fields(body, "charge round answers cost" + " gate" * gated + " noisy" * matrix)
     charge = state.open_charge

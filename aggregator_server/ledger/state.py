@@ -171,7 +171,7 @@ class CampaignState:
     @property
     def teachers(self) -> int:
         """M, the number of teachers of the whole roster; none where records vote themselves."""
-        if self.spec.matrix:
+        if self.spec.records_vote:
             return 0
         return sum(party.teachers for party in self.roster)
 
@@ -245,10 +245,10 @@ class CampaignState:
         Raises:
             StateError: before the roster is complete.
         """
-        if self.spec.gated is not None:
-            return (self.spec.gated,), self.composition.cost(self.spec.gated)
+        if self.spec.gate is not None:
+            return (self.spec.gate,), self.composition.cost(self.spec.gate)
         events = self.mechanism(self.round).worst
-        if self.spec.matrix:
+        if self.spec.records_vote:
             return events, total_cost(self.composition, events)
         return events, total_cost(self.composition, events) * queries
 

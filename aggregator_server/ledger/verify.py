@@ -239,10 +239,10 @@ def _check_batches(connection: Connection, state: CampaignState) -> None:
             raise LedgerError(f"{where}: the counts were altered, their digest does not hold")
         counts = encoding.unpack_counts(blob, batch.count, classes)
         try:
-            if state.spec.distributed:
+            if state.spec.sums.distributed:
                 _check_noisy(state, counts, batch)
                 continue
-            if state.spec.matrix:
+            if state.spec.records_vote:
                 check_entries(counts, least=0, most=batch.teachers)
                 continue
             check_votes(counts, teachers=batch.teachers, classes=classes, queries=batch.count)

@@ -30,7 +30,7 @@ def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         QuorumError: if they are too few.
     """
     fields = Fields(body, "first count survivors")
-    if not state.spec.masked:
+    if not state.spec.sums.masked:
         raise LedgerError("votes that are not masked need no opening")
     first, count = _place(state, fields, "the opening of", (*state.openings, *state.batches))
     survivors = _parties(state, fields, "survivors")
@@ -51,11 +51,11 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
     """
     fields = Fields(body, "first count teachers responders digest")
     first, count = _place(state, fields, "votes for", state.batches)
-    if state.spec.matrix and count != len(state.voted):
+    if state.spec.records_vote and count != len(state.voted):
         raise LedgerError("neighbour votes are cast on all their queries together, in one batch")
     responders = _parties(state, fields, "responders")
     opened = {(each.first, each.count): each.survivors for each in state.openings}
-    if state.spec.masked and opened.get((first, count)) != responders:
+    if state.spec.sums.masked and opened.get((first, count)) != responders:
         raise LedgerError(
             f"masked votes of {responders} on queries {first} to {first + count - 1}, and no "
             "opening of just that sum before"
@@ -87,8 +87,8 @@ def _parties(state: CampaignState, fields: Fields, name: str) -> tuple[str, ...]
     parties = fields.texts(name)
     if parties != tuple(p.name for p in state.roster if p.name in set(parties)):
         raise LedgerError(f"{name} are not parties in the roster's order: {parties}")
-    if len(parties) < state.spec.min_parties:
+    if len(parties) < state.spec.sums.min_parties:
         raise QuorumError(
-            f"{len(parties)} parties answered; the campaign needs {state.spec.min_parties}"
+            f"{len(parties)} parties answered; the campaign needs {state.spec.sums.min_parties}"
         )
     return parties

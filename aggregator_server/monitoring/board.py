@@ -69,7 +69,7 @@ class Board:
         self._accuracies = accuracies
         self._began = clock()
         #: Times of a gated batch are told roughly: how long its test takes may depend on votes.
-        self._roughly = spec.gated is not None
+        self._roughly = spec.gate is not None
         #: Held for a moment by whoever tells; the other one while an overview is made.
         self._inbox, self._making = threading.Lock(), threading.Lock()
         self._news = 0
@@ -177,8 +177,8 @@ class Board:
             mechanism_words="; then ".join(
                 mechanism_in_words(each.to_dict()) for each in state.mechanisms
             ),
-            aggregation=spec.aggregation,
-            noise=spec.noise,
+            aggregation=spec.sums.aggregation,
+            noise=spec.sums.noise,
             publish=spec.publish,
             gate=state.gate,
             phase=state.phase,
@@ -186,7 +186,7 @@ class Board:
             round=state.round,
             rounds=spec.rounds,
             wanted=spec.wanted_parties,
-            min_parties=spec.min_parties,
+            min_parties=spec.sums.min_parties,
             teachers=state.teachers,
             parties=rows[:LISTED],
             parties_unlisted=max(0, len(rows) - LISTED),
@@ -306,7 +306,7 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         epsilon=state.epsilon,
         delta=state.spec.delta,
         unit=state.spec.unit,
-        adjacency=neighbours_of(state.spec.unit, records_vote=state.spec.matrix),
+        adjacency=neighbours_of(state.spec.unit, records_vote=state.spec.records_vote),
         observer="public",
         spent=spent,
         left=round(1 - spent, 4),

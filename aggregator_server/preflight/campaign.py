@@ -92,14 +92,15 @@ def _bytes(inputs: Inputs) -> int:
 def check_settings(spec: CampaignSpec) -> Finding:
     """Say what the settings are, now that they were found to fit together."""
     batches = ""
-    if spec.classes is not None and not spec.matrix:
+    if spec.classes is not None and not spec.records_vote:
         number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
         batches = f", {_many(number, 'batch', 'batches')}"
+    sums = spec.sums
     votes = (
-        f"{spec.aggregation} sums of {spec.min_parties} of {spec.wanted_parties} parties or more"
+        f"{sums.aggregation} sums of {sums.min_parties} of {spec.wanted_parties} parties or more"
     )
     return Finding.ok(
-        f"{spec.aggregator}, {_many(spec.rounds, 'round')}{batches}; {votes}, {spec.noise} noise, "
+        f"{spec.aggregator}, {_many(spec.rounds, 'round')}{batches}; {votes}, {sums.noise} noise, "
         f"{spec.publish}"
     )
 
@@ -111,21 +112,23 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     """
     teachers = options.expected_teachers or TEACHERS_EACH * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
-    votes = spec.votes_per_patient or (each if spec.unit == "party" else 1)
+    votes = each if spec.unit == "party" else 1
+    if spec.neighbour is not None:
+        votes = spec.neighbour.votes_per_patient
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
     worth = rounded_up(composition.epsilon(cap, spec.delta))
     promise = f"epsilon {worth} at delta {spec.delta:g} per {spec.unit}"
-    if spec.matrix:
-        number = len(spec.representatives or ())
+    if spec.neighbour is not None:
+        number = len(spec.neighbour.representatives)
         return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
     guess = f"with {teachers} teachers" + (
         ""
         if options.expected_teachers
         else f" ({TEACHERS_EACH} a party, a guess: --expected-teachers)"
     )
-    if spec.gated is not None:
+    if spec.gate is not None:
         most = min(spec.queries, spec.max_queries or spec.queries)
         text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
         line = of_gated_delta(spec.publish, spec.delta)
@@ -156,7 +159,7 @@ def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
         text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
     campaign = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
     # Which queries the representatives of neighbour votes are is chosen at a start.
-    if spec is not None and not (campaign.matrix and spec.matrix):
+    if spec is not None and not (campaign.records_vote and spec.records_vote):
         try:
             campaign.require_same(spec)
         except StateError as error:

@@ -150,7 +150,7 @@ def certificate_of(
         LedgerError: if counts or predictions are of another shape, or a label has no votes.
         UsageError: for neighbour votes.
     """
-    if state.spec.matrix:
+    if state.spec.records_vote:
         raise UsageError(
             "a certificate says what one party's teachers could change; of neighbour votes nobody "
             "knows how many a party has cast"
@@ -196,8 +196,8 @@ def certificate_of(
         )
     return Certificate(
         campaign=state.spec.id,
-        noise=state.spec.noise,
-        masked=state.spec.masked,
+        noise=state.spec.sums.noise,
+        masked=state.spec.sums.masked,
         labels=tuple(certified),
         reinforced=len(state.labels) - len(certified),
     )

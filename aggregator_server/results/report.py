@@ -60,7 +60,7 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }
-    if spec.gated is not None:
+    if spec.gate is not None:
         found["gate"] = state.gate or ("interrupted" if state.spent else "not tried")
     if state.roster:
         statement = privacy_statement(state)
@@ -70,8 +70,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
             "unit": statement.unit,
             "adjacency": statement.adjacency,
             "observer": statement.observer,
-            "aggregation": spec.aggregation,
-            "noise": spec.noise,
+            "aggregation": spec.sums.aggregation,
+            "noise": spec.sums.noise,
             "epsilon_server": server_epsilon(state),
             "budget_spent": round(float(state.spent / state.cap), 4),
         }

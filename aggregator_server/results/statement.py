@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pate.errors import StateError
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator_server.ledger.state import CampaignState
-    from pate.formats.privacy_statement import Unit
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:
@@ -31,10 +30,10 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
         campaign=spec.id,
         epsilon=epsilon,
         delta=spec.delta,
-        unit=cast("Unit", spec.unit),
-        adjacency=adjacency_of(spec.unit, records_vote=spec.matrix),
+        unit=spec.unit,
+        adjacency=adjacency_of(spec.unit, records_vote=spec.records_vote),
         mechanism=tuple(each.to_dict() for each in state.mechanisms) + _gate(state),
-        aggregation=spec.aggregation,
+        aggregation=spec.sums.aggregation,
         noise=_noise(state),
         teachers=state.teachers,
         queries_asked=state.queries_asked,
@@ -49,9 +48,9 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
 
 def _gate(state: CampaignState) -> tuple[Mapping[str, str | int], ...]:
     """Return what stood between the labels and the public, as one more step of the mechanism."""
-    if state.spec.gated is None:
+    if state.spec.gate is None:
         return ()
-    parameters = {k: v for k, v in state.spec.gated.to_dict().items() if k != "event"}
+    parameters = {k: v for k, v in state.spec.gate.to_dict().items() if k != "event"}
     return ({"mechanism": "gate", **parameters},)
 
 
@@ -71,7 +70,7 @@ def server_epsilon(state: CampaignState) -> float | None:
     Returns:
         The epsilon, the same for all data; None where nothing is promised.
     """
-    if not state.spec.distributed:
+    if not state.spec.sums.distributed:
         return None
     whole = worst_cost(state.composition, state.mechanisms, len(state.voted))
     return state.composition.epsilon(whole, state.spec.delta)
@@ -80,10 +79,10 @@ def server_epsilon(state: CampaignState) -> float | None:
 def _noise(state: CampaignState) -> str:
     if state.simulated:
         return "simulated: drawn from a seed, so that nothing is guaranteed"
-    if state.spec.distributed:
+    if state.spec.sums.distributed:
         return (
             f"distributed: exact discrete noise, a share from each party, of which "
-            f"{state.spec.honest} are counted"
+            f"{state.spec.sums.honest} are counted"
         )
     return "central: exact discrete noise, drawn by the server"
 
@@ -94,8 +93,8 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
             "public", None, None, "no guarantee: the noise of this run came from a seed"
         )
     provided = (
-        f"if at most {_parties(state.spec.colluders)} tell others of their noise"
-        if state.spec.distributed
+        f"if at most {_parties(state.spec.sums.colluders)} tell others of their noise"
+        if state.spec.sums.distributed
         else "if the server is honest and keeps the votes and its noise to itself"
     )
     return ObserverStatement(
@@ -105,7 +104,7 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
         (
             "whoever sees the released noisy counts, the labels made of them, and anything made of "
             "either: (epsilon, delta)-differential privacy for the whole release, "
-            if state.spec.matrix
+            if state.spec.records_vote
             else "whoever sees the released labels, which queries got none, and anything made of "
             "them: (epsilon, delta)-differential privacy for all rounds together, "
         )
@@ -119,7 +118,7 @@ def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
 
 def _server(state: CampaignState) -> ObserverStatement:
     spec = state.spec
-    if not spec.masked:
+    if not spec.sums.masked:
         return ObserverStatement(
             "server",
             None,
@@ -128,10 +127,10 @@ def _server(state: CampaignState) -> ObserverStatement:
             "are",
         )
     masks = (
-        f"of the votes it sees sums over {_parties(spec.min_parties)} or more alone, if at most "
-        f"{_parties(spec.colluders)} collude with it, in this and all campaigns over the same queries"
+        f"of the votes it sees sums over {_parties(spec.sums.min_parties)} or more alone, if at most "
+        f"{_parties(spec.sums.colluders)} collude with it, in this and all campaigns over the same queries"
     )
-    if not spec.distributed:
+    if not spec.sums.distributed:
         return ObserverStatement(
             "server", None, None, f"no guarantee: the server sees exact sums of votes; {masks}"
         )
@@ -140,7 +139,7 @@ def _server(state: CampaignState) -> ObserverStatement:
         server_epsilon(state),
         spec.delta,
         "the noisy histograms of all queries that were voted on: (epsilon, delta)-differential "
-        f"privacy by the noise of {_parties(spec.honest)} that nobody else knows; {masks}, and the "
+        f"privacy by the noise of {_parties(spec.sums.honest)} that nobody else knows; {masks}, and the "
         "others add the noise that they should",
     )
 

@@ -150,7 +150,7 @@ def hold(
     """Run a campaign with a party per ensemble, or set of records; the rest as above."""
     began = time.monotonic()
     spec = _spec(public, sources, options, screen)
-    seconds = {"representatives": time.monotonic() - began} if spec.matrix else {}
+    seconds = {"representatives": time.monotonic() - began} if spec.records_vote else {}
     if spec.interactive and train is None:
         raise UsageError("an interactive campaign needs a student between its rounds")
     voters = [_voter(each, place / f"party_{number}") for number, each in enumerate(sources)]

@@ -140,8 +140,8 @@ def run(size: Size, place: Path, processes: int) -> dict[str, object]:
         batches = len(state.batches)
     return {
         **asdict(size),
-        "min_parties": spec.min_parties,
-        "colluders": spec.colluders,
+        "min_parties": spec.sums.min_parties,
+        "colluders": spec.sums.colluders,
         "batches": batches,
         "seconds": round(time.monotonic() - wall, 2),
         "server_cpu_seconds": round(time.process_time() - processor, 2),

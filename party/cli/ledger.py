@@ -232,7 +232,7 @@ def _votes_in_words(record: CampaignRecord) -> str:
         ("masked", "distributed"): "masked, with a noise share: nobody saw our votes alone, the "
         "server their noisy sum",
         ("plain", "central"): "plain: the server saw our vote vectors",
-    }[record.offer.aggregation, record.offer.noise]
+    }[record.offer.sums.aggregation, record.offer.sums.noise]
     times = sum(len(each.answered_at) for each in record.batches)
     again = times - len(record.batches)
     first, last = (

@@ -29,9 +29,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.synthesis import unit_of
-from party.offer import UNITS, Offer
 from pate.accounting.composition import Gate, Gdp, Zcdp
 from pate.accounting.filters import Spent, epsilon_of
+from pate.campaign.choices import UNITS
 from pate.errors import AccountingError, UsageError
 from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of
 from pate.mechanisms import worst_cost
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from party.ledger.synthesis import Synthesis
+    from party.offer import Offer
     from pate.accounting.composition import Composition
     from pate.accounting.filters import Delta
 
@@ -157,7 +158,7 @@ def own_figure(
     private = all(each.private for each in rows)
     spent = sum((*map(_of_campaign, counted), *map(_of_rows, rows)), Spent())
     offers = [each.offer for each in counted]
-    units = [each.unit for each in offers]
+    units: list[str] = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
     return Figure(
@@ -168,7 +169,7 @@ def own_figure(
         neighbours=ADDED_OR_REMOVED[unit] if rows else _neighbours(unit, offers),
         # Noise in synthetic rows is our own, and nobody sees anything before it.
         observer=(
-            "server" if units and all(each.noise == "distributed" for each in offers) else "public"
+            "server" if units and all(each.sums.distributed for each in offers) else "public"
         ),
         private=private,
     )
@@ -200,7 +201,7 @@ def cost_of(totals: Totals, composition: Composition) -> Fraction:
     offer = totals.offer
     if offer.mechanisms is None or offer.cap is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
-    if offer.noise == "distributed":
+    if offer.sums.distributed:
         # Each batch opened shows the server its noisy sums, cap or not.
         return worst_cost(composition, offer.mechanisms, totals.asked)
     answers = offer.rounds * min(totals.asked, offer.public_queries)

@@ -119,7 +119,7 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
             "difference of two sums would show votes"
             + ("" if same else "; repeat_queries = 'allow' would permit it")
         )
-    if same and earlier.batch != batch and offer.noise == "distributed":
+    if same and earlier.batch != batch and offer.sums.distributed:
         raise RefusedError(
             f"a query of batch {batch[:8]} was opened in batch {earlier.batch[:8]} before: two "
             "noisy sums of the same votes are less private than one; if the public set "
@@ -129,4 +129,4 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
 
 def exact_records(offer: Offer) -> bool:
     """Return whether the sums of a campaign are records' votes without noise."""
-    return offer.records_vote and offer.noise == "central"
+    return offer.records_vote and not offer.sums.distributed

@@ -289,7 +289,7 @@ class LedgerState:
             raise RefusedError(
                 f"batch {batch[:8]} is to be opened, but we never gave votes on these queries"
             )
-        if held.offer.aggregation != "masked":
+        if not held.offer.sums.masked:
             raise RefusedError("votes that are not masked need no opening")
         record = held.batches[batch]
         if held.ending is not None and record.survivors is None:

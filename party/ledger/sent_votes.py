@@ -66,7 +66,7 @@ class Given:
     @property
     def masked(self) -> bool:
         """Whether the server got them in a sum only."""
-        return self.offer.aggregation == "masked"
+        return self.offer.sums.masked
 
     def alike(self, other: Given) -> bool:
         """Return whether a query that is in both has the same votes, from the same data."""
@@ -198,7 +198,7 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
 
 def exact_masked(given: Given) -> bool:
     """Return whether the server gets votes in a sum without noise of the parties."""
-    return given.masked and given.offer.noise == "central"
+    return given.masked and not given.offer.sums.distributed
 
 
 def check_matrices(mine: Given, others: Iterable[Given]) -> None:

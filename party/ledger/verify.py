@@ -123,10 +123,10 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         "adjacency", said.adjacency, said.adjacency if said.adjacency in known else known[0]
     )
     yield _same("delta", said.delta, offer.delta)
-    yield _same("aggregation", said.aggregation, offer.aggregation)
+    yield _same("aggregation", said.aggregation, offer.sums.aggregation)
     mode = said.noise.partition(": ")[0]
-    if mode != offer.noise:
-        yield _same("noise", said.noise, f"{offer.noise}: …")
+    if mode != offer.sums.noise:
+        yield _same("noise", said.noise, f"{offer.sums.noise}: …")
     elif offer.settled:
         yield _same("noise", said.noise, _noise_text(offer))
     if not offer.settled:
@@ -221,7 +221,7 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         # Without an ending nothing says that it was not more.
         found: Finding = "unclear" if ours.ending is None else "ok"
         yield Check("queries asked", found, f"{asked}; {answered}")
-    elif offer.roster is None or (offer.threshold or 0) < len(offer.roster):
+    elif offer.roster is None or offer.sums.min_parties < len(offer.roster):
         within = asked <= offer.rounds * offer.public_queries
         yield Check(
             "queries asked",
@@ -265,7 +265,7 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     )
     public, server = sorted(said.statements, key=lambda each: each.observer)
     yield _same("public", (public.epsilon, public.delta), (said.epsilon, said.delta))
-    if offer.noise == "central":
+    if not offer.sums.distributed:
         yield _same("server", server.epsilon, None)
         return
     if offer.mechanisms is None or offer.composition is None:
@@ -306,7 +306,7 @@ def _noise_text(offer: Offer) -> str:
 
     The server's code has the same words; a test holds them together.
     """
-    if offer.noise == "central":
+    if not offer.sums.distributed:
         return "central: exact discrete noise, drawn by the server"
     events = [event for each in offer.mechanisms or () for event in each.worst]
     counted = min((each.honest for each in events if isinstance(each, NoisyHistogram)), default=0)

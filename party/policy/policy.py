@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger.accountant import LedgerView, cost_of, own_figure
 from party.ledger.bounds import Bound
-from party.offer import AGGREGATIONS, NOISES, UNITS, Offer
+from party.offer import Offer
 from party.policy.hours import Hours
 from pate.accounting.composition import Gate, composition_named
 from pate.accounting.events import LaplaceMax, NoisyHistogram
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.campaign.choices import AGGREGATIONS, NOISES, UNITS
 from pate.errors import AccountingError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.masking.context import threshold_for
@@ -221,8 +222,8 @@ class Policy:
 
     def _check_modes(self, offer: Offer) -> None:
         for rule, value, allowed in (
-            ("aggregation", offer.aggregation, self.aggregation),
-            ("noise", offer.noise, self.noise),
+            ("aggregation", offer.sums.aggregation, self.aggregation),
+            ("noise", offer.sums.noise, self.noise),
             ("units", offer.unit, self.units),
         ):
             if value not in allowed:
@@ -251,12 +252,12 @@ class Policy:
             raise _no("least_roster", self.least_roster, f"the roster has {len(offer.roster)}")
 
     def _check_threshold(self, offer: Offer) -> None:
-        if offer.aggregation != "masked" or offer.roster is None:
+        if not offer.sums.masked or offer.roster is None:
             return
         most, colluders = threshold_for(len(offer.roster))
         for rule, own, default, found in (
-            ("least_survivors", self.least_survivors, most, offer.threshold),
-            ("least_colluders", self.least_colluders, colluders, offer.colluders),
+            ("least_survivors", self.least_survivors, most, offer.sums.min_parties),
+            ("least_colluders", self.least_colluders, colluders, offer.sums.colluders),
         ):
             least = default if own is None else own
             if found is None or found < least:
@@ -402,7 +403,7 @@ def _check_cap(offer: Offer, view: LedgerView) -> None:
 
     Whoever answers shows the server a noisy histogram of each, so the cap is the server's too.
     """
-    if offer.noise != "distributed" or not offer.queries or offer.cap is None:
+    if not offer.sums.distributed or not offer.queries or offer.cap is None:
         return
     here = view.of(offer.campaign)
     if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
@@ -434,5 +435,5 @@ def _question(offer: Offer) -> str:
     return (
         f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {offer.aggregator}, at most "
         f"{offer.public_queries} queries, epsilon {offer.epsilon:g} at delta {offer.delta:g} "
-        f"per {offer.unit}, votes {offer.aggregation}, noise {offer.noise}"
+        f"per {offer.unit}, votes {offer.sums.aggregation}, noise {offer.sums.noise}"
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from party.offer import Offer
 from pate.errors import ProtocolError, SchemaError
-from protos.terms import cap_of, gate_of, mechanisms_of
+from protos.terms import cap_of, gate_of, mechanisms_of, sums_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pate.campaign.choices import CompositionName, Unit
     from pate.data.values import Inputs
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
@@ -63,9 +64,8 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         key=key,
         campaign=campaign.id.hex(),
         aggregator=campaign.mechanism,
-        aggregation=campaign.aggregation,
-        noise=campaign.noise,
-        unit=campaign.unit,
+        sums=sums_of(campaign),
+        unit=cast("Unit", campaign.unit),  # as checked
         epsilon=campaign.epsilon,
         delta=campaign.delta,
         public_queries=campaign.queries,
@@ -74,14 +74,12 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
         classes=tuple(campaign.classes) or None,
         rounds=campaign.rounds,
         queries=queries,
-        threshold=campaign.threshold,
-        colluders=campaign.colluders,
         roster=tuple(member.name for member in terms.roster) if known else None,
         identities=tuple(member.identity.hex() for member in terms.roster) if known else None,
         teachers_each=tuple(member.teachers for member in terms.roster) if known else None,
         teachers=sum(member.teachers for member in terms.roster) if known else None,
         mechanisms=mechanisms_of(terms) if known else None,
-        composition=terms.composition if known else None,
+        composition=cast("CompositionName", terms.composition) if known else None,
         cap=cap_of(terms) if known else None,
         gate=gate_of(terms) if known else None,
     )

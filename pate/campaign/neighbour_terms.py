@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final
 
+from pate.campaign.choices import Unit, check_count
 from pate.errors import UsageError
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
 
@@ -34,7 +35,7 @@ class NeighbourTerms:
     most_votes: int = MOST_VOTES
     votes_per_patient: int = 1
 
-    def check(self, *, queries: int, classes: int, unit: str) -> None:
+    def check(self, *, queries: int, classes: int, unit: Unit) -> None:
         """Check each field, and that they fit the rest of a campaign.
 
         Args:
@@ -47,18 +48,15 @@ class NeighbourTerms:
         """
         require_unit(unit)
         rows = self.representatives
-        if not isinstance(rows, tuple) or not rows:
-            raise UsageError(
-                "neighbour votes need representatives: the queries that records vote at"
-            )
-        whole = all(type(row) is int and 0 <= row < queries for row in rows)
-        if not whole or any(a >= b for a, b in itertools.pairwise(rows)):
+        if (
+            not rows
+            or not 0 <= rows[0] <= rows[-1] < queries
+            or any(a >= b for a, b in itertools.pairwise(rows))
+        ):
             raise UsageError(f"representatives are ascending rows of the {queries} public inputs")
         require_size(len(rows), classes)
-        for field, most in (("most_votes", _LARGEST_COUNT), ("votes_per_patient", 2**16)):
-            value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise UsageError(f"{field} is a whole number from 1 to {most}, got {value!r}")
+        check_count("most_votes", self.most_votes, 1, _LARGEST_COUNT)
+        check_count("votes_per_patient", self.votes_per_patient, 1, 2**16)
         if self.votes_per_patient != 1 and unit != "patient":
             raise UsageError("votes_per_patient is for unit = patient: a record has one vote")
 

@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+from pate.campaign.choices import (  # noqa: TC001 — commands look them up
+    Aggregation,
+    Aggregator,
+    NoiseSource,
+    Publish,
+    Unit,
+)
+
 CampaignOption = Annotated[str, typer.Option("--campaign", help="Name of the campaign.")]
 
 
@@ -17,7 +25,7 @@ class MechanismOptions:
     campaign: CampaignOption = "campaign"
 
     aggregator: Annotated[
-        str,
+        Aggregator,
         typer.Option(
             help="Mechanism: lnmax, gnmax, confident-gnmax (answers only where teachers agree), "
             "interactive-gnmax (answers where they agree and the student does not know), or "
@@ -51,7 +59,7 @@ class MechanismOptions:
         ),
     ] = None
     unit: Annotated[
-        str, typer.Option(help="What is protected: a record, a patient, or a whole party.")
+        Unit, typer.Option(help="What is protected: a record, a patient, or a whole party.")
     ] = "record"
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds of labels. Default: 2 if interactive, else 1.")
@@ -87,7 +95,7 @@ class MechanismOptions:
         typer.Option(help="Interactive: student's probability at which its label is reinforced."),
     ] = None
     publish: Annotated[
-        str,
+        Publish,
         typer.Option(
             help="capped: labels leave as they are answered, under a cap that looks at no vote. "
             "gated: those of one batch (--max-queries) leave together, if a private test finds that "
@@ -101,14 +109,14 @@ class MechanismOptions:
         ),
     ] = None
     aggregation: Annotated[
-        str | None,
+        Aggregation | None,
         typer.Option(
             help="masked: this server learns sums of votes alone. plain: it sees every party's "
             "votes. Default: masked from three parties on."
         ),
     ] = None
     noise: Annotated[
-        str | None,
+        NoiseSource | None,
         typer.Option(
             help="central: this server adds the noise. distributed: every party adds a share to its "
             "masked votes, so that this server sees no exact sum either. Default: central; of "

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
+from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
@@ -16,7 +20,6 @@ from pate.masking.context import most_colluders, threshold_for
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pate.accounting.publishing.gate import GateParameters
     from pate.campaign.options import MechanismOptions
 
     Say = Callable[[str], None]
@@ -65,7 +68,12 @@ def spec_of(
         id=new_campaign_id(),
         aggregator=options.aggregator,
         parties=roster,
-        min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
+        sums=SumTerms(
+            aggregation=aggregation,
+            noise=options.noise or ("central" if central else "distributed"),
+            min_parties=min_parties if min_parties is not None else max(1, -(-2 * count // 3)),
+            colluders=colluders or 0,
+        ),
         public_set=content_hash(inputs).hex(),
         queries=len(inputs),
         schema=inputs.schema(),
@@ -80,25 +88,17 @@ def spec_of(
         else 1,
         max_queries=options.max_queries,
         first_round_share=exact("first_round_share", options.first_round_share),
-        threshold=_maybe(options, "threshold"),
-        interactive_threshold=_maybe(options, "interactive_threshold"),
-        sigma1=_maybe(options, "sigma1"),
-        sigma2=_maybe(options, "sigma2"),
-        scale=_maybe(options, "scale"),
-        confidence=_maybe(options, "confidence"),
-        aggregation=aggregation,
-        noise=options.noise or ("central" if central else "distributed"),
-        colluders=colluders or 0,
+        parameters=Parameters(
+            **{
+                field.name: exact(field.name, text)
+                for field in fields(Parameters)
+                if (text := getattr(options, field.name)) is not None
+            }
+        ),
         vote_proofs=options.vote_proofs,
         class_quota=options.class_quota,
-        representatives=None if neighbour is None else neighbour.representatives,
-        most_votes=None if neighbour is None else neighbour.most_votes,
-        votes_per_patient=None if neighbour is None else neighbour.votes_per_patient,
-        publish=options.publish,
-        gate_order=None if gate is None else _decimal(gate.order),
-        gate_target=None if gate is None else _decimal(gate.target),
-        gate_test=None if gate is None else _decimal(gate.test),
-        gate_failure=None if gate is None else _decimal(gate.failure),
+        neighbour=neighbour,
+        gate=gate,
     )
 
 
@@ -155,8 +155,8 @@ def of_gated_delta(publish: str, delta: float) -> str:
 
 def make_gate(
     publish: str, epsilon: float, delta: float, order: float | None, share: float
-) -> GateParameters | None:
-    """Return the gate that is worth the whole (epsilon, delta), None for a capped campaign.
+) -> GatedBatch | None:
+    """Return the gated batch that is worth the whole (epsilon, delta), None for a capped campaign.
 
     Args:
         publish: capped or gated.
@@ -178,25 +178,18 @@ def make_gate(
     if order is None and epsilon > 0 and 0 < delta < 1:
         order = round(2 * (1 + 2 * math.log(1 / delta) / epsilon)) / 2
     try:
-        return GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
+        gate = GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
     except AccountingError as error:
         raise UsageError(f"no gate can be made of these: {error}") from error
-
-
-def _decimal(value: float) -> Fraction:
-    """Return the short exact number that reads back as the same float."""
-    return Fraction(repr(value))
+    # The short exact numbers that read back as the same floats.
+    numbers = gate.order, gate.target, gate.test, gate.failure
+    return GatedBatch(*(Fraction(repr(each)) for each in numbers))
 
 
 def _roster(parties: str) -> int | tuple[str, ...]:
     if parties.strip().isdecimal():
         return int(parties)
     return tuple(sorted(name.strip() for name in parties.split(",")))
-
-
-def _maybe(options: MechanismOptions, field: str) -> Fraction | None:
-    text = getattr(options, field)
-    return None if text is None else exact(field, text)
 
 
 def exact(field: str, text: str) -> Fraction:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.campaign.choices import check_count
 from pate.campaign.order import VotedRows, public_order
-from pate.campaign.spec import check_count
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, worst_cost
 from pate.mechanisms.distributed import over_noisy_sums
@@ -38,8 +38,8 @@ def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
     party as the unit reaches all its own teachers; the largest counts. Of neighbour votes it is how
     many votes the unit casts itself.
     """
-    if spec.votes_per_patient is not None:
-        return spec.votes_per_patient
+    if spec.neighbour is not None:
+        return spec.neighbour.votes_per_patient
     return max(party.teachers for party in parties) if spec.unit == "party" else 1
 
 
@@ -67,12 +67,12 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
     """
     check_count("number of teachers", teachers, 1)
-    if spec.matrix:
+    if spec.neighbour is not None:
         return (matrix_mechanism(spec, votes_per_unit),)
     made = _central(spec, teachers, votes_per_unit)
-    if not spec.distributed:
+    if not spec.sums.distributed:
         return made
-    return tuple(over_noisy_sums(each, spec.honest) for each in made)
+    return tuple(over_noisy_sums(each, spec.sums.honest) for each in made)
 
 
 def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
@@ -82,23 +82,23 @@ def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Me
         return max(1, -(-teachers * numerator // denominator))
 
     if spec.aggregator == "lnmax":
-        return (LNMax(spec.scale or Fraction(share(2, 25)), votes_per_unit),)
-    sigma2 = spec.sigma2 or Fraction(share(4, 25))
+        return (LNMax(spec.parameters.scale or Fraction(share(2, 25)), votes_per_unit),)
+    sigma2 = spec.parameters.sigma2 or Fraction(share(4, 25))
     if spec.aggregator == "gnmax":
         return (GNMax(sigma2, votes_per_unit),)
-    sigma1 = spec.sigma1 or Fraction(share(1, 2))
+    sigma1 = spec.parameters.sigma1 or Fraction(share(1, 2))
     # Votes and noise are integers: to reach T is to reach its ceiling.
-    threshold = math.ceil(spec.threshold or share(3, 4))
+    threshold = math.ceil(spec.parameters.threshold or share(3, 4))
     confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
     if not spec.interactive:
         return (confident,)
     return (
         confident,
         InteractiveGNMax(
-            math.ceil(spec.interactive_threshold or share(1, 2)),
+            math.ceil(spec.parameters.interactive_threshold or share(1, 2)),
             sigma1,
             sigma2,
-            spec.confidence or Fraction(9, 10),
+            spec.parameters.confidence or Fraction(9, 10),
             votes_per_unit,
         ),
     )
@@ -114,20 +114,20 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
         UsageError: for parameters that make no sense.
         BudgetError: if no noise is worth so little.
     """
-    honest = spec.honest if spec.distributed else 1
+    honest = spec.sums.honest if spec.sums.distributed else 1
     share = (
         least_share(spec.epsilon, spec.delta, honest, votes_per_unit)
-        if spec.sigma2 is None
-        else share_sigma(spec.sigma2, honest)
-        if spec.distributed
-        else Fraction(spec.sigma2)
+        if spec.parameters.sigma2 is None
+        else share_sigma(spec.parameters.sigma2, honest)
+        if spec.sums.distributed
+        else Fraction(spec.parameters.sigma2)
     )
     threshold = (
-        clear_margin(share, spec.wanted_parties if spec.distributed else 1)
-        if spec.threshold is None
-        else math.ceil(spec.threshold)
+        clear_margin(share, spec.wanted_parties if spec.sums.distributed else 1)
+        if spec.parameters.threshold is None
+        else math.ceil(spec.parameters.threshold)
     )
-    if spec.distributed:
+    if spec.sums.distributed:
         return DistributedNeighbour(threshold, share, honest, votes_per_unit)
     return Neighbour(threshold, share, votes_per_unit)
 
@@ -147,9 +147,9 @@ def voted_rows(
         composition: how costs add up.
         cap: most that they may add up to.
     """
-    if spec.representatives is not None:
-        return VotedRows(spec.representatives)
-    if not spec.distributed:
+    if spec.neighbour is not None:
+        return VotedRows(spec.neighbour.representatives)
+    if not spec.sums.distributed:
         return VotedRows(range(spec.queries))
     worst = worst_cost(composition, mechanisms, 1)
     most = min(spec.queries, int(cap / worst))
@@ -172,14 +172,14 @@ def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Compo
         UsageError: for a gate over noise that is too narrow for its bound.
     """
     events = [event for each in mechanisms for event in each.worst]
-    if spec.gated is None:
+    if spec.gate is None:
         return tightest(events)
     for event in events:
         if not Gdp().supports(event):
             raise UsageError("a gated campaign needs noise of at least sigma 2")
         if isinstance(event, GaussianThreshold | GaussianMax) and event.sigma > WIDEST_SIGMA:
             raise UsageError(f"a gated campaign needs noise of at most sigma {WIDEST_SIGMA:g}")
-    return Gate(spec.gated)
+    return Gate(spec.gate)
 
 
 def budget(
@@ -193,7 +193,7 @@ def budget(
     Raises:
         BudgetError: if not a single query fits.
     """
-    if spec.gated is not None:
+    if spec.gate is not None:
         cap = composition.budget(spec.epsilon, spec.delta)
         if not cap:
             raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
@@ -207,7 +207,7 @@ def budget(
     )
     if worst > cap:
         raise BudgetError(
-            f"one {'matrix' if spec.matrix else 'answer'} may cost epsilon "
+            f"one {'matrix' if spec.records_vote else 'answer'} may cost epsilon "
             f"{composition.epsilon(worst, spec.delta):.3g} at delta {spec.delta:g}, the budget is "
             f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
         )
@@ -252,7 +252,7 @@ def recorded_terms(
 
 
 def _composition(spec: CampaignSpec, name: str, mechanisms: tuple[Mechanism, ...]) -> Composition:
-    if spec.gated is not None:
+    if spec.gate is not None:
         composition = composition_of(spec, tuple(mechanisms))
     else:
         composition = composition_named(name)
@@ -272,11 +272,14 @@ def _check_stated(
     What it leaves open follows from the roster when the campaign begins, and may be worked out
     otherwise by another version.
     """
+    stated = {**spec.parameters.stated(), "honest": spec.sums.honest}
     for given, wanted in zip(mechanisms, resolve(spec, teachers, votes), strict=True):
         if given.name != wanted.name:
             raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
         found, expected = given.to_dict(), wanted.to_dict()
         for field, value in expected.items():
-            stated = getattr(spec, stated_as(given, field), None)
-            if stated is not None and found[field] != value:
-                raise LedgerError(f"{field} of the mechanism is {found[field]}, stated is {stated}")
+            name = stated_as(given, field)
+            if name in stated and found[field] != value:
+                raise LedgerError(
+                    f"{field} of the mechanism is {found[field]}, stated is {stated[name]}"
+                )

@@ -12,8 +12,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.errors import ProtocolError, UsageError
 from pate.text_form import parse, read, write
 
@@ -23,8 +24,6 @@ PROTOCOL_VERSION: Final = 2
 #: Longest text of a statement, in characters.
 _LONGEST: Final = 2**20
 _REALISED: Final = "what this run was charged; a description of the run, not a guarantee"
-
-Unit = Literal["record", "patient", "party"]
 
 _FIXED: Final = (
     "public, and the same for neighbours, are who takes part, each party's number of teachers, the "

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
 from pate.auditing.neighbours import in_turn, telling_pairs
 from pate.auditing.result import Audit, Claim
 from pate.campaign.order import public_order
+from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.campaign.sum_terms import SumTerms
 from pate.errors import UsageError
 from pate.formats.privacy_statement import NEIGHBOURS
 from pate.mechanisms import InteractiveGNMax
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from pate.auditing.attack import Counts
     from pate.auditing.experiment import Progress
     from pate.auditing.neighbours import Pair
+    from pate.campaign.choices import Aggregator
     from pate.mechanisms import Mechanism
 
 #: Where files live in memory, on Linux.
@@ -252,9 +255,9 @@ def campaign_spec(
     composition = tightest(mechanism.worst)
     cost = total_cost(composition, mechanism.worst)
     fields = {
-        name: None if value is None else Fraction(value)
+        name: Fraction(getattr(mechanism, name))
         for name in ("scale", "sigma1", "sigma2", "threshold", "confidence")
-        for value in [getattr(mechanism, name, None)]
+        if hasattr(mechanism, name)
     }
     if hasattr(mechanism, "sigma"):
         fields["sigma2"] = mechanism.sigma
@@ -265,9 +268,9 @@ def campaign_spec(
     return CampaignSpec(
         name="audit",
         id=new_campaign_id(),
-        aggregator=mechanism.name,
+        aggregator=cast("Aggregator", mechanism.name),
         parties=len(parties),
-        min_parties=len(parties),
+        sums=SumTerms(min_parties=len(parties)),
         public_set="00" * 32,
         queries=size,
         schema="audit",
@@ -276,7 +279,7 @@ def campaign_spec(
         delta=delta,
         unit="record" if reach_of(mechanism) == 1 else "party",
         rounds=2 if interactive else 1,
-        **fields,  # type: ignore[arg-type]  # names of mechanism parameters
+        parameters=Parameters(**fields),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy import stats
@@ -26,8 +26,10 @@ from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.power import MISSED
 from pate.auditing.result import Audit, Seen
 from pate.campaign.order import public_order
+from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import UsageError
 from pate.formats.privacy_statement import NEIGHBOURS
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.state import CampaignState
     from pate.auditing.experiment import Progress
+    from pate.campaign.choices import Aggregator
     from pate.noise.exact import Noise
     from pate.votes import Counts
 
@@ -216,9 +219,9 @@ def _label(
     spec = CampaignSpec(
         name="audit",
         id=new_campaign_id(),
-        aggregator=planting.aggregator,
+        aggregator=cast("Aggregator", planting.aggregator),
         parties=len(parties),
-        min_parties=len(parties),
+        sums=SumTerms(min_parties=len(parties)),
         public_set=content_hash(public.inputs).hex(),
         queries=len(public),
         schema=public.inputs.schema(),
@@ -226,7 +229,7 @@ def _label(
         delta=planting.delta,
         classes=public.classes,
         unit="patient",
-        **dict(planting.parameters),  # type: ignore[arg-type]  # names of mechanism parameters
+        parameters=Parameters(**dict(planting.parameters)),
     )
     with Ledger.create(place / "campaign" / LEDGER_FILE, spec) as ledger:
         ledger.record_roster(parties, public.classes)

@@ -52,7 +52,7 @@ class PlanReport:
     def title(self) -> str:
         """One line on what was planned."""
         parties = "" if self.request.parties is None else f" at {self.request.parties} parties"
-        shares = ", noise from the parties" if self.spec.distributed else ""
+        shares = ", noise from the parties" if self.spec.sums.distributed else ""
         return (
             f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "
             f"{self.population.classes} classes{shares}"

@@ -58,9 +58,9 @@ def as_object(report: PlanReport) -> dict[str, Any]:
         "aggregator": spec.aggregator,
         "teachers": population.teachers,
         "parties": request.parties,
-        "noise": spec.noise,
-        "min_parties": spec.min_parties if spec.distributed else None,
-        "colluders": spec.colluders if spec.distributed else None,
+        "noise": spec.sums.noise,
+        "min_parties": spec.sums.min_parties if spec.sums.distributed else None,
+        "colluders": spec.sums.colluders if spec.sums.distributed else None,
         "classes": population.classes,
         "delta": spec.delta,
         "unit": spec.unit,
@@ -230,17 +230,17 @@ def remarks(report: PlanReport) -> list[str]:
     lines += [_DESCRIBED, _CAUTION]
     if spec.interactive:
         lines.append(_INTERACTIVE)
-    if spec.distributed:
-        who = {"most": spec.parties, "fewest": spec.min_parties, "honest": spec.honest}
+    if spec.sums.distributed:
+        who = {"most": spec.parties, "fewest": spec.sums.min_parties, "honest": spec.sums.honest}
         lines.append(_SHARES.format(**who))
     elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
         lines.append(_SERVER)
     best = report.plans["best"]
     if best is not None and report.request.epsilon is not None:
         options: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(best.mechanism)}
-        if spec.distributed:
-            options |= {"noise": spec.noise, "parties": spec.parties}
-            options |= {"min-parties": spec.min_parties, "colluders": spec.colluders}
+        if spec.sums.distributed:
+            options |= {"noise": spec.sums.noise, "parties": spec.parties}
+            options |= {"min-parties": spec.sums.min_parties, "colluders": spec.sums.colluders}
         if spec.interactive:
             options["first-round-share"] = spec.first_round_share
         options |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}

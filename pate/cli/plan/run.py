@@ -11,8 +11,8 @@ import numpy as np
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
 from pate.campaign.options import MechanismOptions
+from pate.campaign.parameters import PARAMETERS
 from pate.campaign.settings import spec_of
-from pate.campaign.spec import PARAMETERS
 from pate.campaign.terms import resolve
 from pate.cli.plan.figures import PlanReport
 from pate.cli.plan.picture import draw
@@ -57,8 +57,8 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
         delta=request.delta,
         rounds=spec.rounds,
         part=spec.first_round_share if spec.interactive else Fraction(1),
-        most=spec.wanted_parties if spec.distributed else None,
-        fewest=spec.min_parties if spec.distributed else None,
+        most=spec.wanted_parties if spec.sums.distributed else None,
+        fewest=spec.sums.min_parties if spec.sums.distributed else None,
     )
     usual = resolve(spec, population.teachers, votes_per_unit)[0]
 

@@ -56,10 +56,10 @@ def spec_of(**changes: Any) -> CampaignSpec:
         "delta": DELTA,
         "sigma2": Fraction(40),
         "publish": "gated",
-        "gate_order": Fraction(gate.order),
-        "gate_target": Fraction(gate.target),
-        "gate_test": Fraction(gate.test),
-        "gate_failure": Fraction(gate.failure),
+        "gate_order": gate.order,
+        "gate_target": gate.target,
+        "gate_test": gate.test,
+        "gate_failure": gate.failure,
     }
     return make_spec(**(fields | changes))
 
@@ -180,7 +180,7 @@ def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> N
     with start(path, 990) as ledger:
         state = ledger.state()
         terms = terms_of(state)
-        assert gate_of(terms) == state.spec.gated
+        assert gate_of(terms) == state.spec.gate
         gate = gate_of(terms)
         assert gate is not None
         assert Gate(gate).epsilon(cap_of(terms), DELTA) == state.epsilon <= EPSILON

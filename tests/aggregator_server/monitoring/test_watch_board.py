@@ -233,10 +233,10 @@ def test_times_of_a_gated_batch_are_told_to_the_minute(tmp_path: Path) -> None:
         epsilon=2.0,
         sigma2=Fraction(40),
         publish="gated",
-        gate_order=Fraction(gate.order),
-        gate_target=Fraction(gate.target),
-        gate_test=Fraction(gate.test),
-        gate_failure=Fraction(gate.failure),
+        gate_order=gate.order,
+        gate_target=gate.target,
+        gate_test=gate.test,
+        gate_failure=gate.failure,
     )
     with start(tmp_path / "ledger.db", spec) as ledger:
         board = Board(ledger)

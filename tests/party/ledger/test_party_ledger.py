@@ -278,7 +278,7 @@ def test_no_history_opens_a_query_with_two_lists_of_survivors(
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
-            if offer.noise == "distributed":
+            if offer.sums.noise == "distributed":
                 noisy_batches.setdefault((offer.campaign, each), set()).add(batch)
     assert all(len(each) == 1 for each in opened.values())
     assert all(len(each) == 1 for each in noisy_batches.values())
@@ -446,7 +446,7 @@ def test_a_log_without_its_ledger_is_refused_and_a_half_made_ledger_made_anew(pa
         joining(),
         settled(),
         noisy(),
-        settled(aggregation="plain", threshold=None),
+        settled(aggregation="plain"),
         settled(mechanisms=(LNMax(Fraction(20), 1),), composition="zcdp"),
         settled(
             mechanisms=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.state import CampaignState
     from party.ledger.ledger import CampaignRecord
+    from pate.campaign.choices import CompositionName
 
 #: Gdp of the cap 1/10 of the offers at delta 1e-5.
 WORTH = Gdp().epsilon(Fraction(1, 10), 1e-5)
@@ -71,8 +72,8 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
         "unit": offer.unit,
         "adjacency": ADJACENCY[offer.unit],
         "mechanism": tuple(each.to_dict() for each in offer.mechanisms),
-        "aggregation": offer.aggregation,
-        "noise": NOISE[offer.noise],
+        "aggregation": offer.sums.aggregation,
+        "noise": NOISE[offer.sums.noise],
         "teachers": offer.teachers,
         "queries_asked": 5,
         "labels_released": 4,
@@ -93,7 +94,9 @@ def ledger(tmp_path: Path) -> PartyLedger:
 def answered(
     ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
 ) -> CampaignRecord:
-    ledger.join(joining(noise=offer.noise, aggregation=offer.aggregation, rounds=offer.rounds))
+    ledger.join(
+        joining(noise=offer.sums.noise, aggregation=offer.sums.aggregation, rounds=offer.rounds)
+    )
     answer_and_open(ledger, offer, queries(0, count))
     if told:
         ledger.end(offer.campaign, queries_asked=5, labels_released=4, epsilon=1.7, delta=1e-5)
@@ -380,8 +383,7 @@ def offered(state: CampaignState) -> Offer:
         key=KEY,
         campaign=spec.id,
         aggregator=spec.aggregator,
-        aggregation=spec.aggregation,
-        noise=spec.noise,
+        sums=spec.sums,
         unit=spec.unit,
         epsilon=spec.epsilon,
         delta=spec.delta,
@@ -389,10 +391,8 @@ def offered(state: CampaignState) -> Offer:
         rounds=spec.rounds,
         roster=tuple(party.name for party in state.roster),
         teachers=state.teachers,
-        threshold=spec.min_parties,
-        colluders=spec.colluders,
         mechanisms=state.mechanisms,
-        composition=state.composition.name,
+        composition=cast("CompositionName", state.composition.name),
         cap=state.cap,
     )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.offer import Offer
-    from pate.formats.privacy_statement import Unit
+    from pate.campaign.choices import Unit
     from pate.mechanisms import Mechanism
 
 #: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon

@@ -169,7 +169,7 @@ def test_a_hostile_fraction_is_refused_at_once(field: str, text: str) -> None:
 def test_a_gate_of_absurd_size_is_refused(field: str) -> None:
     gate = {"gate_order": "10", "gate_target": "1", "gate_test": "1/5", "gate_failure": "1/100000"}
     body = make_spec(aggregator="gnmax").to_dict() | {"publish": "gated"} | gate
-    assert CampaignSpec.from_dict(body).gated is not None
+    assert CampaignSpec.from_dict(body).gate is not None
     for text in ("1" + "0" * 30, "1/" + "1" + "0" * 99):
         with pytest.raises(UsageError, match=field.removeprefix("gate_")):
             CampaignSpec.from_dict(body | {field: text})

@@ -13,18 +13,20 @@ import typer
 from typer.testing import CliRunner
 
 from pate.accounting.composition import composition_named
-from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.cli.plan.command import plan
 from pate.errors import BudgetError, DataError, UsageError
 from pate.formats.privacy_statement import ADJACENCY, rounded_up
 from pate.mechanisms import mechanism_from_dict
 from pate.planning import population, search
+from tests.support.server.campaigns import make_spec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
+
+    from pate.campaign.spec import CampaignSpec
 
 PAPER = ["--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--queries", "640"]
 
@@ -54,7 +56,7 @@ def campaign(**changes: Any) -> CampaignSpec:
         "min_parties": 1, "public_set": "0" * 64, "queries": 1000, "schema": "s", "epsilon": 2.0,
         "delta": 1e-5,
     }  # fmt: skip
-    return CampaignSpec(**asked | changes)
+    return make_spec(**asked | changes)
 
 
 def test_two_options_give_something_useful() -> None:

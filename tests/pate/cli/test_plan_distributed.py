@@ -81,7 +81,7 @@ def test_settings_and_budget_are_those_of_the_server(
     made = figures(*CROWD, "--epsilon", "2", "--mechanism", aggregator, *texts)
     both: dict[str, Any] = {**options, **crowd}
     spec = campaign(aggregator=aggregator, **both)
-    assert (made["min_parties"], made["colluders"]) == (spec.min_parties, spec.colluders)
+    assert (made["min_parties"], made["colluders"]) == (spec.sums.min_parties, spec.sums.colluders)
     mechanisms = resolve(spec, 250, 1)
     plan_ = made["plans"]["given"]
     assert mechanism_from_dict(plan_["mechanism"]) == mechanisms[0]
@@ -90,7 +90,7 @@ def test_settings_and_budget_are_those_of_the_server(
     assert Fraction(plan_["guarantee"]["cap"]) == cap
     assert plan_["guarantee"]["composition"] == composition.name == "gdp"
     shares = plan_["noise_shares"]
-    assert shares["honest"] == spec.honest
+    assert shares["honest"] == spec.sums.honest
     assert shares["voted_on"] == len(voted_rows(spec, mechanisms, composition, cap))
     assert plan_["server_of_noisy_histograms"] <= plan_["guarantee"]["epsilon"] <= 2.0
 

@@ -39,7 +39,7 @@ def test_it_shows_what_the_server_would_choose() -> None:
     mechanism = matrix_mechanism(spec, 1)
     assert isinstance(mechanism, DistributedNeighbour)
     assert found["noise"]["share"] == str(mechanism.share)
-    assert found["noise"]["counted_shares"] == mechanism.honest == spec.honest
+    assert found["noise"]["counted_shares"] == mechanism.honest == spec.sums.honest
     assert found["noise"]["threshold"] == mechanism.threshold
     assert found["server_default"] == default_number(60_000, 10**9, 0.1, 1e-5)
     assert len(found["plans"]) == 5

@@ -13,6 +13,7 @@ from party.offer import Offer
 from pate.accounting.events import GatedBatch
 from pate.accounting.publishing.gate import GateParameters
 from pate.mechanisms import DistributedGNMax, GNMax
+from pate.text_form import write
 
 if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger
@@ -22,7 +23,7 @@ SIX = ("a", "b", "c", "d", "e", "f")
 
 
 def joining(**changes: Any) -> Offer:
-    """What a party hears first: no roster yet."""
+    """What a party hears first: no roster yet. Changes are by the names that ledgers have for them."""
     made: dict[str, Any] = {
         "key": KEY,
         "campaign": "c1" * 16,
@@ -36,8 +37,15 @@ def joining(**changes: Any) -> Offer:
         "rounds": 1,
         "threshold": 5,
         "colluders": 1,
+        **dict.fromkeys(("public_set", "schema", "classes", "roster", "identities")),
+        **dict.fromkeys(("teachers_each", "teachers", "mechanisms", "composition", "cap", "gate")),
     }
-    return Offer(**made | changes)
+    made |= changes
+    asked = made.pop("queries", 0)
+    text = {name: each if isinstance(each, float) else write(each) for name, each in made.items()}
+    if text["gate"] is None:
+        del text["gate"]
+    return replace(Offer.from_dict(text), queries=asked)
 
 
 def settled(**changes: Any) -> Offer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ NAMES = ("avon", "brook", "cherwell", "derwent")
 
 
 def make_spec(**changes: Any) -> CampaignSpec:
+    """A campaign, from its text: each change by the name that ledgers have for it."""
     fields: dict[str, Any] = {
         "name": "trial",
         "id": "0f" * 16,
@@ -34,8 +36,31 @@ def make_spec(**changes: Any) -> CampaignSpec:
         "schema": "images 8x8x1",
         "epsilon": 8.0,
         "delta": 1e-5,
+        "classes": None,
+        "unit": "record",
+        "rounds": 1,
+        "first_round_share": Fraction(1, 2),
+        "max_queries": None,
+        "aggregation": "plain",
+        "noise": "central",
+        "colluders": 0,
+        "vote_proofs": False,
+        "publish": "capped",
+        "class_quota": False,
+        **dict.fromkeys(("threshold", "interactive_threshold", "sigma1", "sigma2")),
+        **dict.fromkeys(("scale", "confidence")),
+        **dict.fromkeys(("gate_order", "gate_target", "gate_test", "gate_failure")),
+        **dict.fromkeys(("representatives", "most_votes", "votes_per_patient")),
     }
-    return CampaignSpec(**(fields | changes))
+    return CampaignSpec.from_dict(
+        {name: _text(value) for name, value in (fields | changes).items()}
+    )
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def make_parties(teachers: int = 25, unit: str = "record") -> list[RosterParty]:

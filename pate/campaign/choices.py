@@ -1,0 +1,72 @@
+"""What a campaign chooses among, and the checks that its server and its parties make alike."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Aggregator = Literal["lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour"]
+
+#: How votes reach the server. ``plain``: each party's as they are. ``masked``: only their sum.
+Aggregation = Literal["plain", "masked"]
+
+#: Who draws the noise. ``central``: the server. ``distributed``: the parties, a share each, so that
+#: the server sees no exact sum.
+NoiseSource = Literal["central", "distributed"]
+
+#: How labels leave. ``capped``: as they are answered, under a cap that looks at no vote. ``gated``:
+#: all of a batch, if a private test finds their data-dependent cost below a target.
+Publish = Literal["capped", "gated"]
+
+#: What one neighbour differs by, the weakest promise first.
+Unit = Literal["record", "patient", "party"]
+
+#: How the costs of answers add up.
+CompositionName = Literal["gdp", "zcdp", "gate"]
+
+AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
+AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
+NOISES: Final[tuple[NoiseSource, ...]] = get_args(NoiseSource)
+PUBLISH: Final[tuple[Publish, ...]] = get_args(Publish)
+UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
+COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)
+
+
+def check_choice(field: str, value: object, possible: Sequence[str]) -> None:
+    """Check that ``value`` is one of those that are possible.
+
+    Raises:
+        UsageError: naming the field and what is possible.
+    """
+    if value not in possible:
+        raise UsageError(f"{field} is {value!r:.40}, possible are {', '.join(possible)}")
+
+
+def check_count(field: str, value: object, least: int, most: float = math.inf) -> None:
+    """Check that ``value`` is a whole number from ``least`` to ``most``.
+
+    Raises:
+        UsageError: naming the field.
+    """
+    # bool is an int to Python, and True parties is not a number of parties.
+    if type(value) is not int or value < least:
+        raise UsageError(f"{field} must be an integer of at least {least}, got {value!r:.60}")
+    if value > most:
+        raise UsageError(f"{field} must be an integer of at most {most}, got {value!r:.60}")
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """Check that a budget is one.
+
+    Raises:
+        UsageError: naming epsilon or delta.
+    """
+    if not 0 < epsilon < math.inf:
+        raise UsageError(f"epsilon must be a positive number, got {epsilon!r}")
+    if not 0 < delta < 1:
+        raise UsageError(f"delta is a probability above 0 and below 1, got {delta!r}")

@@ -1,0 +1,77 @@
+"""What a campaign states of its mechanism beforehand; the rest follows from the roster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from pate.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pate.campaign.choices import Aggregator
+
+#: The parameters that each aggregator has; others must stay None.
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lnmax": ("scale",),
+    "gnmax": ("sigma2",),
+    "confident-gnmax": ("threshold", "sigma1", "sigma2"),
+    "interactive-gnmax": (
+        "threshold", "interactive_threshold", "sigma1", "sigma2", "confidence",
+    ),
+    "neighbour": ("threshold", "sigma2"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The stated parameters of a mechanism, each above 0; None where it follows from the roster.
+
+    Attributes:
+        threshold: T of Confident-GNMax, in votes.
+        interactive_threshold: T of the later rounds of Interactive-GNMax, in votes by which the
+            teachers exceed the student.
+        sigma1: parameter of the threshold's noise, in votes.
+        sigma2: parameter of the noise on each count, in votes.
+        scale: parameter of LNMax's Laplace noise (1/gamma), in votes.
+        confidence: least probability at which the student's own prediction is reinforced.
+
+    Raises:
+        UsageError: for a value that makes no sense, by name of the field.
+    """
+
+    threshold: Fraction | None = None
+    interactive_threshold: Fraction | None = None
+    sigma1: Fraction | None = None
+    sigma2: Fraction | None = None
+    scale: Fraction | None = None
+    confidence: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.stated().items():
+            if type(value) is not Fraction or value <= 0:
+                raise UsageError(f"{name} must be a positive exact fraction, got {value!r}")
+        if self.confidence is not None and self.confidence >= 1:
+            raise UsageError(f"confidence is below 1, got {self.confidence}")
+
+    def stated(self) -> dict[str, Fraction]:
+        """Return those that are not left open, by name."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def check(self, aggregator: Aggregator, *, distributed: bool) -> None:
+        """Check that a mechanism has them.
+
+        Raises:
+            UsageError: naming one that it has not.
+        """
+        for name in self.stated():
+            if name not in PARAMETERS[aggregator]:
+                raise UsageError(f"{name} has no meaning for {aggregator}: leave it out")
+        if distributed and self.sigma1 is not None:
+            raise UsageError(
+                "with noise shares one noisy histogram serves the check and the label: "
+                "leave sigma1 out, sigma2 is for both"
+            )

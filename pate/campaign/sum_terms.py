@@ -1,0 +1,71 @@
+"""How the votes of several parties become one sum: what the server, the parties and the wire agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pate.campaign import choices
+from pate.errors import UsageError
+from pate.masking.context import check_threshold
+
+#: Most parties in any number that a message says; what a roster may be is bounded elsewhere.
+_MOST: Final = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumTerms:
+    """Who sees what of the votes, and how many parties are in each sum.
+
+    Attributes:
+        aggregation: how votes reach the server.
+        noise: who draws the noise.
+        min_parties: t, no fewer votes are ever summed.
+        colluders: c, how many parties may collude with the server: they change nothing in what
+            masks hide and what noise shares promise.
+
+    Raises:
+        UsageError: for a value that makes no sense, by name of the field.
+    """
+
+    aggregation: choices.Aggregation = "plain"
+    noise: choices.NoiseSource = "central"
+    min_parties: int
+    colluders: int = 0
+
+    def __post_init__(self) -> None:
+        choices.check_choice("aggregation", self.aggregation, choices.AGGREGATIONS)
+        choices.check_choice("noise", self.noise, choices.NOISES)
+        choices.check_count("min_parties", self.min_parties, 1, _MOST)
+        choices.check_count("colluders", self.colluders, 0, _MOST)
+        if self.distributed and not self.masked:
+            raise UsageError(
+                "noise shares are for masked sums: a server that sees each party's votes learns "
+                "nothing less through them"
+            )
+
+    @property
+    def masked(self) -> bool:
+        """Whether the server sees only sums of votes."""
+        return self.aggregation == "masked"
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the parties add the noise, so that the server sees only noisy sums."""
+        return self.noise == "distributed"
+
+    @property
+    def honest(self) -> int:
+        """Parties in every sum that do not collude, at least: t - c."""
+        return self.min_parties - self.colluders
+
+    def check_roster(self, parties: int) -> None:
+        """Check that a roster of so many parties can have these sums.
+
+        Raises:
+            UsageError: if it is too small, or a masked sum of it would hide nothing.
+        """
+        if self.min_parties > parties:
+            raise UsageError(f"min_parties is {self.min_parties} of {parties} parties")
+        if self.masked:
+            check_threshold(parties, self.min_parties, self.colluders)
