@@ -18,11 +18,9 @@ from aggregator_server.campaign.neighbour import release_matrix
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
 from aggregator_server.exchange.exchange import Exchange
-from aggregator_server.exchange.parties import Party
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.campaign.order import public_order, public_ranking
 from pate.campaign.quota import quota_order
-from pate.campaign.roster import RosterParty
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.privacy_statement import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
@@ -123,7 +121,7 @@ class Campaign:
         if state.phase == "gathering":
             self._gather()
         else:
-            self._exchange.fix_roster(_parties(state), state.classes, terms_of(state))
+            self._exchange.fix_roster(state.roster, state.classes, terms_of(state))
         self._require_labels_to_be_had()
         if self._ledger.state().missing_votes:
             self._collect()
@@ -173,21 +171,20 @@ class Campaign:
         spec = self._ledger.state().spec
         parties = self._exchange.gather(spec.parties)
         classes = spec.classes or parties[0].classes
-        roster = [RosterParty(p.name, p.identity.hex(), p.teachers, p.unit) for p in parties]
-        state = self._ledger.record_roster(roster, classes)
+        state = self._ledger.record_roster(parties, classes)
         reach("roster-recorded")
-        self._exchange.fix_roster(parties, classes, terms_of(state))
+        self._exchange.fix_roster(state.roster, classes, terms_of(state))
         self._screen.say(
-            f"the roster is complete: {len(roster)} parties, "
+            f"the roster is complete: {len(parties)} parties, "
             + ("records vote themselves; " if spec.records_vote else f"{state.teachers} teachers; ")
             + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
             counted = float(total_sigma(mechanism.share, mechanism.honest))
-            carried = float(total_sigma(mechanism.share, len(roster)))
+            carried = float(total_sigma(mechanism.share, len(parties)))
             self._screen.say(
-                f"noise shares of {mechanism.honest} of {len(roster)} parties are counted, sigma "
+                f"noise shares of {mechanism.honest} of {len(parties)} parties are counted, sigma "
                 f"{counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
             )
 
@@ -231,16 +228,15 @@ class Campaign:
 
     def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
         state, campaign = self._ledger.state(), self._exchange.campaign
-        roster = _parties(state)
         if not state.spec.sums.masked:
-            return PlainBallot(campaign, roster, batch, state.spec.sums.min_parties)
+            return PlainBallot(campaign, state.roster, batch, state.spec.sums.min_parties)
 
         def list_opening(survivors: tuple[str, ...]) -> None:
             self._ledger.record_opening(first, len(batch.rows), survivors)
             reach("opening-listed")
 
         return MaskedBallot(
-            campaign, roster, batch, only=state.survivors, before_opening=list_opening
+            campaign, state.roster, batch, only=state.survivors, before_opening=list_opening
         )
 
     def _require_willing(self, ballot: MaskedBallot | PlainBallot, error: QuorumError) -> None:
@@ -327,14 +323,6 @@ class Campaign:
         # Of earlier rounds alone: a process that was stopped within this one finds the same order.
         earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
         return quota_order(tuple(asked), earlier, predictions)
-
-
-def _parties(state: CampaignState) -> list[Party]:
-    """Return the roster as the exchange knows it."""
-    return [
-        Party(p.name, bytes.fromhex(p.identity), p.teachers, p.unit, state.classes)
-        for p in state.roster
-    ]
 
 
 def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:

@@ -26,7 +26,7 @@ from protos.terms import share_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aggregator_server.exchange.parties import Party
+    from pate.campaign.roster import RosterParty
     from pate.votes import Total
 
 #: By step, the body of the answer to it.
@@ -102,7 +102,7 @@ class Ballot(Protocol):
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return what to ask a party in this step."""
 
-    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step.
 
         Raises:
@@ -129,7 +129,7 @@ class PlainBallot:
     """One step: every party sends its votes as they are."""
 
     def __init__(
-        self, campaign: vote_pb2.Campaign, roster: Sequence[Party], batch: Batch, least: int
+        self, campaign: vote_pb2.Campaign, roster: Sequence[RosterParty], batch: Batch, least: int
     ) -> None:
         self._classes = len(campaign.classes)
         self._roster = tuple(party.name for party in roster)
@@ -159,7 +159,7 @@ class PlainBallot:
         del name  # all are asked the same
         return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=_to_wire(self._batch)))
 
-    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's vote matrix; see :class:`Ballot`."""
         counts = wire.read_votes(
             reply.votes,
@@ -204,7 +204,7 @@ class MaskedBallot:
     def __init__(
         self,
         campaign: vote_pb2.Campaign,
-        roster: Sequence[Party],
+        roster: Sequence[RosterParty],
         batch: Batch,
         *,
         only: tuple[str, ...] | None = None,
@@ -274,7 +274,7 @@ class MaskedBallot:
             )
         return asked
 
-    def take(self, party: Party, reply: vote_pb2.Reply) -> None:
+    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step; see :class:`Ballot`."""
         name, masking = party.name, self._masking
         if name not in self.awaited:

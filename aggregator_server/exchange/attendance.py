@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.exchange.parties import Party
+from aggregator_server.exchange.parties import DescribedParty
 from pate.errors import ProtocolError, StateError
 from protos import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pate.campaign.roster import RosterParty
     from protos.pate.v1 import vote_pb2
 
 #: A party whose code raised is asked again this many times before the batch does without it.
@@ -57,15 +58,15 @@ class Attendance:
         self._failures: Counter[str] = Counter()
         self.awaited = 0
         self.described: set[int] = set()
-        self.known: dict[str, Party] = {}
+        self.known: dict[str, DescribedParty] = {}
         self.node_of: dict[str, int] = {}
         self.visits: Counter[str] = Counter()
         self.has_public_set: set[str] = set()
-        self.roster: dict[str, Party] | None = None
+        self.roster: dict[str, RosterParty] | None = None
         self.out: set[str] = set()
         self.refused: set[str] = set()
 
-    def fix_roster(self, roster: Sequence[Party]) -> None:
+    def fix_roster(self, roster: Sequence[RosterParty]) -> None:
         """From now on know these parties alone."""
         self.roster = {party.name: party for party in roster}
         self.awaited = len(self.roster)
@@ -78,7 +79,7 @@ class Attendance:
         self.out.clear()
         self.refused.clear()
 
-    def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> Party | None:
+    def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> DescribedParty | None:
         """Take in what a node says that it is.
 
         Args:
@@ -94,7 +95,9 @@ class Attendance:
         """
         said = reply.description
         wire.check_description(said)
-        party = Party(reply.party, identity, said.teachers, said.unit, tuple(said.classes))
+        party = DescribedParty(
+            reply.party, identity.hex(), said.teachers, said.unit, tuple(said.classes)
+        )
         if self._campaign.most_votes not in (0, said.teachers):
             raise ProtocolError(
                 f"{party.name} would put up to {said.teachers} votes on a count, the campaign says "
@@ -118,18 +121,20 @@ class Attendance:
         self._welcome(node, party, said.public_set == self._campaign.public_set)
         return party
 
-    def _expects(self, party: Party) -> bool:
+    def _expects(self, party: DescribedParty) -> bool:
         """Return whether a party is one to talk to.
 
         Raises:
             ProtocolError: if it is another than the one of that name.
         """
-        expected = (self.known if self.roster is None else self.roster).get(party.name)
+        known: Mapping[str, RosterParty] = self.known if self.roster is None else self.roster
+        expected = known.get(party.name)
         if expected is None:
             return self.roster is None
         if expected.identity != party.identity:
             raise ProtocolError(f"a stranger calls itself {party.name}: its key is another one")
-        if self.roster is not None and not expected.votes_like(party):
+        like = (expected.teachers, expected.unit) == (party.teachers, party.unit)
+        if self.roster is not None and not like:
             raise ProtocolError(
                 f"{party.name} came back with {party.teachers} teachers per {party.unit}, "
                 f"on the roster it has {expected.teachers} per {expected.unit}; "
@@ -137,7 +142,7 @@ class Attendance:
             )
         return True
 
-    def _welcome(self, node: int, party: Party, has_public_set: bool) -> None:
+    def _welcome(self, node: int, party: DescribedParty, has_public_set: bool) -> None:
         back = party.name in self.known
         self.known[party.name] = party
         self.node_of[party.name] = node

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import ANSWERS, STEPS
 from aggregator_server.exchange.attendance import Attendance
-from aggregator_server.exchange.parties import Party, check_classes_agree
+from aggregator_server.exchange.parties import DescribedParty, check_classes_agree
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.exchange.public_set import Handout
 from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Ballot, Sum
     from aggregator_server.exchange.wire import Arrival, Wire
+    from pate.campaign.roster import RosterParty
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
@@ -113,7 +114,7 @@ class Exchange:
         """Names of the parties that are connected and described, sorted."""
         return sorted(self._who.node_of)
 
-    def gather(self, wanted: int | Sequence[str]) -> list[Party]:
+    def gather(self, wanted: int | Sequence[str]) -> list[DescribedParty]:
         """Wait until the roster is complete and return it, sorted by name.
 
         Args:
@@ -138,7 +139,7 @@ class Exchange:
             self._pause(_POLL_S)
 
     def fix_roster(
-        self, roster: Sequence[Party], classes: Sequence[str], terms: vote_pb2.Terms
+        self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
     ) -> None:
         """From now on talk to these parties alone, about these classes, on these terms."""
         del self.campaign.classes[:]
@@ -146,7 +147,9 @@ class Exchange:
         self.campaign.terms.CopyFrom(terms)
         self._who.fix_roster(roster)
 
-    def _waiting_line(self, present: list[Party], size: int, names: set[str] | None) -> str:
+    def _waiting_line(
+        self, present: list[DescribedParty], size: int, names: set[str] | None
+    ) -> str:
         here = listed([party.name for party in present]) or "nobody yet"
         missing = ""
         if names is not None:
@@ -406,7 +409,7 @@ class Exchange:
         what = reply.WhichOneof("body")
         if question.party is not None:
             party = self._who.known[question.party]
-            if reply.party != party.name or identity != party.identity:
+            if reply.party != party.name or identity.hex() != party.identity:
                 raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
         if what == "refusal":
             kind = every_kind().get(reply.refusal.kind, PateError)

@@ -1,10 +1,11 @@
-"""Who the parties of a campaign are."""
+"""Parties as they describe themselves, and whether they fit together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pate.campaign.roster import RosterParty
 from pate.errors import SchemaError
 from pate.runtime.screen import listed
 
@@ -13,32 +14,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Party:
-    """One data holder of the roster.
+class DescribedParty(RosterParty):
+    """A data holder as it describes itself.
 
     Attributes:
-        name: as it calls itself.
-        identity: its Ed25519 public key, 32 bytes; pinned when it joined.
-        teachers: k, what each of its vote vectors sums to.
-        unit: ``record`` or ``patient``, what its shards keep together.
-        classes: the class list of its data.
+        classes: the class list of its data; it may have fewer than its campaign.
     """
 
-    name: str
-    identity: bytes
-    teachers: int
-    unit: str
     classes: tuple[str, ...]
 
-    def votes_like(self, other: Party) -> bool:
-        """Tell whether both cast the same number of votes for the same units.
 
-        Class lists are not compared: a party may have fewer classes than its campaign.
-        """
-        return (self.teachers, self.unit) == (other.teachers, other.unit)
-
-
-def check_classes_agree(parties: Sequence[Party]) -> None:
+def check_classes_agree(parties: Sequence[DescribedParty]) -> None:
     """Check that all parties have the class list of the first.
 
     Raises:
@@ -53,7 +39,7 @@ def check_classes_agree(parties: Sequence[Party]) -> None:
             )
 
 
-def _difference(one: Party, other: Party) -> str:
+def _difference(one: DescribedParty, other: DescribedParty) -> str:
     parts = [
         f"only {party.name} has {listed(extra)}"
         for party, rest in ((one, other), (other, one))

@@ -21,7 +21,6 @@ import pytest
 from aggregator_server.campaign.neighbour import release_matrix
 from aggregator_server.campaign.runner import public_campaign
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
-from aggregator_server.exchange.parties import Party
 from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import replay
@@ -33,6 +32,7 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
 from pate.campaign.representatives import choose, default_number
+from pate.campaign.roster import RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import resolve
@@ -405,8 +405,10 @@ def campaign_of(**changes: Any) -> vote_pb2.Campaign:
     return made
 
 
-def roster() -> list[Party]:
-    return [Party(name, bytes([at]) * 32, MOST, "record", CLASSES) for at, name in enumerate(NAMES)]
+def roster() -> list[RosterParty]:
+    return [
+        RosterParty(name, bytes([at]).hex() * 32, MOST, "record") for at, name in enumerate(NAMES)
+    ]
 
 
 BATCH = Batch(ROWS, batch_hash([bytes([row]) * 32 for row in ROWS]))
@@ -526,7 +528,8 @@ def opened(changes: dict[str, Any], counts: Counts) -> Counts:
     campaign = campaign_of(**({"aggregation": "masked", "colluders": 1} | changes))
     campaign.terms.mechanisms.extend(mechanism_texts(resolve(spec, 4 * MOST, 1)))
     campaign.terms.roster.extend(
-        vote_pb2.Member(name=each.name, identity=each.identity, teachers=MOST) for each in roster()
+        vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
+        for each in roster()
     )
     ballot = MaskedBallot(campaign, roster(), BATCH)
     ballot._masking = Unmasked(counts % 2 ** bits_of(campaign, len(ROWS)))  # type: ignore[assignment]

@@ -11,12 +11,12 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, PlainBallot, Sum
 from aggregator_server.exchange.exchange import Exchange
-from aggregator_server.exchange.parties import Party
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
 from pate.noise.exact import SystemNoise
@@ -114,8 +114,8 @@ class House:
         )
 
 
-def fix(exchange: Exchange, roster: Sequence[Party], classes: Sequence[str]) -> None:
-    members = [(party.name, party.identity, party.teachers) for party in roster]
+def fix(exchange: Exchange, roster: Sequence[RosterParty], classes: Sequence[str]) -> None:
+    members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in roster]
     exchange.fix_roster(roster, classes, terms_message(members))
 
 
@@ -182,7 +182,7 @@ def test_after_a_restart_a_party_may_still_lack_a_class(
     exchange = house.exchange(("x", "y", "z"))
     key = house.voters[0]._identity.public_key().public_bytes_raw()
     # As the ledger has it: what classes a party's own data has is not written there.
-    fix(exchange, [Party("p0", key, 1, "record", ("x", "y", "z"))], ("x", "y", "z"))
+    fix(exchange, [RosterParty("p0", key.hex(), 1, "record")], ("x", "y", "z"))
     assert house.collect(exchange, least=1).responders == ("p0",)
 
 
@@ -239,8 +239,8 @@ def test_a_party_that_the_roster_has_otherwise_does_not_vote(
     houses.append(house)
     exchange = house.exchange()
     roster = exchange.gather(2)
-    roster = [roster[0], Party("p1", roster[1].identity, 3, "record", ("x", "y"))]
-    fix(exchange, roster, ("x", "y"))
+    other = RosterParty("p1", roster[1].identity, 3, "record")
+    fix(exchange, [roster[0], other], ("x", "y"))
     assert house.collect(exchange, least=1).responders == ("p0",)
     assert any(line.startswith("p1: refused (ProtocolError)") for line in house.said)
 
@@ -266,9 +266,9 @@ def test_nobody_takes_a_name_over(tmp_path: Path, houses: list[House]) -> None:
     houses.append(house)
     exchange = house.exchange()
     pinned = [
-        Party("p0", b"\0" * 32, 1, "record", ("x", "y")),
-        Party(
-            "p1", house.voters[1]._identity.public_key().public_bytes_raw(), 1, "record", ("x", "y")
+        RosterParty("p0", "00" * 32, 1, "record"),
+        RosterParty(
+            "p1", house.voters[1]._identity.public_key().public_bytes_raw().hex(), 1, "record"
         ),
     ]
     fix(exchange, pinned, ("x", "y"))
@@ -283,7 +283,7 @@ def test_a_roster_does_not_change_within_a_campaign(tmp_path: Path, houses: list
     keys = [voter._identity.public_key().public_bytes_raw() for voter in house.voters]
     fix(
         exchange,
-        [Party(f"p{at}", key, 1, "record", ("x", "y")) for at, key in enumerate(keys)],
+        [RosterParty(f"p{at}", key.hex(), 1, "record") for at, key in enumerate(keys)],
         ("x", "y"),
     )
     assert house.collect(exchange, least=1, patience=0.5).responders == ("p0",)

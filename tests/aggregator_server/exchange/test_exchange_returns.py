@@ -13,10 +13,10 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, PlainBallot
 from aggregator_server.exchange.exchange import Exchange
-from aggregator_server.exchange.parties import Party
 from aggregator_server.exchange.wire import GONE, LOST, Arrival
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.noise.exact import SystemNoise
 from protos.pate.v1 import vote_pb2
@@ -124,7 +124,7 @@ class Play:
             pause=self.wire.pause,
         )  # fmt: skip
         identity = key.public_key().public_bytes_raw()
-        self.roster = [Party("p", identity, 1, "record", CLASSES)]
+        self.roster = [RosterParty("p", identity.hex(), 1, "record")]
         self.exchange.fix_roster(self.roster, CLASSES, terms_message([("p", identity, 1)]))
 
     def connects(self, node: int) -> None:
@@ -213,10 +213,10 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
 ) -> None:
     (tmp_path / "p").mkdir()
     play = Play(tmp_path / "p")
-    absent = Party("q", bytes(32), 1, "record", CLASSES)
+    absent = RosterParty("q", "00" * 32, 1, "record")
     roster = [*play.roster, absent]
     play.exchange.fix_roster(
-        roster, CLASSES, terms_message([(p.name, p.identity, 1) for p in roster])
+        roster, CLASSES, terms_message([(p.name, bytes.fromhex(p.identity), 1) for p in roster])
     )
     play.exchange._returning = lambda: ["q", "not on the roster"] if returns else []
     play.connects(1)
@@ -249,8 +249,8 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
         ),
     }  # fmt: skip
     identity = key.public_key().public_bytes_raw()
-    roster = [*play.roster, Party("q", identity, 1, "record", CLASSES)]
-    members = [(party.name, party.identity, 1) for party in roster]
+    roster = [*play.roster, RosterParty("q", identity.hex(), 1, "record")]
+    members = [(party.name, bytes.fromhex(party.identity), 1) for party in roster]
     play.exchange.fix_roster(roster, CLASSES, terms_message(members))
     wire, times = play.wire, 0
     send = wire.send

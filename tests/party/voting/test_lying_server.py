@@ -17,13 +17,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
-from aggregator_server.exchange.parties import Party
 from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.ledger.ledger import PartyLedger
 from party.policy.policy import Policy
 from party.voting.noise_shares import NoiseShares
 from party.voting.voter import Voter
+from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import LedgerError, ProtocolError, QuorumError
 from pate.mechanisms import DistributedGNMax
@@ -83,7 +83,7 @@ class Liar:
         for at, name in enumerate(NAMES):
             self.start(name)
             key = identity_key(root / name).public_key().public_bytes_raw()
-            self.roster.append(Party(name, key, at + 1, "record", CLASSES))
+            self.roster.append(RosterParty(name, key.hex(), at + 1, "record"))
         self.campaign = self.terms(self.roster)
         joining = vote_pb2.Campaign()
         joining.CopyFrom(self.campaign)
@@ -109,8 +109,8 @@ class Liar:
             say=self.said[name].append,
         )
 
-    def terms(self, roster: Sequence[Party], **changes: object) -> vote_pb2.Campaign:
-        members = [(party.name, party.identity, party.teachers) for party in roster]
+    def terms(self, roster: Sequence[RosterParty], **changes: object) -> vote_pb2.Campaign:
+        members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in roster]
         fields = {
             "classes": CLASSES, "aggregation": "masked", "threshold": 3, "colluders": 1, **changes
         }  # fmt: skip
@@ -180,7 +180,7 @@ class Liar:
                 return None
         return ballot.result().total.counts
 
-    def party(self, name: str) -> Party:
+    def party(self, name: str) -> RosterParty:
         return next(party for party in self.roster if party.name == name)
 
     def opened(self) -> dict[str, int]:
@@ -237,9 +237,9 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
     roster, fields = list(liar.roster), dict[str, object]()
     if change == "stranger":
         sybil = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
-        roster[3] = Party("d", sybil, 4, "record", CLASSES)
+        roster[3] = RosterParty("d", sybil.hex(), 4, "record")
     elif change == "teachers":
-        roster[3] = Party("d", roster[3].identity, 1, "record", CLASSES)
+        roster[3] = RosterParty("d", roster[3].identity, 1, "record")
     elif change == "fewer":
         roster = roster[:3]
     elif change == "threshold":
@@ -564,7 +564,7 @@ def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
     sybil = Ed25519PrivateKey.generate()
     roster = [
         *liar.roster[:3],
-        Party("d", sybil.public_key().public_bytes_raw(), 4, "record", CLASSES),
+        RosterParty("d", sybil.public_key().public_bytes_raw().hex(), 4, "record"),
     ]
     liar.campaign = liar.terms(roster, id=b"d" * 16)
     home = liar.root / "sybil"
@@ -596,7 +596,7 @@ def test_a_roster_without_us_or_with_other_teachers_gets_no_votes(liar: Liar) ->
     others = [party for party in liar.roster if party.name != "a"]
     for roster, words in (
         (others, "not on the roster"),
-        ([Party("a", liar.roster[0].identity, 9, "record", CLASSES), *others], "9 teachers"),
+        ([RosterParty("a", liar.roster[0].identity, 9, "record"), *others], "9 teachers"),
     ):
         lie = liar.terms(roster)
         asked = MaskedBallot(lie, roster, WHOLE).request("a")
@@ -686,7 +686,7 @@ def _lose(home: Path) -> None:
 
 
 def _distributed(liar: Liar) -> vote_pb2.Campaign:
-    members = [(party.name, party.identity, party.teachers) for party in liar.roster]
+    members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in liar.roster]
     terms = terms_message(
         members, [DistributedGNMax(Fraction(8), 2, 1)], composition="zcdp", cap="1/10"
     )

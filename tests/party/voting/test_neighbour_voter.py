@@ -12,7 +12,6 @@ import pytest
 from scipy.stats import norm
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
-from aggregator_server.exchange.parties import Party
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.verify import agrees, verify_statement
@@ -21,6 +20,7 @@ from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
+from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.space import space_over
@@ -550,7 +550,7 @@ class Hospitals:
         for name in NAMES:
             self.start(name)
         self.roster = [
-            Party(name, one.key, MOST, "patient", CLASSES) for name, one in self.sites.items()
+            RosterParty(name, one.key.hex(), MOST, "patient") for name, one in self.sites.items()
         ]
 
     def start(self, name: str) -> Site:
@@ -567,7 +567,9 @@ class Hospitals:
         most: int = MOST,
         **changes: object,
     ) -> vote_pb2.Campaign:
-        members = [(p.name, p.identity, most) for p in self.roster if p.name in names]
+        members = [
+            (p.name, bytes.fromhex(p.identity), most) for p in self.roster if p.name in names
+        ]
         distributed = isinstance(mechanism, DistributedNeighbour)
         fields = {
             "mechanism": "neighbour", "most_votes": most, "classes": CLASSES,

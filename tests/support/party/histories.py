@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
-from aggregator_server.exchange.parties import Party
 from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
+from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, batch_hash
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.party import PartyMasking
@@ -144,7 +144,7 @@ class World:
         self.training = dict.fromkeys(NAMES, 0)
         self.voters: dict[str, Voter] = {}
         self.given: dict[tuple[str, bytes], Counts] = {}
-        self.campaigns: list[tuple[vote_pb2.Campaign, list[Party], int]] = []
+        self.campaigns: list[tuple[vote_pb2.Campaign, list[RosterParty], int]] = []
         #: Of each campaign, the queries of which records vote on; of teachers a choice.
         self.rows: list[tuple[int, ...]] = []
         self._old: list[tuple[int, tuple[int, ...]]] = []
@@ -217,16 +217,15 @@ class World:
         colluders = 1
         threshold = (len(names) + colluders) // 2 + 1
         roster = [
-            Party(
+            RosterParty(
                 name,
-                identity_key(self.root / name).public_key().public_bytes_raw(),
+                identity_key(self.root / name).public_key().public_bytes_raw().hex(),
                 most or Teachers(name, self.data[name]).teachers,
                 "record",
-                CLASSES,
             )
             for name in names
         ]
-        members = [(each.name, each.identity, each.teachers) for each in roster]
+        members = [(each.name, bytes.fromhex(each.identity), each.teachers) for each in roster]
         mechanism = (
             Neighbour(3, Fraction(400), 1)
             if self.records
