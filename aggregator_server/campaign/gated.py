@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator_server.campaign.labelling import RoundSummary, check_round, require_fit, summary_of
+from aggregator_server.campaign.labelling import begin_round, summary_of
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
+from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.composition import Gate
 from pate.accounting.publishing.nearby import Batch
 from pate.accounting.units import Neighbours
+from pate.campaign.order import public_order
 from pate.errors import StateError
 from pate.mechanisms import ConfidentGNMax, GNMax
 from pate.runtime import failpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator_server.campaign.labelling import Votes
+    from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.ledger import Ledger
     from pate.accounting.bounds.sharp import Tables
     from pate.accounting.publishing.gate import GateParameters
@@ -34,55 +34,37 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 
-def label_gated(
-    ledger: Ledger,
-    counts: Votes,
-    mechanism: Mechanism,
-    noise: Noise,
-    *,
-    order: Sequence[int],
-    tables: Tables,
-    allow_simulated: bool = False,
-) -> RoundSummary:
-    """Answer the one batch of a gated campaign, if that was not tried before.
+class GatedRelease:
+    """All labels of one batch leave together, if a private test lets them."""
 
-    Args:
-        ledger: of the campaign.
-        counts: (queries, classes) int64, summed votes of the whole public set.
-        mechanism: the one that the roster fixed.
-        noise: where the noise of gate and labels comes from.
-        order: queries in the order to ask them; the first ``max_queries`` are the batch. It must
-            not depend on votes.
-        tables: where tables of Theorem 6+ come from.
-        allow_simulated: see :func:`~aggregator_server.campaign.labelling.label_round`.
+    def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
+        """Answer the one batch, if that was not tried before: the first of the public order.
 
-    Raises:
-        UsageError: if the noise source is not fit for use.
-        StateError: if the campaign is not a gated one, or in another phase.
-        LedgerError: if the mechanism is not the roster's, or votes are missing.
-    """
-    simulated = require_fit(noise, allow_simulated=allow_simulated)
-    state = ledger.state()
-    if not isinstance(state.composition, Gate):
-        raise StateError("this campaign is not gated: its labels leave as they are answered")
-    check_round(state, counts, mechanism, 1, None)
-    if state.left < 1:  # an interrupted process has spent it: no second attempt at the same votes
-        return summary_of(state, 1, exhausted=True)
-    most = state.spec.max_queries
-    queries = list(order if most is None else order[:most])
-    gate = state.composition.parameters
-    bound = bound_of(mechanism, gate.order, tables)
-    charge = ledger.charge(queries, simulated=simulated)
-    failpoints.reach("charge-recorded")
-    # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
-    rows = counts[queries]
-    labels = labels_behind(
-        gate, batch_of(rows, mechanism, gate.order, bound), rows, mechanism, noise
-    )
-    failpoints.reach("noise-drawn")
-    state = ledger.release_batch(charge, labels)
-    failpoints.reach("release-recorded")
-    return summary_of(state, 1, exhausted=False)
+        See :class:`~aggregator_server.campaign.labelling.Release`.
+        """
+        state = begin_round(ledger, noise)
+        if not isinstance(state.composition, Gate):
+            raise StateError("this campaign is not gated: its labels leave as they are answered")
+        if state.left < 1:  # an interrupted process has spent it: no second attempt
+            return summary_of(
+                state,
+                1,
+                exhausted=True,
+                remark="the one attempt at this batch was interrupted: there are no labels",
+            )
+        queries = list(public_order(state.spec.id, state.spec.queries)[: state.spec.max_queries])
+        gate, mechanism = state.composition.parameters, state.mechanism(1)
+        bound = bound_of(mechanism, gate.order, Table.build)
+        charge = ledger.charge(queries)
+        failpoints.reach("charge-recorded")
+        # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
+        rows = ledger.counts_of(queries)
+        batch = batch_of(rows, mechanism, gate.order, bound)
+        labels = labels_behind(gate, batch, rows, mechanism, noise)
+        failpoints.reach("noise-drawn")
+        state = ledger.release_batch(charge, labels)
+        failpoints.reach("release-recorded")
+        return summary_of(state, 1, exhausted=False, remark=f"the gate is {state.gate}")
 
 
 def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:

@@ -8,19 +8,13 @@ missing.
 from __future__ import annotations
 
 import time
-from array import array
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
-from aggregator_server.campaign.gated import label_gated
-from aggregator_server.campaign.labelling import label_round
-from aggregator_server.campaign.neighbour import release_matrix
 from aggregator_server.campaign.reachable import require_reachable
+from aggregator_server.campaign.release import release_of
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
 from aggregator_server.exchange.exchange import Exchange
-from pate.accounting.bounds.theorem6_plus import Table
-from pate.campaign.order import public_order, public_ranking
-from pate.campaign.quota import quota_order
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.privacy_statement import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
@@ -32,11 +26,10 @@ from protos.public_set import PackedPublicSet
 from protos.terms import gate_text, mechanism_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.exchange.aggregation import Sum
     from aggregator_server.exchange.presence import Presence
     from aggregator_server.exchange.wire import Wire
@@ -96,6 +89,7 @@ class Campaign:
         self._screen = screen
         self._patience = patience
         self._await_predictions = await_predictions
+        self._release = release_of(ledger.state().spec, screen.bar)
         self._exchange = Exchange(
             link,
             public_campaign(ledger.state().spec),
@@ -258,13 +252,10 @@ class Campaign:
         ) from error
 
     def _label(self) -> None:
+        summary = self._release.label(self._ledger, self._noise)
+        if summary.remark:
+            self._screen.say(summary.remark)
         state = self._ledger.state()
-        if state.spec.records_vote:
-            summary = self._release_matrix(state)
-        elif state.spec.gate is not None:
-            summary = self._label_gated(state)
-        else:
-            summary = self._label_capped(state)
         more = state.spec.interactive and state.round < state.spec.rounds
         self._ledger.end_round(wants_predictions=more)
         reach("round-ended")
@@ -273,56 +264,6 @@ class Campaign:
             f"round {summary.round}: {summary.asked} queries asked, "
             f"{summary.labels} labels released{reinforced}"
         )
-
-    def _label_capped(self, state: CampaignState) -> RoundSummary:
-        with self._screen.bar(f"round {state.round}: queries") as progress:
-            summary = label_round(
-                self._ledger,
-                self._ledger.votes(),
-                state.mechanism(state.round),
-                self._noise,
-                round_=state.round,
-                order=self._order(state),
-                predictions=self._ledger.predictions(state.round),
-                progress=progress,
-            )
-            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
-        return summary
-
-    def _release_matrix(self, state: CampaignState) -> RoundSummary:
-        summary = release_matrix(
-            self._ledger, self._ledger.votes(), state.mechanism(1), self._noise
-        )
-        if summary.exhausted:
-            self._screen.say("the one release was interrupted and is paid for: there are no labels")
-        return summary
-
-    def _label_gated(self, state: CampaignState) -> RoundSummary:
-        summary = label_gated(
-            self._ledger,
-            self._ledger.votes(),
-            state.mechanism(1),
-            self._noise,
-            order=public_order(state.spec.id, state.spec.queries),
-            tables=Table.build,
-        )
-        gate = self._ledger.state().gate
-        if gate is None:
-            self._screen.say("the one attempt at this batch was interrupted: there are no labels")
-        else:
-            self._screen.say(f"the gate is {gate}")
-        return summary
-
-    def _order(self, state: CampaignState) -> Sequence[int]:
-        """Return the queries of a round in the order in which they are asked."""
-        order = public_ranking(state.spec.id, state.spec.queries)
-        asked = array("q", (query for query in map(int, order) if query in state.voted))
-        predictions = self._ledger.predictions(state.round)
-        if not state.spec.class_quota or predictions is None:
-            return asked
-        # Of earlier rounds alone: a process that was stopped within this one finds the same order.
-        earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
-        return quota_order(tuple(asked), earlier, predictions)
 
 
 def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:

@@ -352,10 +352,6 @@ class Ledger:
         """
         return stored_votes.all_counts(self._database, self.state())
 
-    def votes(self) -> stored_votes.HeldVotes:
-        """Return a view of all summed votes that reads from the ledger what is asked of it."""
-        return stored_votes.HeldVotes(self.state, self.counts_of)
-
     def counts_of(self, queries: Sequence[int]) -> Counts:
         """Return the summed votes of some queries, (queries, classes) int64, in their order.
 

@@ -12,39 +12,12 @@ from aggregator_server.ledger.store import tables
 from pate.errors import LedgerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from aggregator_server.ledger.store.stores import Store
     from pate.votes import Counts
-
-
-class HeldVotes:
-    """The summed votes of a campaign, in its ledger, indexed like a matrix by its rows.
-
-    Args:
-        state: returns the campaign's state as it is now.
-        counts_of: returns the summed votes of some queries, see :func:`counts_of`.
-    """
-
-    def __init__(
-        self,
-        state: Callable[[], CampaignState],
-        counts_of: Callable[[Sequence[int]], Counts],
-    ) -> None:
-        self._state = state
-        self._counts_of = counts_of
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Queries of the public set, classes."""
-        state = self._state()
-        return state.spec.queries, len(state.classes)
-
-    def __getitem__(self, queries: Sequence[int]) -> Counts:
-        """Return the summed votes of some queries, (queries, classes) int64, in their order."""
-        return self._counts_of(queries)
 
 
 def all_counts(store: Store, state: CampaignState) -> Counts:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from aggregator_server.campaign.labelling import label_round
+from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
@@ -27,7 +27,6 @@ from pate.auditing.experiment import attack
 from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
 from pate.auditing.neighbours import in_turn, telling_pairs
 from pate.auditing.result import Audit, Claim
-from pate.campaign.order import public_order
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -116,15 +115,7 @@ class Campaigns:
                     if round_ > 1:
                         ledger.end_round(wants_predictions=True)
                         ledger.record_predictions(round_, _predictions(pair, spec.queries))
-                    label_round(
-                        ledger,
-                        ledger.counts(),
-                        start.state.mechanism(round_),
-                        SystemNoise(),
-                        round_=round_,
-                        order=public_order(spec.id, spec.queries),
-                        predictions=ledger.predictions(round_),
-                    )
+                    CappedRelease().label(ledger, SystemNoise())
                 return _counts(ledger.state(), len(pair.votes))
 
     def _world(self, pair: Pair, world: int) -> _World:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy import stats
 
-from aggregator_server.campaign.labelling import label_round
+from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
@@ -25,7 +25,6 @@ from pate.auditing.bugs import NO_NOISE, ONE_DRAW, SMALL
 from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.power import MISSED
 from pate.auditing.result import Audit, Seen
-from pate.campaign.order import public_order
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -235,14 +234,7 @@ def _label(
         ledger.record_roster(parties, public.classes)
         summed = Histogram(votes, planting.parties * planting.teachers)
         ledger.record_votes(0, summed, [party.name for party in parties])
-        label_round(
-            ledger,
-            ledger.counts(),
-            ledger.state().mechanism(1),
-            noise,
-            round_=1,
-            order=public_order(spec.id, spec.queries),
-        )
+        CappedRelease().label(ledger, noise)
         return ledger.state()
 
 

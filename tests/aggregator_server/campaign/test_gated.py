@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.gated import label_gated
+from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.runner import terms_of
 from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
@@ -17,15 +17,12 @@ from aggregator_server.ledger.rules import replay
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement
-from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.composition import Gate
 from pate.accounting.publishing.nearby import Batch
-from pate.campaign.order import public_order
 from pate.campaign.settings import make_gate
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.errors import BudgetError, LedgerError, StateError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
-from pate.mechanisms import GNMax
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
 from pate.votes import Histogram
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.campaign.labelling import RoundSummary
-    from pate.accounting.arrays import Floats
     from pate.campaign.spec import CampaignSpec
     from pate.votes import Counts
 
@@ -80,20 +76,8 @@ def start(path: Path, agreement: int, **changes: Any) -> Ledger:
     return ledger
 
 
-def tables(mu: float, orders: Floats) -> Table:
-    return Table.build(mu, orders)
-
-
 def answer(ledger: Ledger) -> RoundSummary:
-    state = ledger.state()
-    return label_gated(
-        ledger,
-        ledger.counts(),
-        state.mechanism(1),
-        SystemNoise(),
-        order=public_order(state.spec.id, state.spec.queries),
-        tables=tables,
-    )
+    return GatedRelease().label(ledger, SystemNoise())
 
 
 @pytest.fixture
@@ -266,15 +250,3 @@ def test_votes_are_not_looked_at_before_the_charge(
         with pytest.raises(KeyboardInterrupt):
             answer(ledger)
         assert ledger.state().left == 0
-
-
-def test_another_mechanism_or_other_votes_are_refused(path: Path) -> None:
-    with start(path, 950) as ledger:
-        order = range(QUERIES)
-        for counts, mechanism in (
-            (ledger.counts(), GNMax(Fraction(2), 1)),
-            (ledger.counts()[:, :2], ledger.state().mechanism(1)),
-        ):
-            with pytest.raises(LedgerError):
-                label_gated(ledger, counts, mechanism, SystemNoise(), order=order, tables=tables)
-        assert ledger.state().left == 1

@@ -1,24 +1,26 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.labelling import CHUNK, label_round
+from aggregator_server.campaign.capped import CHUNK, CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from pate.accounting.composition import total_cost
 from pate.campaign.order import public_order
 from pate.errors import LedgerError, StateError, UsageError
-from pate.mechanisms import GNMax
+from pate.mechanisms import ConfidentGNMax
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.votes import Histogram
 from tests.support.server.campaigns import (
     CLASSES,
     NAMES,
+    answer,
     label,
     make_parties,
     make_predictions,
@@ -49,14 +51,15 @@ GOLDEN = (330, 194, 158, 312)
 def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
     with start(path, make_spec(epsilon=3.5)) as ledger:
         done: list[tuple[int, int]] = []
-        summary = label(ledger, progress=lambda *told: done.append(told))
+        shown = CappedRelease(lambda _: nullcontext(lambda *told: done.append(told)))
+        summary = shown.label(ledger, SystemNoise())
         state = ledger.state()
         order = public_order(state.spec.id, 200)
         assert summary.exhausted
         assert state.answered[1] == set(order[: summary.asked])
         assert summary.labels == len(state.labels) > 0
         assert 0 <= state.left < total_cost(state.composition, state.mechanism(1).worst)
-        assert done[-1] == (summary.asked, 200)
+        assert done[-2:] == [(summary.asked, 200), (summary.asked, summary.asked)]
         assert [a for a, _ in done] == sorted(a for a, _ in done)
         # Again: nothing fits, so nothing happens.
         head = state.head
@@ -76,27 +79,36 @@ def test_labels_are_those_of_the_teachers_where_they_agree(path: Path) -> None:
     assert found == dict(enumerate(np.argmax(votes, axis=1).tolist()))
 
 
-def test_max_queries_and_a_limit_bound_a_round(path: Path) -> None:
+def test_max_queries_bounds_a_round_however_often_it_is_begun(path: Path) -> None:
     with start(path, make_spec(max_queries=100, aggregator="gnmax", epsilon=50.0)) as ledger:
-        assert label(ledger, max_queries=70).asked == 70
+        answer(ledger, 70)
         state = ledger.state()
         worst = total_cost(state.composition, state.mechanism(1).worst)
-        limit = ledger.state().spent + worst * Fraction(5, 2)
-        assert label(ledger, limit=limit).asked == 72
         last = label(ledger)
-        assert (last.asked, last.exhausted, last.spent) == (100, True, 100 * worst)
+        assert (last.asked, last.exhausted, ledger.state().spent) == (100, True, 100 * worst)
+        assert label(ledger) == last
 
 
-def test_an_early_stop_goes_on_later_with_the_rest(path: Path) -> None:
+def test_the_first_of_two_rounds_leaves_the_second_its_share(path: Path) -> None:
+    share = Fraction(1, 3)
+    spec = make_spec(aggregator="gnmax", rounds=2, first_round_share=share, epsilon=4.0)
+    with start(path, spec) as ledger:
+        first = label(ledger)
+        state = ledger.state()
+        worst = total_cost(state.composition, state.mechanism(1).worst)
+        assert first.exhausted
+        assert state.cap * share - worst < state.spent <= state.cap * share
+
+
+def test_a_round_that_was_interrupted_goes_on_with_the_rest(path: Path) -> None:
+    def fall(done: int, _: int) -> None:
+        if done >= 2 * CHUNK:
+            raise KeyboardInterrupt
+
     with start(path, make_spec(aggregator="gnmax", epsilon=100.0)) as ledger:
-        seen: list[int] = []
-
-        def stop() -> bool:
-            seen.append(ledger.state().queries_asked)
-            return len(seen) > 2
-
-        first = label(ledger, stop=stop)
-        assert (first.asked, first.exhausted) == (2 * CHUNK, False)
+        with pytest.raises(KeyboardInterrupt):
+            CappedRelease(lambda _: nullcontext(fall)).label(ledger, SystemNoise())
+        assert ledger.state().queries_asked == 2 * CHUNK
         labels = dict(ledger.state().labels)
     with Ledger.open(path) as ledger:
         assert label(ledger).asked == 200
@@ -105,7 +117,9 @@ def test_an_early_stop_goes_on_later_with_the_rest(path: Path) -> None:
         assert state.spent == 200 * total_cost(state.composition, state.mechanism(1).worst)
 
 
-def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(path: Path) -> None:
+def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sigmas so small, and votes so clear, that a wrong branch has probability below 1e-100."""
     spec = make_spec(
         aggregator="interactive-gnmax",
@@ -135,8 +149,13 @@ def test_interactive_rounds_reinforce_and_ask_only_what_has_no_label(path: Path)
         with pytest.raises(StateError, match="predicting"):
             label(ledger)
         ledger.record_predictions(2, guess)
-        with pytest.raises(UsageError, match="predictions"):
-            label(ledger, predictions=None)
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "predictions", lambda *_: None)
+            with pytest.raises(UsageError, match="predictions"):
+                label(ledger)
+            patch.setattr(Ledger, "predictions", lambda *_: make_predictions(3))
+            with pytest.raises(LedgerError, match="shape"):
+                label(ledger)
         second = label(ledger)
         assert (second.asked, second.labels, second.reinforced) == (30, 15, 15)
         state = ledger.state()
@@ -157,28 +176,29 @@ def test_batches_with_fewer_teachers_are_compared_with_their_own_number(path: Pa
         assert label(ledger).asked == 20
 
 
-def test_seeded_noise_is_refused_unless_asked_for_and_leaves_a_mark(path: Path) -> None:
+def test_seeded_noise_is_refused_and_leaves_a_mark_in_a_ledger(path: Path) -> None:
     with start(path) as ledger:
         head = ledger.state().head
         with pytest.raises(UsageError, match="seeded"):
             label(ledger, noise=SimulatedNoise(1))
         assert ledger.state().head == head
-        label(ledger, noise=SimulatedNoise(1), max_queries=10, allow_simulated=True)
+        answer(ledger, 10, SimulatedNoise(1))
     assert verify(path).simulated
 
 
-def test_a_round_is_labelled_only_in_its_turn_and_with_its_mechanism(path: Path) -> None:
+def test_a_round_is_labelled_only_in_its_turn(path: Path) -> None:
     with start(path) as ledger:
-        mechanism, counts = ledger.state().mechanism(1), ledger.counts()
-        noise, order = SystemNoise(), range(200)
-        with pytest.raises(StateError, match="round 2"):
-            label_round(ledger, counts, mechanism, noise, round_=2, order=order)
-        with pytest.raises(LedgerError, match="mechanism"):
-            label_round(ledger, counts, GNMax(Fraction(1), 1), noise, round_=1, order=order)
-        with pytest.raises(LedgerError, match="shape"):
-            label_round(ledger, counts[:-1], mechanism, noise, round_=1, order=order)
-        with pytest.raises(LedgerError, match="shape"):
-            label(ledger, predictions=make_predictions(3))
         ledger.finish()
         with pytest.raises(StateError, match="finished"):
             label(ledger)
+
+
+def test_a_mechanism_over_noisy_sums_is_never_asked_about_exact_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(path) as ledger:
+        head = ledger.state().head
+        monkeypatch.setattr(ConfidentGNMax, "noise_inside", True)
+        with pytest.raises(LedgerError, match="no noise, no release"):
+            label(ledger)
+        assert ledger.state().head == head

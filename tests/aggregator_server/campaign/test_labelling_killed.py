@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.campaign.labelling import CHUNK
+from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 

@@ -18,7 +18,8 @@ import grpc
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.neighbour import release_matrix
+from aggregator_server.campaign.gated import GatedRelease
+from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.campaign.runner import public_campaign
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
 from aggregator_server.ledger.chain import Entry
@@ -49,7 +50,7 @@ from pate.errors import (
 )
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
+from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -112,9 +113,7 @@ def start(path: Path, *, voted: bool = True, **changes: Any) -> Ledger:
 
 
 def release(ledger: Ledger, noise: Any = None) -> RoundSummary:
-    return release_matrix(
-        ledger, ledger.counts(), ledger.state().mechanism(1), noise or SystemNoise()
-    )
+    return NeighbourRelease().label(ledger, noise or SystemNoise())
 
 
 @pytest.fixture
@@ -328,15 +327,8 @@ def test_other_ways_to_release_are_refused(path: Path) -> None:
         with pytest.raises(StateError, match="one matrix"):
             label(ledger)
         state = ledger.state()
-        for counts, mechanism in (
-            (ledger.counts()[:, :2], state.mechanism(1)),
-            (ledger.counts()[list(ROWS)], state.mechanism(1)),
-            (ledger.counts(), Neighbour(5, Fraction(1), 1)),
-            (ledger.counts(), GNMax(Fraction(40), 1)),
-            (ledger.counts(), DistributedNeighbour(5, Fraction(40), 2, 1)),
-        ):
-            with pytest.raises((LedgerError, StateError)):
-                release_matrix(ledger, counts, mechanism, SystemNoise())
+        with pytest.raises(StateError, match="not gated"):
+            GatedRelease().label(ledger, SystemNoise())
         with pytest.raises(UsageError):
             release(ledger, SimulatedNoise(3))
         charge = ledger.charge(list(ROWS))
@@ -347,8 +339,8 @@ def test_other_ways_to_release_are_refused(path: Path) -> None:
     with Ledger.create(path.with_name("capped.db"), capped) as ledger:
         ledger.record_roster(make_parties(), CLASSES)
         ledger.record_votes(0, Histogram(UNANIMOUS, 100), NAMES)
-        with pytest.raises(LedgerError, match="another mechanism"):
-            release_matrix(ledger, ledger.counts(), Neighbour(5, Fraction(40), 1), SystemNoise())
+        with pytest.raises(StateError, match="answers query by query"):
+            release(ledger)
         charge = ledger.charge([0, 1])
         with pytest.raises(LedgerError, match="releases no matrix"):
             ledger.release_matrix(charge, np.zeros((2, 3), dtype=np.int64))
@@ -746,7 +738,7 @@ def test_noisy_counts_of_parties_are_those_of_the_votes(path: Path) -> None:
     with start(path, **SHARES) as ledger:
         other = ledger.counts()
         other[ROWS[0], 2] += 1
-        release_matrix(ledger, other, ledger.state().mechanism(1), SystemNoise())
+        ledger.release_matrix(ledger.charge(list(ROWS)), other[list(ROWS)])
         ledger.end_round(wants_predictions=False)
         ledger.finish()
     replay(read_campaign(path)[1])

@@ -26,6 +26,7 @@ from pate.votes import Histogram, NoisySum
 from tests.support.server.campaigns import (
     CLASSES,
     NAMES,
+    answer,
     label,
     make_predictions,
     make_spec,
@@ -246,7 +247,7 @@ def test_the_largest_party_of_those_that_voted_counts(tmp_path: Path) -> None:
 def test_labels_of_the_student_are_not_certified(tmp_path: Path) -> None:
     spec = make_spec(aggregator="interactive-gnmax", rounds=2, epsilon=20.0)
     ledger = start(tmp_path / "ledger.db", spec)
-    label(ledger, max_queries=30)
+    answer(ledger, 30)
     ledger.end_round(wants_predictions=True)
     # Right of even queries, and sure of the wrong class for odd ones: those the teachers answer.
     predictions = make_predictions(spec.queries)
@@ -297,7 +298,7 @@ def test_a_prediction_is_scaled_to_the_teachers_of_its_batch(tmp_path: Path) -> 
 
 def test_json_says_that_it_is_private(tmp_path: Path) -> None:
     ledger = start(tmp_path / "ledger.db")
-    label(ledger, max_queries=20)
+    answer(ledger, 20)
     found = certificate_of(ledger.state(), ledger.counts())
     read = json.loads(json.dumps(found.to_json()))
     assert "do not publish" in read["private"]
@@ -307,7 +308,7 @@ def test_json_says_that_it_is_private(tmp_path: Path) -> None:
 
 def test_votes_of_another_campaign_are_refused(tmp_path: Path) -> None:
     ledger = start(tmp_path / "ledger.db")
-    label(ledger, max_queries=20)
+    answer(ledger, 20)
     counts = ledger.counts()
     with pytest.raises(LedgerError, match="votes of shape"):
         certificate_of(ledger.state(), counts[:-1])

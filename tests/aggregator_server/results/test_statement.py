@@ -22,7 +22,7 @@ from pate.formats.privacy_statement import (
 )
 from pate.noise.simulated import SimulatedNoise
 from pate.text_form import fraction_from_text
-from tests.support.server.campaigns import label, make_spec, start
+from tests.support.server.campaigns import answer, label, make_spec, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def test_nothing_in_it_depends_on_votes_but_the_labels_released(tmp_path: Path) 
 
 def test_json_gives_the_same_value_back_and_has_the_promised_keys(path: Path) -> None:
     with start(path, make_spec(unit="party", epsilon=1e3)) as ledger:
-        label(ledger, max_queries=5)
+        answer(ledger, 5)
         statement = privacy_statement(ledger.state())
     assert PrivacyStatement.from_json(statement.to_json()) == statement
     body = json.loads(statement.to_json())
@@ -144,7 +144,7 @@ def test_what_is_no_statement_is_refused(text: str) -> None:
 
 def test_seeded_noise_promises_nothing(path: Path) -> None:
     with start(path) as ledger:
-        label(ledger, noise=SimulatedNoise(1), max_queries=5, allow_simulated=True)
+        answer(ledger, 5, SimulatedNoise(1))
         statement = privacy_statement(ledger.state())
     assert [each.epsilon for each in statement.statements] == [None, None]
     assert statement.noise.startswith("simulated")

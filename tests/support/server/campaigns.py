@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator_server.campaign.labelling import RoundSummary, label_round
+from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from pate.campaign.order import public_order
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.noise.exact import SystemNoise
+from pate.noise.simulated import SimulatedNoise
 from pate.votes import Counts, Histogram
 
 if TYPE_CHECKING:
+    from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.store.place import Place
+    from pate.noise.exact import Noise
 
 CLASSES = ("cat", "dog", "owl")
 NAMES = ("avon", "brook", "cherwell", "derwent")
@@ -88,17 +91,19 @@ def start(place: Place, spec: CampaignSpec | None = None, *, voted: bool = True)
     return ledger
 
 
-def label(ledger: Ledger, **changes: Any) -> RoundSummary:
-    """Work on the present round as a server does."""
+def label(ledger: Ledger, noise: Noise | None = None) -> RoundSummary:
+    """Work on the present round of a capped campaign as a server does."""
+    return CappedRelease().label(ledger, noise or SystemNoise())
+
+
+def answer(ledger: Ledger, count: int, noise: Noise | None = None) -> None:
+    """Answer the next so many queries of the first round, and no more of them."""
     state = ledger.state()
-    options: dict[str, Any] = {
-        "round_": state.round,
-        "order": public_order(state.spec.id, state.spec.queries),
-        "predictions": ledger.predictions(state.round),
-    }
-    mechanism = state.mechanism(state.round)
-    noise = changes.pop("noise", SystemNoise())
-    return label_round(ledger, ledger.counts(), mechanism, noise, **(options | changes))
+    order = public_order(state.spec.id, state.spec.queries)
+    queries = [query for query in order if query not in state.answered.get(1, ())][:count]
+    charge = ledger.charge(queries, simulated=isinstance(noise, SimulatedNoise))
+    rows = ledger.counts_of(queries)
+    ledger.release(charge, state.mechanism(1).answer_all(rows, noise or SystemNoise()))
 
 
 def make_predictions(queries: int, sure: float = 0.98) -> Probabilities:

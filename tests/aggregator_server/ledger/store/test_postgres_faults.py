@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.campaign.labelling import CHUNK
+from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.address import Address
