@@ -10,20 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 
 from pate.accounting.composition import Gate
-from pate.accounting.events import GatedBatch, event_from_dict
+from pate.accounting.events import GatedBatch
 from pate.campaign.choices import UNITS
 from pate.campaign.sum_terms import SumTerms
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
-from pate.mechanisms import MatrixMechanism, mechanism_from_dict
+from pate.mechanisms import MECHANISMS, MatrixMechanism
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.shares import largest_noise
-from pate.text_form import fraction_from_text, read
+from pate.text_form import fraction_from_text, parse, read
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -40,13 +40,68 @@ from protos.bounds import (
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
 
+    from pate.accounting.composition import Composition
+    from pate.campaign.roster import RosterParty
+    from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
 
 _LONGEST_MECHANISM: Final = 2_000
 _MOST_ROUNDS: Final = 10_000
+
+_T = TypeVar("_T")
+
+
+def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
+    """Return what parties are told of a campaign."""
+    return vote_pb2.Campaign(
+        id=bytes.fromhex(spec.id),
+        classes=spec.classes or (),
+        public_set=bytes.fromhex(spec.public_set),
+        queries=spec.queries,
+        schema=spec.schema,
+        mechanism=spec.aggregator,
+        unit=spec.unit,
+        aggregation=spec.sums.aggregation,
+        epsilon=spec.epsilon,
+        delta=spec.delta,
+        rounds=spec.rounds,
+        noise=spec.sums.noise,
+        threshold=spec.sums.min_parties,
+        colluders=spec.sums.colluders,
+        proofs=spec.vote_proofs,
+        most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
+    )
+
+
+def public_terms(
+    roster: Iterable[RosterParty],
+    mechanisms: Sequence[Mechanism],
+    composition: Composition,
+    cap: Fraction,
+) -> vote_pb2.Terms:
+    """Return what parties are told once the roster is complete.
+
+    Args:
+        roster: all parties.
+        mechanisms: of the first round, and of all later ones if that is another.
+        composition: how costs add up.
+        cap: most that all answers may cost in it.
+    """
+    return vote_pb2.Terms(
+        roster=[
+            vote_pb2.Member(
+                name=each.name, identity=bytes.fromhex(each.identity), teachers=each.teachers
+            )
+            for each in sorted(roster, key=lambda each: each.name)
+        ],
+        mechanisms=mechanism_texts(mechanisms),
+        composition=composition.name,
+        cap=str(cap),
+        gate=_text(composition.batch) if isinstance(composition, Gate) else "",
+    )
 
 
 def check_campaign(campaign: vote_pb2.Campaign) -> None:
@@ -170,30 +225,13 @@ def mechanisms_of(terms: vote_pb2.Terms) -> tuple[Mechanism, ...]:
         ProtocolError: if there is none, or one cannot be read.
     """
     check(1 <= len(terms.mechanisms) <= 2, f"{len(terms.mechanisms)} mechanisms")
-    return tuple(map(_mechanism, terms.mechanisms))
+    kinds = tuple(MECHANISMS.values())
+    return tuple(_read(kinds, text, "a mechanism") for text in terms.mechanisms)
 
 
-def _mechanism(text: str) -> Mechanism:
-    fields = _fields(text, "a mechanism")
-    try:
-        return mechanism_from_dict(fields)
-    except (ValueError, KeyError, TypeError, UsageError) as error:
-        raise ProtocolError(f"a mechanism that cannot be read: {error!s:.200}") from error
-
-
-def _fields(text: str, what: str) -> dict[str, str | int]:
-    """Return a small JSON object of texts and whole numbers."""
-    check(len(text) <= _LONGEST_MECHANISM, f"{what} whose text is too long")
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"{what} that cannot be read: {error!s:.200}") from error
-    check(isinstance(fields, dict), f"{what} that is no object")
-    check(
-        all(isinstance(value, str | int) for value in fields.values()),
-        f"{what} with a field of no known kind",
-    )
-    return cast("dict[str, str | int]", fields)
+def _read(kinds: tuple[type[_T], ...], text: str, what: str) -> _T:
+    fields = parse(text, most=_LONGEST_MECHANISM, error=ProtocolError, what=what)
+    return read(kinds, fields, error=ProtocolError, what=what)
 
 
 def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
@@ -207,23 +245,16 @@ def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
     if not terms.gate:
         return None
     check(terms.composition == Gate.name, "a gate in a campaign that is not gated")
-    try:
-        made = event_from_dict(_fields(terms.gate, "a gate"))
-    except AccountingError as error:
-        raise ProtocolError(f"a gate that cannot be read: {error!s:.200}") from error
-    if not isinstance(made, GatedBatch):
-        raise ProtocolError("a gate that is another event")
-    return made
-
-
-def gate_text(gate: GatedBatch) -> str:
-    """Return a gated batch as :func:`gate_of` reads it."""
-    return json.dumps(gate.to_dict(), sort_keys=True)
+    return _read((GatedBatch,), terms.gate, "a gate")
 
 
 def mechanism_texts(mechanisms: Sequence[Mechanism]) -> list[str]:
     """Return mechanisms as :func:`mechanisms_of` reads them."""
-    return [json.dumps(each.to_dict(), sort_keys=True) for each in mechanisms]
+    return [_text(each) for each in mechanisms]
+
+
+def _text(value: Mechanism | GatedBatch) -> str:
+    return json.dumps(value.to_dict(), sort_keys=True)
 
 
 def share_of(campaign: vote_pb2.Campaign) -> Fraction | None:

@@ -23,7 +23,7 @@ from pate.runtime.failpoints import reach
 from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
-from protos.terms import gate_text, mechanism_texts
+from protos.terms import public_campaign, public_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.wire import Wire
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
-    from pate.campaign.spec import CampaignSpec
     from pate.data.values import Inputs
     from pate.noise.exact import Noise
     from pate.runtime.screen import Screen
@@ -115,7 +114,7 @@ class Campaign:
         if state.phase == "gathering":
             self._gather()
         else:
-            self._exchange.fix_roster(state.roster, state.classes, terms_of(state))
+            self._exchange.fix_roster(state.roster, state.classes, _terms(state))
         self._require_labels_to_be_had()
         if self._ledger.state().missing_votes:
             self._collect()
@@ -167,7 +166,7 @@ class Campaign:
         classes = spec.classes or parties[0].classes
         state = self._ledger.record_roster(parties, classes)
         reach("roster-recorded")
-        self._exchange.fix_roster(state.roster, classes, terms_of(state))
+        self._exchange.fix_roster(state.roster, classes, _terms(state))
         self._screen.say(
             f"the roster is complete: {len(parties)} parties, "
             + ("records vote themselves; " if spec.records_vote else f"{state.teachers} teachers; ")
@@ -266,38 +265,5 @@ class Campaign:
         )
 
 
-def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
-    """Return what parties are told of a campaign."""
-    return vote_pb2.Campaign(
-        id=bytes.fromhex(spec.id),
-        classes=spec.classes or (),
-        public_set=bytes.fromhex(spec.public_set),
-        queries=spec.queries,
-        schema=spec.schema,
-        mechanism=spec.aggregator,
-        unit=spec.unit,
-        aggregation=spec.sums.aggregation,
-        epsilon=spec.epsilon,
-        delta=spec.delta,
-        rounds=spec.rounds,
-        noise=spec.sums.noise,
-        threshold=spec.sums.min_parties,
-        colluders=spec.sums.colluders,
-        proofs=spec.vote_proofs,
-        most_votes=None if spec.neighbour is None else spec.neighbour.most_votes,
-    )
-
-
-def terms_of(state: CampaignState) -> vote_pb2.Terms:
-    """Return what parties are told once the roster is complete."""
-    members = sorted(state.roster, key=lambda party: party.name)
-    return vote_pb2.Terms(
-        roster=[
-            vote_pb2.Member(name=p.name, identity=bytes.fromhex(p.identity), teachers=p.teachers)
-            for p in members
-        ],
-        mechanisms=mechanism_texts(state.mechanisms),
-        composition=state.composition.name,
-        cap=str(state.cap),
-        gate="" if state.spec.gate is None else gate_text(state.spec.gate),
-    )
+def _terms(state: CampaignState) -> vote_pb2.Terms:
+    return public_terms(state.roster, state.mechanisms, state.composition, state.cap)

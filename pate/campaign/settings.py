@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
+from pate.campaign.choices import PUBLISH, check_choice
 from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
 from pate.campaign.parameters import Parameters
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -171,6 +172,7 @@ def make_gate(
     from pate.accounting.publishing.gate import GateParameters
     from pate.errors import AccountingError
 
+    check_choice("publish", publish, PUBLISH)
     if publish != "gated":
         if order is not None:
             raise UsageError("--gate-order is for --publish gated")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
-from aggregator_server.campaign.runner import terms_of
 from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import replay
@@ -26,7 +25,7 @@ from pate.formats.privacy_statement import PrivacyStatement
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
 from pate.votes import Histogram
-from protos.terms import cap_of, gate_of
+from protos.terms import cap_of, gate_of, public_terms
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.server.campaigns import start as start_capped
 
@@ -163,13 +162,15 @@ def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
 def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:
     with start(path, 990) as ledger:
         state = ledger.state()
-        terms = terms_of(state)
+        terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
         assert gate_of(terms) == state.spec.gate
         gate = gate_of(terms)
         assert gate is not None
         assert Gate(gate).epsilon(cap_of(terms), DELTA) == state.epsilon <= EPSILON
     with start_capped(path.parent / "capped.db") as ledger:
-        assert terms_of(ledger.state()).gate == ""
+        state = ledger.state()
+        terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+        assert terms.gate == ""
 
 
 def test_confident_is_gated_with_its_check(path: Path) -> None:

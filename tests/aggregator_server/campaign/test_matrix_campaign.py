@@ -20,7 +20,6 @@ import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.neighbour import NeighbourRelease
-from aggregator_server.campaign.runner import public_campaign
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
 from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
@@ -57,7 +56,7 @@ from pate.runtime import failpoints
 from pate.votes import Histogram, LooseSum, NoisySum, check_entries
 from protos import wire
 from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
-from protos.terms import bits_of, mechanism_texts
+from protos.terms import bits_of, mechanism_texts, public_campaign
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 
 if TYPE_CHECKING:

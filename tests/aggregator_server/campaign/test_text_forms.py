@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import pytest
 
-from aggregator_server.campaign.runner import public_campaign, terms_of
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.statement import privacy_statement
 from pate.campaign.spec import CampaignSpec
 from pate.storage.hash_chain import canonical
+from protos.terms import public_campaign, public_terms
 from tests.support.server.campaigns import CLASSES, make_parties
 
 RECORDED: Final = json.loads(Path(__file__).with_name("text_forms.json").read_text("ascii"))
@@ -32,7 +32,8 @@ def test_each_kind_of_campaign_is_written_as_it_was(kind: str, tmp_path: Path) -
     unit = "patient" if spec.unit == "patient" else "record"
     with Ledger.create(tmp_path / "ledger.sqlite", spec) as ledger:
         state = ledger.record_roster(make_parties(wanted["teachers"], unit), CLASSES)
-    assert terms_of(state).SerializeToString(deterministic=True).hex() == wanted["terms"]
+    terms = public_terms(state.roster, state.mechanisms, state.composition, state.cap)
+    assert terms.SerializeToString(deterministic=True).hex() == wanted["terms"]
 
     said = json.loads(privacy_statement(state).to_json())
     assert said.pop("ledger_head").startswith("2:")  # its digest is new each time
