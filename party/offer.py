@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import Gate, composition_named
-from pate.accounting.events import GatedBatch, NoisyHistogram
+from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.campaign import choices
 from pate.campaign.flat_text import nested, write_flat
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
+from pate.campaign.terms import check_mechanisms
 from pate.errors import AccountingError, ProtocolError, RefusedError, UsageError
-from pate.mechanisms import MECHANISMS, MatrixMechanism, Mechanism, worst_cost
+from pate.mechanisms import MECHANISMS, Mechanism, worst_cost
 from pate.text_form import in_text, read
 
 if TYPE_CHECKING:
@@ -166,30 +167,13 @@ class Offer:
         )
         if self.mechanisms is None:
             return
-        _require(bool(self.mechanisms), "a campaign has a mechanism")
-        if self.unit == "party" and self.teachers_each is not None:
-            # One party's data reach all its teachers, and each of their votes is charged.
-            fewest = min(event.votes_per_unit for each in self.mechanisms for event in each.worst)
-            _require(
-                fewest >= max(self.teachers_each),
-                f"a party has up to {max(self.teachers_each)} teachers, charged are {fewest} votes",
-            )
-        for each in self.mechanisms:
-            _require(
-                isinstance(each, MatrixMechanism) == self.records_vote,
-                f"the mechanism {each.name} is not one of {self.aggregator}",
-            )
-            _require(
-                each.noise_inside == self.sums.distributed,
-                f"the mechanism {each.name} is not one of {self.sums.noise} noise",
-            )
-            for event in each.worst:
-                if isinstance(event, NoisyHistogram):
-                    _require(
-                        event.honest <= self.sums.honest,
-                        f"noise is counted of {event.honest} honest parties, certain are "
-                        f"{self.sums.honest}",
-                    )
+        check_mechanisms(
+            self.mechanisms,
+            self.sums,
+            unit=self.unit,
+            records_vote=self.records_vote,
+            most_teachers=max(self.teachers_each or (0,)),
+        )
         if self.composition is None or self.composition == Gate.name:
             return
         made = composition_named(self.composition)

@@ -18,9 +18,10 @@ from pate.accounting.composition import Gate
 from pate.accounting.events import GatedBatch
 from pate.campaign.choices import UNITS
 from pate.campaign.sum_terms import SumTerms
+from pate.campaign.terms import check_mechanisms
 from pate.errors import AccountingError, ProtocolError, UsageError
 from pate.masking.context import ring_bits
-from pate.mechanisms import MECHANISMS, MatrixMechanism
+from pate.mechanisms import MECHANISMS
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.shares import largest_noise
 from pate.text_form import fraction_from_text, parse, read
@@ -167,41 +168,20 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTe
         )
     keys = {member.identity for member in terms.roster}
     check(len(keys) == len(terms.roster), "two parties of the roster with one identity")
-    try:
-        sums.check_roster(len(terms.roster))
-    except UsageError as error:
-        raise ProtocolError(f"the roster of a campaign: {error}") from error
     line(terms.composition, MAX_NAME, "composition")
     cap_of(terms)
     gate_of(terms)
-    fewest = votes_per_unit(campaign)
-    most = max(member.teachers for member in terms.roster)
-    check(
-        campaign.unit != "party" or fewest >= most,
-        f"a party has up to {most} teachers, but {fewest} of their votes are charged",
-    )
-    check(
-        all(isinstance(each, MatrixMechanism) for each in mechanisms_of(terms))
-        if campaign.most_votes
-        else not any(isinstance(each, MatrixMechanism) for each in mechanisms_of(terms)),
-        "a mechanism of teachers for records, or the other way round",
-    )
-    shares = {_share(each, sums.honest) for each in mechanisms_of(terms)}
-    check(len(shares) == 1, "mechanisms that ask for different noise")
-    check(
-        (shares == {None}) != sums.distributed,
-        "mechanisms that do not fit where the noise is drawn",
-    )
-
-
-def _share(mechanism: Mechanism, honest: int) -> Fraction | None:
-    if not isinstance(mechanism, DistributedMechanism):
-        return None
-    check(
-        mechanism.honest == honest,
-        f"noise is counted of {mechanism.honest} honest parties, certain are {honest}",
-    )
-    return mechanism.share
+    try:
+        sums.check_roster(len(terms.roster))
+        check_mechanisms(
+            mechanisms_of(terms),
+            sums,
+            unit=campaign.unit,
+            records_vote=campaign.most_votes > 0,
+            most_teachers=max(member.teachers for member in terms.roster),
+        )
+    except UsageError as error:
+        raise ProtocolError(f"the terms of a campaign: {error}") from error
 
 
 def cap_of(terms: vote_pb2.Terms) -> Fraction:

@@ -16,8 +16,16 @@ from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
 from pate.campaign.order import VotedRows, public_order
 from pate.errors import BudgetError, LedgerError, UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, worst_cost
-from pate.mechanisms.distributed import over_noisy_sums
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedMechanism,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    MatrixMechanism,
+    over_noisy_sums,
+    worst_cost,
+)
 from pate.mechanisms.neighbour import DistributedNeighbour, Neighbour, clear_margin, least_share
 from pate.noise.shares import share_sigma
 
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
     from pate.accounting.composition import Composition
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
+    from pate.campaign.sum_terms import SumTerms
     from pate.mechanisms import Mechanism
-    from pate.mechanisms.neighbour import MatrixMechanism
 
 
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
@@ -212,6 +220,48 @@ def budget(
             f"{spec.epsilon:g}: use more teachers, more noise, or a larger budget"
         )
     return cap
+
+
+def check_mechanisms(
+    mechanisms: Sequence[Mechanism],
+    sums: SumTerms,
+    *,
+    unit: str,
+    records_vote: bool,
+    most_teachers: int,
+) -> None:
+    """Check that mechanisms go with what else a party is told of a campaign.
+
+    Args:
+        mechanisms: of all rounds.
+        sums: how votes are summed.
+        unit: what one neighbour differs by.
+        records_vote: whether records vote themselves.
+        most_teachers: of one party.
+
+    Raises:
+        UsageError: if there are none, or they are of other votes, other noise, or charged for fewer
+            votes than one unit may change.
+    """
+    if not mechanisms:
+        raise UsageError("a campaign has a mechanism")
+    for each in mechanisms:
+        if isinstance(each, MatrixMechanism) != records_vote:
+            raise UsageError(
+                f"the mechanism {each.name} is one of teachers for records, or the other way round"
+            )
+        if each.noise_inside != sums.distributed:
+            raise UsageError(f"the mechanism {each.name} is not one of {sums.noise} noise")
+        if isinstance(each, DistributedMechanism) and each.honest != sums.honest:
+            raise UsageError(
+                f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
+            )
+    if len({each.share for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
+        raise UsageError("mechanisms that ask for different noise")
+    # One party's data reach all its teachers, and each of their votes is charged.
+    fewest = min(event.votes_per_unit for each in mechanisms for event in each.worst)
+    if unit == "party" and fewest < most_teachers:
+        raise UsageError(f"a party has up to {most_teachers} teachers, charged are {fewest} votes")
 
 
 def recorded_terms(
