@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,16 @@ import typer
 from aggregator_server.identities.store import FOLDER
 from pate.campaign.options import CampaignOption, MechanismOptions
 from pate.errors import UsageError
-from pate.runtime.command import ConfigOption, JsonOption
 from pate.runtime.home import default_home
+from pate.runtime.options import (
+    CommandOptions,
+    DropOption,
+    HeadOption,
+    HomeOption,
+    WindowOption,
+    of_data,
+)
 
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(help="Where campaigns are kept. Default: your state directory.", metavar="DIR"),
-]
 LedgerOption = Annotated[
     str | None,
     typer.Option(
@@ -29,9 +33,11 @@ LedgerOption = Annotated[
         "one for any number of campaigns. Its password goes into ~/.pgpass, never here. Default: a "
         "file in the campaign's folder.",
         metavar="URL",
-        show_default=False,
     ),
 ]
+
+
+_page = partial(typer.Option, rich_help_panel="The page")
 
 
 def folder_of(home: Path | None, campaign: str) -> Path:
@@ -48,7 +54,7 @@ def folder_of(home: Path | None, campaign: str) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServingOptions:
+class ServingOptions(CommandOptions):
     """What a campaign is served with, at its start and when it is resumed.
 
     Each field, here and below, is the option of that name.
@@ -56,26 +62,13 @@ class ServingOptions:
 
     public: Annotated[
         Path | None,
-        typer.Option(
+        of_data(
             help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
             metavar="PATH",
         ),
     ] = None
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Table: a column of --public to leave out; repeat for more.", metavar="COLUMN"
-        ),
-    ] = None
-    window: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            help="Images of more than 8 bits a pixel: the values that become black and white, for the public "
-            "set and for every party, such as 0 4095. It is part of the campaign's terms.",
-            metavar="LOW HIGH",
-            show_default=False,
-        ),
-    ] = None
+    drop: DropOption = None
+    window: WindowOption = None
     host: Annotated[
         str,
         typer.Option(
@@ -89,7 +82,6 @@ class ServingOptions:
             max=65535,
             help="Port to listen on for parties. Default: the one that `pate-server init` was told, else "
             "9092.",
-            show_default=False,
         ),
     ] = None
     student_port: Annotated[
@@ -98,19 +90,18 @@ class ServingOptions:
     ] = 9093
     page: Annotated[
         bool,
-        typer.Option("--page/--no-page", help="Serve a page that shows how the campaign stands."),
+        _page("--page/--no-page", help="Serve a page that shows how the campaign stands."),
     ] = True
     page_host: Annotated[
         str,
-        typer.Option(help="Address of the page. Others than loopback need `pate-server init`."),
+        _page(help="Address of the page. Others than loopback need `pate-server init`."),
     ] = "127.0.0.1"
     page_port: Annotated[
         int | None,
-        typer.Option(
+        _page(
             min=0,
             max=65535,
             help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
-            show_default=False,
         ),
     ] = None
     home: HomeOption = None
@@ -130,8 +121,6 @@ class ServingOptions:
             help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
         ),
     ] = -1.0
-    as_json: JsonOption = False
-    config: ConfigOption = None
 
     @property
     def dropped(self) -> tuple[str, ...]:
@@ -152,14 +141,7 @@ class ServingOptions:
 class ResumeOptions(ServingOptions):
     """What a campaign is resumed with."""
 
-    head: Annotated[
-        str | None,
-        typer.Option(
-            "--head",
-            help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
-            "A ledger that lacks it is refused.",
-        ),
-    ] = None
+    head: HeadOption = None
     close: Annotated[
         bool,
         typer.Option(

@@ -6,40 +6,42 @@ import contextlib
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
-from pate.errors import PateError, UsageError
+from pate.campaign.choices import Unit
+from pate.errors import PateError
 from pate.formats.enrolment import Bundle
-from pate.runtime.command import ConfigOption, JsonOption
 from pate.runtime.home import default_home
+from pate.runtime.options import (
+    CommandOptions,
+    DeviceOption,
+    DropOption,
+    HomeOption,
+    LabelOption,
+    of_data,
+)
 
-#: What a party votes with.
-VOTES: Final = ("any", "teachers", "neighbour")
-_DATA: Final = typer.Option(
+_monitoring = partial(typer.Option, rich_help_panel="Monitoring")
+_campaign = partial(typer.Option, rich_help_panel="The campaign, as far as it is known")
+_DATA: Final = of_data(
     help="Your records: a folder of class folders of images, an .npz, IDX (MNIST) files, or "
     "CSV/Parquet with --label.",
     metavar="PATH",
 )
 
-HomeOption = Annotated[
+PolicyOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Where teachers, votes and keys are kept. Default: your state directory.",
-        metavar="DIR",
-    ),
+    typer.Option(help="What this site agrees to. Default: policy.toml in --home.", metavar="FILE"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What both commands are asked; each field is the option of that name.
-
-    Raises:
-        UsageError: for votes of no kind.
-    """
+class Options(CommandOptions):
+    """What both commands are asked; each field is the option of that name."""
 
     data: Annotated[Path | None, _DATA] = None
     server: Annotated[
@@ -60,10 +62,10 @@ class Options:
         ),
     ] = 10
     votes: Annotated[
-        str,
+        Literal["any", "teachers", "neighbour"],
         typer.Option(
-            help="What votes: teachers, as trained here; neighbour, your records themselves, once "
-            "each, for which no teacher is trained; any, whichever the campaign asks for."
+            help="What votes. teachers: as trained here. neighbour: your records themselves, once "
+            "each; no teacher is trained. any: whichever the campaign asks for."
         ),
     ] = "any"
     model: Annotated[
@@ -75,15 +77,11 @@ class Options:
             "among the three by cross-validation within its own shard."
         ),
     ] = "auto"
-    device: Annotated[str, typer.Option(help="Where to train networks: auto, cpu or cuda.")] = (
-        "auto"
-    )
-    label: Annotated[
-        str | None, typer.Option(help="Table: the column with the class.", metavar="COLUMN")
-    ] = None
+    device: DeviceOption = "auto"
+    label: LabelOption = None
     group: Annotated[
         str | None,
-        typer.Option(
+        of_data(
             help="Table: the column that names the patient. All rows of one patient then go to one "
             "teacher, and the campaign can protect patients and not only records.",
             metavar="COLUMN",
@@ -91,44 +89,32 @@ class Options:
     ] = None
     classes: Annotated[
         str | None,
-        typer.Option(help="The class list, comma separated. Default: the classes in the data."),
+        of_data(help="The class list, comma separated. Default: the classes in the data."),
     ] = None
     public: Annotated[
         Path | None,
-        typer.Option(
+        of_data(
             help="Your own copy of the public set; without it the server sends one.", metavar="PATH"
         ),
     ] = None
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Table: a column of --data or --public to leave out; repeat for more.",
-            metavar="COLUMN",
-        ),
-    ] = None
+    drop: DropOption = None
     strict: Annotated[
         bool,
-        typer.Option(
+        of_data(
             "--strict",
             help="Refuse to start over a cell or a record that cannot be read. Without it such a cell "
             "counts as missing and such a record takes no part; both are counted on this screen only.",
         ),
     ] = False
     home: HomeOption = None
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            help="What this site agrees to. Default: policy.toml in your state directory.",
-            metavar="FILE",
-        ),
-    ] = None
+    policy: PolicyOption = None
     max_wait: Annotated[
         float | None,
         typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
     ] = None
     metrics_port: Annotated[
         int | None,
-        typer.Option(
+        _monitoring(
             min=0,
             max=65535,
             help="Answer /metrics (for Prometheus), /healthz and /readyz on this port; 0: any free "
@@ -137,17 +123,11 @@ class Options:
     ] = None
     metrics_host: Annotated[
         str,
-        typer.Option(
+        _monitoring(
             help="Address for --metrics-port. Whoever reaches it may read all of it; nothing there "
             "is about your records."
         ),
     ] = "127.0.0.1"
-    as_json: JsonOption = False
-    config: ConfigOption = None
-
-    def __post_init__(self) -> None:
-        if self.votes not in VOTES:
-            raise UsageError(f"--votes is {self.votes!r}, possible are {', '.join(VOTES)}")
 
     @property
     def class_list(self) -> tuple[str, ...] | None:
@@ -177,25 +157,20 @@ class CheckOptions(Options):
 
     bundle: Annotated[
         Path | None,
-        typer.Option(
+        _campaign(
             help="The coordinator's bundle, before it is enrolled: check its server.",
             metavar="FILE",
         ),
     ] = None
     schema: Annotated[
         str | None,
-        typer.Option(
+        _campaign(
             help="What the campaign's inputs are, as its coordinator tells: `images 28x28x1`, or "
             "`table age:number, sex:category`.",
             metavar="LINE",
         ),
     ] = None
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            help="What the campaign protects: record, patient or party; patient needs --group."
-        ),
-    ] = None
+    unit: Annotated[Unit | None, _campaign(help="What it protects; patient needs --group.")] = None
     counts: Annotated[
         bool,
         typer.Option(

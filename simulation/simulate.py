@@ -6,7 +6,6 @@ import contextlib
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from aggregator_server.student_service import StudentService
 from pate.campaign.settings import spec_of
 from pate.data.read import read_dataset
 from pate.data.values import Images
-from pate.errors import ProcessError, UsageError
+from pate.errors import ProcessError
 from pate.masking.context import most_colluders
 from pate.masking.degree import COMPLETE_UP_TO, degree_for
 from pate.noise.exact import SystemNoise
@@ -36,7 +35,7 @@ from simulation.party import (
     store_records,
     worker,
 )
-from simulation.party_processes import PartyProcesses, default_processes, memory_peak
+from simulation.party_processes import PartyProcesses, memory_peak
 from simulation.processes import Cast
 from simulation.report import Report, draw, label_accuracy, majority_accuracy
 
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset, Inputs
     from pate.runtime.screen import Screen
     from simulation.datasets import Deal
+    from simulation.options import SimulationOptions
 
-ENGINES = ("local", "ray")
 #: Of all records: what the public set and the test set take.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
 _PATIENCE_S = 60.0
@@ -83,67 +82,7 @@ def quorum(
     return min_parties, colluders
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """What to simulate; each field is the option of that name."""
-
-    parties: int
-    teachers: int
-    aggregator: str
-    epsilon: float
-    delta: float
-    data: Path | None
-    label: str | None
-    engine: str
-    student: bool
-    out: Path
-    aggregation: str | None = None
-    noise: str | None = None
-    min_parties: int | None = None
-    colluders: int | None = None
-    queries: int | None = None
-    processes: int | None = None
-
-    @property
-    def masked(self) -> bool:
-        """Whether votes are masked."""
-        default = "masked" if self.parties >= 3 and self.engine == "local" else "plain"
-        return (self.aggregation or default) == "masked"
-
-    @property
-    def outside(self) -> int:
-        """In how many processes besides this one the parties are; 0: in threads of this one."""
-        if self.engine != "local":
-            return 0
-        if self.processes is None:
-            return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0
-        return self.processes
-
-    def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise UsageError(f"--engine is {self.engine!r}, possible are {', '.join(ENGINES)}")
-        if self.aggregator == "interactive-gnmax" and not self.student:
-            raise UsageError("interactive-gnmax asks a student: leave --no-student out")
-        if self.queries is not None and self.queries < 1:
-            raise UsageError(f"--queries must be at least 1, got {self.queries}")
-        if self.queries is not None and self.data is not None:
-            raise UsageError("--queries is for made-up digits: of --data three tenths are public")
-        if self.engine == "ray":
-            from simulation.ray_engine import require_ray
-
-            require_ray()
-            if self.aggregator == "neighbour":
-                raise UsageError(
-                    "--engine ray simulates teachers; neighbour votes need none: local"
-                )
-            if self.aggregation == "masked" or self.noise == "distributed":
-                raise UsageError(
-                    "--engine ray has many processes for one party, and the secrets of a masked sum "
-                    "stay in one: use --engine local, or --aggregation plain"
-                )
-
-
-def run_simulation(setting: Simulation, screen: Screen) -> Report:
+def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     """Run a simulated campaign and return what came out.
 
     Raises:
@@ -214,7 +153,7 @@ def run_simulation(setting: Simulation, screen: Screen) -> Report:
     return report
 
 
-def _dealt(setting: Simulation, screen: Screen) -> Deal:
+def _dealt(setting: SimulationOptions, screen: Screen) -> Deal:
     """Return who holds what: the data that were named, the digits, or made-up ones if more are needed."""
     if setting.data is not None:
         records = read_dataset(setting.data, label=setting.label)
@@ -238,7 +177,7 @@ def _dealt(setting: Simulation, screen: Screen) -> Deal:
     )
 
 
-def _said_quorum(setting: Simulation, screen: Screen) -> tuple[int | None, int | None]:
+def _said_quorum(setting: SimulationOptions, screen: Screen) -> tuple[int | None, int | None]:
     """Return t and c of the campaign, and say what was chosen for it."""
     given = setting.min_parties, setting.colluders
     if not setting.masked:
@@ -257,7 +196,7 @@ def _said_quorum(setting: Simulation, screen: Screen) -> tuple[int | None, int |
 
 
 def _voters(
-    setting: Simulation, parties: Sequence[Dataset], place: Path, screen: Screen
+    setting: SimulationOptions, parties: Sequence[Dataset], place: Path, screen: Screen
 ) -> list[Voter]:
     voters = []
     teachers = _teachers(setting)
@@ -272,12 +211,12 @@ def _voters(
     return voters
 
 
-def _teachers(setting: Simulation) -> int | None:
+def _teachers(setting: SimulationOptions) -> int | None:
     return None if setting.aggregator == "neighbour" else setting.teachers
 
 
 @contextlib.contextmanager
-def _link(setting: Simulation, dealt: Deal, place: Path, screen: Screen) -> Iterator[Wire]:
+def _link(setting: SimulationOptions, dealt: Deal, place: Path, screen: Screen) -> Iterator[Wire]:
     """Yield the wire to the parties, which live as long as the block."""
     if setting.engine == "ray":
         from simulation.ray_engine import ray_wire
@@ -332,7 +271,7 @@ def _size(inputs: Inputs) -> int:
 
 
 def _campaign(
-    setting: Simulation, ledger: Ledger, link: Wire, dealt: Deal, screen: Screen
+    setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: Deal, screen: Screen
 ) -> float | None:
     """Run the campaign with a student beside it; return the student's accuracy."""
     token = setting.out / STUDENT_TOKEN

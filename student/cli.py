@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import click
 import typer
 
 from pate.errors import DataError, UsageError
-from pate.runtime.command import ConfigOption, JsonOption, print_json, run
+from pate.runtime.command import print_json, run
+from pate.runtime.options import JsonOption, LabelOption, WindowOption, takes
 from pate.runtime.screen import Screen
+from student.options import DataPath, GroupColumnOption, ModelFolder, TrainOptions
 from student.output import confusion_grid, group_grid, predictions_csv, tell_published
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from pate.formats.labels import LabelSet
     from student.arrivals import Campaign
     from student.session import Trainer
-    from student.trainers.base import Effort, Lesson, Student
+    from student.trainers.base import Lesson, Student
 
 NAME = "pate-student"
 
@@ -38,139 +40,10 @@ app = typer.Typer(
     """,
 )
 
-WindowOption = Annotated[
-    tuple[int, int] | None,
-    typer.Option(
-        metavar="LOW HIGH",
-        help="Images of more than 8 bits a pixel: what becomes black and white, as the campaign has it.",
-        show_default=False,
-    ),
-]
-ModelFolder = Annotated[
-    Path,
-    typer.Option(
-        "--model", metavar="DIR", help="Folder that `train --out` wrote.", show_default=False
-    ),
-]
-DataPath = Annotated[
-    Path,
-    typer.Option(
-        "--data",
-        metavar="PATH",
-        help="Images in a folder, .npz or IDX files; or a CSV or Parquet table.",
-        show_default=False,
-    ),
-]
-
 
 @app.command()
-def train(
-    public: Annotated[
-        Path,
-        typer.Option(
-            metavar="PATH",
-            help="The public set: the same files as the server has. Its labels, if it has any, are "
-            "not read.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Folder to publish the student into.", show_default=False),
-    ],
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Student service of the server.", show_default=False
-        ),
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Labels from `pate-server export`, instead of --server.",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            help="auto; propagation, fixmatch, vat or pate-g (images); selftraining or smoothing "
-            "(tables)."
-        ),
-    ] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Optimisation steps (images) or trees (tables). Default: what suits the inputs.",
-            show_default=False,
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0,
-            help="Stop each training after so long. What comes out then depends on the machine.",
-            show_default=False,
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Labelled public data to measure the student on; not learnt from.",
-            show_default=False,
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Label column of --test, for tables.", show_default=False
-        ),
-    ] = None,
-    group_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of --test whose groups are compared, such as sex; for an .npz the array of groups.",
-            show_default=False,
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Leave out a column of a table; repeatable."),
-    ] = None,
-    window: WindowOption = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="PEM file: the certificate of whatever ends TLS there, or an authority's without "
-            "constraints on addresses (a campaign's own has some, which gRPC does not read). Without "
-            "it the connection is not encrypted.",
-            show_default=False,
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The server's student.token, or a copy of it. Predictions are taken from a student "
-            "with this token only. Default: the one in your state directory, for a server on this "
-            "machine.",
-            show_default=False,
-        ),
-    ] = None,
-    max_wait: Annotated[
-        float,
-        typer.Option(min=0.0, help="Give up after so many seconds without an answer."),
-    ] = 600.0,
-    as_json: JsonOption = False,
-    config: ConfigOption = None,  # noqa: ARG001  # its callback does the work
-) -> None:
+@takes(TrainOptions)
+def train(options: TrainOptions) -> None:
     """Train a student on the labels of a campaign and publish it.
 
     With --server the student follows the campaign to its end; where the mechanism asks for the
@@ -180,65 +53,46 @@ def train(
     The folder gets model.json, the weights (safetensors and ONNX for images, skops for tables),
     privacy.json, and README.md, a model card. It appears whole or not at all.
     """
-    if (server is None) == (labels is None):
-        raise UsageError("give either --server HOST:PORT or --labels FILE")
-    if labels is not None and ca is not None:
-        raise UsageError("--ca is about a connection, and --labels needs none")
-    if labels is not None and token_file is not None:
-        raise UsageError("--token-file is about a connection, and --labels needs none")
     from student.export import scratch
     from student.session import check_labels, graduate
-    from student.trainers.base import Effort
     from student.trainers.choose import IMAGE_MODELS, choose
 
-    click.get_current_context().with_resource(scratch(out))
-    released = None if labels is None else _read_labels(labels)
-    inputs = _read_inputs(public, drop or (), window)
-    kind = choose(model, inputs)
+    click.get_current_context().with_resource(scratch(options.out))
+    released = None if options.labels is None else _read_labels(options.labels)
+    inputs = _read_inputs(options.public, options.drop or (), options.window)
+    kind = choose(options.model, inputs)
     if kind in IMAGE_MODELS:
         from student.trainers.images import choose_device
 
-        choose_device(device)
+        choose_device(options.device)
     if released is not None:
         check_labels(released, inputs)
-    measured = None if test is None else _read_dataset(test, label, group_column, window)
+    measured = None
+    if options.test is not None:
+        measured = _read_dataset(options.test, options.label, options.group_column, options.window)
     screen = Screen(NAME)
     screen.say(f"public set: {len(inputs)} inputs, {_shortened(inputs.schema())}")
-    trainer = _trainer(kind, seed=seed, device=device, effort=Effort(steps, seconds), screen=screen)
+    trainer = _trainer(kind, options, screen)
     name = ""
     if released is None:
-        assert server is not None  # noqa: S101  # checked above
-        released, name = _follow(
-            server,
-            inputs,
-            trainer,
-            test=measured,
-            ca=ca,
-            token_file=token_file,
-            max_wait=max_wait,
-            screen=screen,
-        )
-    facts = {"seed": seed, "steps": steps or "default", "time limit, s": seconds or "none"}
-    published = graduate(released, inputs, trainer, out, facts=facts, name=name, test=measured)
-    tell_published(published, released, out, screen, as_json=as_json)
+        released, name = _follow(options, inputs, trainer, measured, screen)
+    facts = {
+        "seed": options.seed,
+        "steps": options.steps or "default",
+        "time limit, s": options.seconds or "none",
+    }
+    published = graduate(
+        released, inputs, trainer, options.out, facts=facts, name=name, test=measured
+    )
+    tell_published(published, released, options.out, screen, as_json=options.as_json)
 
 
 @app.command()
 def evaluate(
     model: ModelFolder,
     data: DataPath,
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Label column, for tables.", show_default=False),
-    ] = None,
-    group_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column whose groups are compared, such as sex; for an .npz the array of groups.",
-            show_default=False,
-        ),
-    ] = None,
+    label: LabelOption = None,
+    group_column: GroupColumnOption = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -278,9 +132,7 @@ def evaluate(
 def predict(
     model: ModelFolder,
     data: DataPath,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE.csv", help="Where to write.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(metavar="FILE.csv", help="Where to write.")],
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -300,9 +152,9 @@ def predict(
 @app.command()
 def export(
     model: ModelFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.")],
     form: Annotated[
-        str, typer.Option("--format", help="onnx: an image student for any runtime.")
+        Literal["onnx"], typer.Option("--format", help="onnx: an image student for any runtime.")
     ] = "onnx",
     as_json: JsonOption = False,
 ) -> None:
@@ -311,8 +163,7 @@ def export(
     A published image student has model.onnx beside its weights already; this makes it again from
     the weights, so that the two can be compared.
     """
-    if form != "onnx":
-        raise UsageError(f"there is no format {form!r}; choose onnx")
+    del form  # there is only one
     from student.onnx_graph import write
     from student.weights import load
 
@@ -356,7 +207,9 @@ def _read_dataset(
     return require_groups(read_dataset(path, label=label, group=groups, window=window), groups)
 
 
-def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Screen) -> Trainer:
+def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
+    from student.trainers.base import Effort
+
     def train_for(lesson: Lesson, number: int) -> Student:
         from student.trainers.choose import train as teach
 
@@ -366,9 +219,9 @@ def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Scree
             return teach(
                 lesson,
                 model=kind,
-                seed=seed + number,
-                device=device,
-                effort=effort,
+                seed=options.seed + number,
+                device=options.device,
+                effort=Effort(options.steps, options.seconds),
                 progress=lambda step, total, _loss: move(step, total),
             )
 
@@ -376,32 +229,25 @@ def _trainer(kind: str, *, seed: int, device: str, effort: Effort, screen: Scree
 
 
 def _follow(
-    server: str,
-    inputs: Inputs,
-    trainer: Trainer,
-    *,
-    test: Dataset | None,
-    ca: Path | None,
-    token_file: Path | None,
-    max_wait: float,
-    screen: Screen,
+    options: TrainOptions, inputs: Inputs, trainer: Trainer, test: Dataset | None, screen: Screen
 ) -> tuple[LabelSet, str]:
     from student.client import StudentClient
     from student.evaluate import evaluate
     from student.session import follow, identify
     from student.tokens import token_for
 
+    server = options.server or ""
     host, _, port = server.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(f"--server {server}: give HOST:PORT, such as localhost:9080")
     try:
-        certificates = None if ca is None else ca.read_bytes()
+        certificates = None if options.ca is None else options.ca.read_bytes()
     except OSError as error:
-        raise UsageError(f"--ca {ca}: {error.strerror}") from error
+        raise UsageError(f"--ca {options.ca}: {error.strerror}") from error
     client = StudentClient(
         server,
         identify(inputs),
-        max_wait=max_wait,
+        max_wait=options.max_wait,
         say=screen.say,
         root_certificates=certificates,
     )
@@ -409,7 +255,7 @@ def _follow(
         campaign = client.campaign()
         screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
         # Only now: a server that is started at the same time has made the file once it answers.
-        client.token = token_for(token_file, host)
+        client.token = token_for(options.token_file, host)
         if client.token is None:
             _do_without_token(campaign, screen)
         measure = None if test is None else lambda student: evaluate(student, test).accuracy

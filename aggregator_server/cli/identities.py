@@ -14,16 +14,11 @@ from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED, En
 from aggregator_server.identities.store import CODE_LIFE, Identities
 from pate.errors import DataError, StateError
 from pate.formats.enrolment import Answer, line_of_party, readable
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import print_json
 from pate.runtime.home import default_home, write_file
+from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Screen
 
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where the server keeps its state. Default: your state directory.", metavar="DIR"
-    ),
-]
 NameArgument = Annotated[str, typer.Argument(help="The party's name.", metavar="NAME")]
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from aggregator_server.options import HomeOption, LedgerOption
+from aggregator_server.options import LedgerOption, folder_of
 from pate.campaign.options import CampaignOption
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import print_json
 from pate.runtime.home import write_file
+from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OutOption = Annotated[
     Path, typer.Option(help="Where to write the labels, as JSON.", metavar="FILE")
@@ -31,81 +29,74 @@ HeadOption = Annotated[
 ]
 
 
-def register(
-    app: typer.Typer, ledger_app: typer.Typer, folder_of: Callable[[Path | None, str], Path]
-) -> None:
-    """Add the commands to ``pate-server``.
-
-    Args:
-        app: of ``pate-server``.
-        ledger_app: of ``pate-server ledger``.
-        folder_of: the folder of a campaign, from ``--home`` and its name.
-    """
-
-    def export(
-        out: OutOption, home: HomeOption = None, campaign: CampaignOption = "campaign"
-    ) -> None:
-        """Write the released labels and the privacy statement to a file for `pate-student --labels`."""
-        from aggregator_server.results.report import label_set
-
-        labels = label_set(folder_of(home, campaign))
-        write_file(out, labels.to_json().encode(), mode=0o644)
-        Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
-
-    def certificate(
-        out: CertificateOption, home: HomeOption = None, campaign: CampaignOption = "campaign"
-    ) -> None:
-        """Say of each label by how many votes it was safe. It is private: no epsilon covers it.
-
-        For the server's own use: which labels no single party could have changed by voting otherwise.
-        The file is for this user alone; whoever publishes any of it publishes votes.
-        """
-        from aggregator_server.ledger.ledger import Ledger
-        from aggregator_server.ledger.store.place import place_of
-        from aggregator_server.results.certificate import certificate_of
-
-        with Ledger.open(place_of(folder_of(home, campaign))) as books:
-            state = books.state()
-            found = {round_: books.predictions(round_) for round_ in state.predictions}
-            predictions = {round_: held for round_, held in found.items() if held is not None}
-            made = certificate_of(state, books.counts(), predictions)
-        write_file(out, (json.dumps(made.to_json(), indent=2) + "\n").encode())
-        Screen("pate-server").say(
-            f"{len(made.labels)} labels looked at; {out} is private to this server: it is made of votes"
-        )
-
-    def show(
-        home: HomeOption = None, campaign: CampaignOption = "campaign", as_json: JsonOption = False
-    ) -> None:
-        """Print the ledger's entries, one a line. It is private to the server."""
-        from aggregator_server.results.report import entries, show_entries
-
-        found = entries(folder_of(home, campaign))
-        if as_json:
-            print_json(found)
-        else:
-            show_entries(found)
-
-    def verify(
-        home: HomeOption = None,
-        campaign: CampaignOption = "campaign",
-        ledger: LedgerOption = None,
-        head: HeadOption = None,
-        as_json: JsonOption = False,
-    ) -> None:
-        """Replay the ledger with the accountant: chain, costs, budget, releases."""
-        from aggregator_server.results.report import verify as verified
-
-        found = verified(folder_of(home, campaign), head, ledger)
-        if as_json:
-            print_json(found)
-        else:
-            Screen("pate-server").say(
-                f"the ledger holds: {found['entries']} entries, {found['labels_released']} labels, "
-                f"head {found['head']}"
-            )
-
+def register(app: typer.Typer, ledger_app: typer.Typer) -> None:
+    """Add the commands to ``pate-server`` and to ``pate-server ledger``."""
     app.command()(export)
     app.command()(certificate)
     ledger_app.command()(show)
     ledger_app.command()(verify)
+
+
+def export(out: OutOption, home: HomeOption = None, campaign: CampaignOption = "campaign") -> None:
+    """Write the released labels and the privacy statement to a file for `pate-student --labels`."""
+    from aggregator_server.results.report import label_set
+
+    labels = label_set(folder_of(home, campaign))
+    write_file(out, labels.to_json().encode(), mode=0o644)
+    Screen("pate-server").say(f"{len(labels.rows)} labels written to {out}")
+
+
+def certificate(
+    out: CertificateOption, home: HomeOption = None, campaign: CampaignOption = "campaign"
+) -> None:
+    """Say of each label by how many votes it was safe. It is private: no epsilon covers it.
+
+    For the server's own use: which labels no single party could have changed by voting otherwise.
+    The file is for this user alone; whoever publishes any of it publishes votes.
+    """
+    from aggregator_server.ledger.ledger import Ledger
+    from aggregator_server.ledger.store.place import place_of
+    from aggregator_server.results.certificate import certificate_of
+
+    with Ledger.open(place_of(folder_of(home, campaign))) as books:
+        state = books.state()
+        found = {round_: books.predictions(round_) for round_ in state.predictions}
+        predictions = {round_: held for round_, held in found.items() if held is not None}
+        made = certificate_of(state, books.counts(), predictions)
+    write_file(out, (json.dumps(made.to_json(), indent=2) + "\n").encode())
+    Screen("pate-server").say(
+        f"{len(made.labels)} labels looked at; {out} is private to this server: it is made of votes"
+    )
+
+
+def show(
+    home: HomeOption = None, campaign: CampaignOption = "campaign", as_json: JsonOption = False
+) -> None:
+    """Print the ledger's entries, one a line. It is private to the server."""
+    from aggregator_server.results.report import entries, show_entries
+
+    found = entries(folder_of(home, campaign))
+    if as_json:
+        print_json(found)
+    else:
+        show_entries(found)
+
+
+def verify(
+    home: HomeOption = None,
+    campaign: CampaignOption = "campaign",
+    ledger: LedgerOption = None,
+    head: HeadOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the ledger with the accountant: chain, costs, budget, releases."""
+    from aggregator_server.results.report import verify as verified
+
+    found = verified(folder_of(home, campaign), head, ledger)
+    if as_json:
+        print_json(found)
+    else:
+        Screen("pate-server").say(
+            f"the ledger holds: {found['entries']} entries, {found['labels_released']} labels, "
+            f"head {found['head']}"
+        )

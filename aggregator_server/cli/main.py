@@ -16,7 +16,6 @@ from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
     CheckOptions,
-    HomeOption,
     ResumeOptions,
     ServingOptions,
     folder_of,
@@ -24,10 +23,10 @@ from aggregator_server.options import (
 from pate.campaign.options import CampaignOption
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
-from pate.runtime.command import JsonOption, print_json, run
+from pate.runtime.command import print_json, run
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
-from pate.runtime.options import takes
+from pate.runtime.options import HomeOption, JsonOption, takes
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
@@ -204,8 +203,8 @@ def _doors(options: ServingOptions, identities: Identities | None, screen: Scree
     )
 
 
-ledger.register(app, ledger_app, folder_of)
-backup.register(ledger_app, folder_of)
+ledger.register(app, ledger_app)
+backup.register(ledger_app)
 schema.register(app)
 
 

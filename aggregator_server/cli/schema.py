@@ -8,14 +8,8 @@ from typing import Annotated
 import typer
 
 from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, sign
+from pate.runtime.options import HomeOption
 from pate.runtime.screen import Screen
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where the server keeps its state. Default: your state directory.", metavar="DIR"
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,7 +22,6 @@ from aggregator_server.flower.local_grid import LocalGrid
 from aggregator_server.flower.wire import GridWire
 from aggregator_server.ledger import verify
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from party.flower.client_app import make_client_app
@@ -197,25 +196,12 @@ def _spec(
     options: Options,
     screen: Screen,
 ) -> CampaignSpec:
-    numbers: dict[str, Any] = dict(options.numbers)
-    asked = CampaignOptions(
+    asked = replace(
+        options,
         campaign="row",
-        aggregator=options.aggregator,
         parties=str(len(sources)),
-        min_parties=options.min_parties,
         classes=",".join(sources[0].classes),
-        epsilon=options.epsilon,
-        delta=options.delta,
-        unit=options.unit,
-        rounds=options.rounds,
-        max_queries=options.max_queries,
         aggregation="masked",
-        noise=options.noise,
-        colluders=options.colluders,
-        representatives=options.representatives,
-        expected_records=options.expected_records,
-        votes_per_patient=options.votes_per_patient,
-        **numbers,
     )
     return spec_of(asked, public, say=screen.say)
 

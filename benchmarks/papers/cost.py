@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.papers.campaign import Outcome
-    from pate.accounting.account import Account, BoundName
+    from pate.accounting.account import Account
+    from pate.accounting.choices import BoundName
     from pate.mechanisms import Mechanism
     from pate.votes import Counts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
@@ -153,7 +153,7 @@ def _result(
 ) -> Result:
     commit, versions, machine = surroundings()
     told = {} if split is None else _without_privacy(row, split, work, screen)
-    settings = asdict(row.options) | {
+    settings = row.options.told() | {
         "parties": row.parties,
         "student": row.student,
         "steps": row.steps,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aggregator_server.exchange.wire import Arrival, Wire
+    from pate.campaign.choices import Aggregation
 
 _PATIENCE_S = 3600.0
 
@@ -54,7 +55,7 @@ class Size:
     parties: int
     queries: int
     classes: int
-    aggregation: str = "masked"
+    aggregation: Aggregation = "masked"
     batch: int = BATCH_COUNTS
 
     @property

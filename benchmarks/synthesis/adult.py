@@ -23,9 +23,8 @@ import statistics
 import sys
 import tempfile
 from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -37,8 +36,8 @@ from benchmarks.papers.options import Options
 from benchmarks.papers.split import deal
 from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.synthesis.release.plan import Asked
-from party.synthesis.release.run import Settings, make
+from party.synthesis.release.options import SynthesisOptions
+from party.synthesis.release.run import make
 from party.teachers.training import train_ensemble
 from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.papers.campaign import Source
+    from party.synthesis.choices import Method
     from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
 
@@ -67,7 +67,7 @@ OPTIONS: Final = Options(
     epsilon=5.0,
     delta=1e-5,
     max_queries=QUERIES,
-    numbers={"sigma2": "40"},
+    sigma2="40",
     teachers=TEACHERS,
 )
 #: Our own student of tables, and a plain random forest.
@@ -181,8 +181,9 @@ def _queries(
     home = private_directory(place / "party_0")
     out = place / "public.parquet"
     made = make(
-        Settings(
-            asked=Asked(rows=QUERIES, epsilon=Fraction(1), method=kind),
+        SynthesisOptions(
+            rows=QUERIES,
+            method=cast("Method", kind),
             schema=SCHEMA,
             home=home,
             data=work / "party_0.csv",

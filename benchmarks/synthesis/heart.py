@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,9 +27,9 @@ from benchmarks.papers.options import Options
 from benchmarks.synthesis.adult import write_csv
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import POLICY_FILE
+from party.synthesis.release.options import SynthesisOptions
 from party.synthesis.release.parquet import merge, to_bytes
-from party.synthesis.release.plan import Asked
-from party.synthesis.release.run import Settings, make
+from party.synthesis.release.run import make
 from party.synthesis.table.schema import read, to_json
 from pate.accounting.filters import Delta
 from pate.data.read import read_dataset, read_inputs
@@ -42,6 +42,8 @@ from student.trainers.base import Effort
 from student.trainers.choose import train as teach
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pate.data.values import Dataset, Inputs
 
 SCHEMA: Final = Path(__file__).with_name("heart_schema.json")
@@ -53,11 +55,11 @@ OPTIONS: Final = Options(
     aggregator="gnmax",
     epsilon=5.0,
     delta=1e-3,
-    numbers={"sigma2": "12"},
+    sigma2="12",
     teachers=(12, 12, 5, 8),
 )
-_SEEDLESS: Final = Asked(rows=ROWS, epsilon=Fraction(1))
-_SEEDED: Final = replace(_SEEDLESS, method="cfs", release="seeded")
+_SEEDLESS: Final = partial(SynthesisOptions, rows=ROWS)
+_SEEDED: Final = partial(_SEEDLESS, method="cfs", release="seeded")
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Hospital:
 
     name: str
     policy: str
-    asked: tuple[Asked, ...]
+    asked: tuple[Callable[..., SynthesisOptions], ...]
 
 
 HOSPITALS: Final = (
@@ -82,7 +84,7 @@ HOSPITALS: Final = (
     Hospital(
         "hungarian",
         "largest_epsilon = 0.5\n",
-        (_SEEDLESS, replace(_SEEDLESS, epsilon=Fraction(1, 2))),
+        (_SEEDLESS, partial(_SEEDLESS, epsilon="0.5")),
     ),
     # Fewer rows than the schema promises: refused, whatever it would pay.
     Hospital("switzerland", "largest_epsilon = 6.0\n", (_SEEDLESS,)),
@@ -135,7 +137,7 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
 
 def _answer(
     hospital: Hospital,
-    asked: Asked,
+    asked: Callable[..., SynthesisOptions],
     schema: Path,
     home: Path,
     data: Path,
@@ -143,7 +145,7 @@ def _answer(
     screen: Screen,
 ) -> str:
     try:
-        told = make(Settings(asked=asked, schema=schema, home=home, data=data, out=out), screen)
+        told = make(asked(schema=schema, home=home, data=data, out=out), screen)
     except PateError as error:
         line = f"{hospital.name}: exit code {error.exit_code}: {error}"
     else:
@@ -155,10 +157,10 @@ def _answer(
 def _uniform(schema: Path, rows: int, work: Path, screen: Screen) -> Inputs:
     """Return the control: as many rows as were released, of no data at all."""
     out = work / "uniform.parquet"
-    asked = replace(_SEEDLESS, method="uniform", rows=rows)
+    asked = partial(_SEEDLESS, method="uniform", rows=rows)
     home = private_directory(work / "nobody")
     data = work / f"{HOSPITALS[0].name}.csv"
-    make(Settings(asked=asked, schema=schema, home=home, data=data, out=out), screen)
+    make(asked(schema=schema, home=home, data=data, out=out), screen)
     return read_inputs(out)
 
 

@@ -7,21 +7,26 @@ from typing import Annotated, Final
 
 import typer
 
-from party.cli.ledger import HomeOption, _home
+from party.cli.ledger import _home
 from pate.errors import UsageError
-from pate.runtime.command import JsonOption, SignedByOption, UnsignedOption, print_json
+from pate.runtime.command import print_json
 from pate.runtime.home import default_home
+from pate.runtime.options import (
+    BackupArgument,
+    BackupOption,
+    HeadOption,
+    HomeOption,
+    JsonOption,
+    SignedByOption,
+    UnsignedOption,
+)
 from pate.runtime.screen import Screen
 from pate.storage.manifest import signed_line
 
-OutOption = Annotated[
-    Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
-]
 _ALLOW_NEW: Final = (
     "what was answered after that is forgotten: let the policy allow only campaigns over public sets "
     "that this party never saw"
 )
-BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    out: OutOption,
+    out: BackupOption,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,13 +61,7 @@ def backup(
 
 def restore(
     folder: BackupArgument,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="The last head that `pate-party ledger` showed, NUMBER:DIGEST, known from elsewhere "
-            "than the copy. A copy that lacks it is refused."
-        ),
-    ] = None,
+    head: HeadOption = None,
     entries_lost: Annotated[
         bool,
         typer.Option(
@@ -71,13 +70,7 @@ def restore(
             "guards those queries against being asked again, and no longer counts them.",
         ),
     ] = False,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            help="The party's home. Default: the one of its name in your state directory.",
-            metavar="DIR",
-        ),
-    ] = None,
+    home: HomeOption = None,
     signed_by: SignedByOption = None,
     unsigned: UnsignedOption = False,
     as_json: JsonOption = False,
@@ -118,13 +111,7 @@ def forget(
             "longer guards those queries against being asked again, and no longer counts them.",
         ),
     ] = False,
-    home: Annotated[
-        Path | None,
-        typer.Option(
-            help="The party's home. Default: the one in your state directory, if it is the only one.",
-            metavar="DIR",
-        ),
-    ] = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Go on although the ledger is gone, or is an older copy, and no newer backup is left.

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from party.options import HomeOption
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import print_json
 from pate.runtime.home import default_home, locked, private_directory
+from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Screen
 
 

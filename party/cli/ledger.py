@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from party.options import PolicyOption
 from pate.errors import DataError, LedgerError, UsageError
-from pate.runtime.command import JsonOption, print_json
+from pate.runtime.command import print_json
 from pate.runtime.home import default_home
+from pate.runtime.options import HomeOption, JsonOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,22 +26,6 @@ if TYPE_CHECKING:
 
 #: No privacy statement is larger.
 _LARGEST_STATEMENT = 2**20
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where the party keeps its state. Default: your state directory, if one party has "
-        "its state there.",
-        metavar="DIR",
-    ),
-]
-PolicyOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="The policy whose delta counts for the own figure. Default: policy.toml in --home.",
-        metavar="FILE",
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:

@@ -6,6 +6,7 @@ of loopback and to nobody without its secret.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import socket
 import ssl
@@ -14,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 import httpx
+from cryptography import x509
 
 from party.flower.internals import NOBODY, SUPERNODE_MAIN
 from pate.errors import ProtocolError, UnreachableError, UsageError
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HOST: Final = "127.0.0.1"
+HEALTH: Final = "/health"
 _PROBE_TIMEOUT_S: Final = 5.0
 #: How a SuperNode says in its log why it could not connect.
 _REFUSAL: Final = re.compile(rb"\[code: (\d{1,6})\]")
@@ -52,6 +55,8 @@ class Server:
         address: ``host:port``.
         url: the same with the protocol that is spoken.
         verify: whose certificates it may show; True: those of this system.
+        pinned: certificate of the one authority that is trusted, None for this system's.
+        is_here: whether it is on this machine: proxies are passed by.
         skew: by how many seconds its clock was ahead of ours when it last answered.
     """
 
@@ -72,12 +77,32 @@ class Server:
         except ProtocolError as error:
             raise UsageError(str(error)) from error
         self.address = address
-        self.in_clear = root_certificates is None and self.host in LOOPBACK
+        self.is_here = self.host in LOOPBACK
+        self.in_clear = root_certificates is None and self.is_here
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
-        self.verify = NOBODY if self.in_clear else _trust(self.root_certificates)
+        self.verify, self.pinned = _trust(self.root_certificates)
+        if self.in_clear:
+            self.verify = NOBODY
         self.skew = 0.0
         self._has_answered = False
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
+
+    def client(self, timeout: float, verify: ssl.SSLContext | None = None) -> httpx.Client:
+        """Return a client that goes the way that Flower goes, through proxies too.
+
+        Args:
+            timeout: of each step, in seconds.
+            verify: whose certificates are accepted; None: as at a start.
+
+        Raises:
+            UsageError: if the environment names a proxy of a kind that is not supported.
+        """
+        try:
+            return httpx.Client(
+                verify=verify or self.verify, timeout=timeout, trust_env=not self.is_here
+            )
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"the proxy variables cannot be used: {error}") from error
 
     def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:
         """Ask the server's health, once.
@@ -92,18 +117,13 @@ class Server:
             UsageError: if the environment names a proxy of a kind that is not supported.
         """
         try:
-            reply = httpx.get(
-                f"{self.url}/health",
-                timeout=min(within, _PROBE_TIMEOUT_S),
-                verify=self.verify,
-                trust_env=self.host not in LOOPBACK,
-            )
+            with self.client(min(within, _PROBE_TIMEOUT_S)) as client:
+                reply = client.get(f"{self.url}{HEALTH}")
         except httpx.HTTPError as error:
             raise self.failure(error) from error
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"the proxy variables cannot be used: {error}") from error
         self._has_answered = True
-        self.skew = _ahead(reply.headers.get("date", ""))
+        said = date_of(reply)
+        self.skew = 0.0 if said is None else said.timestamp() - time.time()
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
 
@@ -134,27 +154,31 @@ class Server:
 
     def _speaks_tls(self) -> bool:
         """Say whether a handshake gets an answer; whose it is does not matter here."""
-        anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        anybody.check_hostname = False
-        anybody.verify_mode = ssl.CERT_NONE
         try:
             with (
                 socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as plain,
-                anybody.wrap_socket(plain),
+                of_anybody().wrap_socket(plain),
             ):
                 return True
         except OSError:
             return False
 
 
-def probe(server: str, root_certificates: Path | None = None) -> None:
-    """Ask the health of the server at ``server`` (``host:port``), once; see :meth:`Server.probe`.
+def of_anybody() -> ssl.SSLContext:
+    """Return what accepts every certificate: to look at one that is not trusted, never to send."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    return made
 
-    Raises:
-        UsageError: if the address cannot be read or the certificates are not there.
-        UnreachableError: if the server does not answer, is not ready, or is not trusted.
-    """
-    Server(server, root_certificates).probe()
+
+def date_of(reply: httpx.Response) -> dt.datetime | None:
+    """Return the time by the clock of whoever replied, None if that is not said."""
+    try:
+        said = parsedate_to_datetime(reply.headers.get("date", "")[:64])
+    except (ValueError, OverflowError):
+        return None
+    return said if said.tzinfo is not None else said.replace(tzinfo=dt.UTC)
 
 
 class SuperNode:
@@ -226,20 +250,16 @@ class SuperNode:
         self._secret_file.unlink(missing_ok=True)
 
 
-def _ahead(date: str) -> float:
-    """Return how far the clock that wrote a ``Date`` header is ahead of ours, 0 if it wrote none."""
-    try:
-        return parsedate_to_datetime(date).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return 0.0
-
-
-def _trust(root_certificates: Path | None) -> ssl.SSLContext | bool:
+def _trust(
+    root_certificates: Path | None,
+) -> tuple[ssl.SSLContext | bool, x509.Certificate | None]:
+    """Return whose certificates are accepted, and the one authority if there is one."""
     if root_certificates is None:
-        return True
+        return True, None
     try:
-        return ssl.create_default_context(cafile=str(root_certificates))
-    except (OSError, ssl.SSLError) as error:
+        verify = ssl.create_default_context(cafile=str(root_certificates))
+        return verify, x509.load_pem_x509_certificate(root_certificates.read_bytes())
+    except (OSError, ssl.SSLError, ValueError) as error:
         raise UsageError(
             f"{root_certificates} cannot be used as root certificates: {error}"
         ) from error

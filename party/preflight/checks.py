@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
 from party.preflight import gpu, identity, network, records, rules
-from party.preflight.handshake import meet, target_of
+from party.preflight.handshake import meet, server_of
 from pate.errors import DiskError, PateError, UnreachableError
 from pate.preflight import Check, Finding, begin, machine, storage
 from pate.runtime.child import require_free_port
@@ -47,12 +47,12 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
         "Network": _network(options),
         "Identity": (
             Check(
-                "enrolment", lambda: identity.check_enrolment(options, target_of(options)), short
+                "enrolment", lambda: identity.check_enrolment(options, server_of(options)), short
             ),
             Check("keys", lambda: identity.check_keys(options), short),
         ),
         "Policy": (
-            Check("policy", lambda: rules.check_policy(options, target_of(options)), short),
+            Check("policy", lambda: rules.check_policy(options, server_of(options)), short),
             Check("own ledger", lambda: rules.check_ledger(options), long),
         ),
         "Data": (
@@ -97,28 +97,28 @@ def _port(options: CheckOptions) -> Finding:
 def _network(options: CheckOptions) -> tuple[Check, ...]:
     short, now = options.timeout, options.clock
     try:
-        target = target_of(options)
+        server = server_of(options)
     except PateError as error:
         broken = Finding.failed(type(error), str(error))
         return (Check("server", lambda: broken, short),)
-    if target is None or options.offline:
+    if server is None or options.offline:
         why = "--offline" if options.offline else "none is known: --server, --bundle, or enrol"
         return (
             Check("server", lambda: Finding.skipped(why), short),
-            Check("clock", lambda: network.check_clock(target, None, now()), short),
+            Check("clock", lambda: network.check_clock(server, None, now()), short),
         )
     # Less than a check's own time, so that what did not answer is said and not only that it was late.
-    met = begin(lambda: meet(target, timeout=0.8 * short, clock=now))
+    met = begin(lambda: meet(server, timeout=0.8 * short, clock=now))
 
     def check(name: str, look: Callable[[], Finding], steps: int = 2) -> Check:
         return Check(name, look, steps * short, UnreachableError)
 
     return (
-        check("address", lambda: network.check_name(target), 1),
-        check("proxy", lambda: network.check_proxy(target), 1),
-        check("certificate", lambda: network.check_certificate(target, met.result(), now())),
-        check("clock", lambda: network.check_clock(target, met.result(), now())),
-        check("server", lambda: network.check_server(target, met.result())),
-        check("other doors", lambda: network.check_exposed(target, met.result()), 4),
-        check("admission", lambda: identity.check_admission(options, target, met.result()), 4),
+        check("address", lambda: network.check_name(server), 1),
+        check("proxy", lambda: network.check_proxy(server), 1),
+        check("certificate", lambda: network.check_certificate(server, met.result(), now())),
+        check("clock", lambda: network.check_clock(server, met.result(), now())),
+        check("server", lambda: network.check_server(server, met.result())),
+        check("other doors", lambda: network.check_exposed(server, met.result()), 4),
+        check("admission", lambda: identity.check_admission(options, server, met.result()), 4),
     )

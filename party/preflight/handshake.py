@@ -10,61 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import ssl
 import tempfile
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import httpx
 from cryptography import x509
 
-from party.flower.supernode import Server, UntrustedServerError
+from party.flower.supernode import HEALTH, Server, UntrustedServerError, date_of, of_anybody
 from party.identity.enrolment import Enrolment, read_bundle
 from pate.errors import StateError, UnreachableError, UsageError
-from pate.runtime.child import LOOPBACK
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from party.options import CheckOptions
-
-HEALTH: Final = "/health"
-
-
-@dataclass(frozen=True)
-class Target:
-    """The server that the party would connect to.
-
-    Attributes:
-        server: where it is, and whose certificates it may show.
-        pinned: certificate of the one authority that is trusted, None for this system's.
-    """
-
-    server: Server
-    pinned: x509.Certificate | None = None
-
-    @property
-    def is_here(self) -> bool:
-        """Whether it is on this machine: proxies are passed by."""
-        return self.server.host in LOOPBACK
-
-    def client(self, timeout: float, verify: ssl.SSLContext | bool | None = None) -> httpx.Client:
-        """Return a client that goes the way that Flower goes.
-
-        Args:
-            timeout: of each step, in seconds.
-            verify: whose certificates are accepted; None: as at a start.
-
-        Raises:
-            UsageError: if the environment names a proxy of a kind that is not supported.
-        """
-        verify = self.server.verify if verify is None else verify
-        try:
-            return httpx.Client(verify=verify, timeout=timeout, trust_env=not self.is_here)
-        except (ImportError, ValueError) as error:
-            raise UsageError(f"the proxy variables cannot be used: {error}") from error
 
 
 def enrolment_of(options: CheckOptions) -> Enrolment | None:
@@ -83,7 +45,7 @@ def enrolment_of(options: CheckOptions) -> Enrolment | None:
     return Enrolment.load(home) if home.is_dir() else None
 
 
-def target_of(options: CheckOptions) -> Target | None:
+def server_of(options: CheckOptions) -> Server | None:
     """Return the server that the party would connect to, None if none is known.
 
     It is that of ``--server``, else of the bundle, else of the enrolment; whom it is trusted by is
@@ -99,13 +61,11 @@ def target_of(options: CheckOptions) -> Target | None:
         with tempfile.TemporaryDirectory() as folder:
             authority = Path(folder) / "ca.pem"
             authority.write_bytes(bundle.ca)
-            server = Server(options.server or bundle.server, authority)
-        return Target(server, x509.load_pem_x509_certificate(bundle.ca))
+            return Server(options.server or bundle.server, authority)
     enrolment = enrolment_of(options)
     if enrolment is not None:
-        pinned = x509.load_pem_x509_certificate(enrolment.ca.read_bytes())
-        return Target(Server(options.server or enrolment.server, enrolment.ca), pinned)
-    return None if options.server is None else Target(Server(options.server))
+        return Server(options.server or enrolment.server, enrolment.ca)
+    return None if options.server is None else Server(options.server)
 
 
 @dataclass(frozen=True)
@@ -136,7 +96,7 @@ class Meeting:
 
 
 def meet(
-    target: Target,
+    server: Server,
     *,
     timeout: float = 4.0,
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
@@ -144,41 +104,37 @@ def meet(
     """Ask a server's health, once.
 
     Args:
-        target: the server.
+        server: which.
         timeout: of each step, in seconds.
         clock: this machine's.
     """
-    server = target.server
     try:
-        return _ask(target, timeout, clock)
+        return _ask(server, timeout, clock)
     except UsageError as error:
         return Meeting(UnreachableError(f"{server.address} does not answer: {error}"))
     except httpx.HTTPError as error:
         missed = Meeting(server.failure(error))
     if missed.is_trusted or server.in_clear:
         return missed
-    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anybody.check_hostname = False
-    anybody.verify_mode = ssl.CERT_NONE
     with contextlib.suppress(httpx.HTTPError):
-        return replace(_ask(target, timeout, clock, anybody), error=missed.error, status=None)
+        return replace(_ask(server, timeout, clock, of_anybody()), error=missed.error, status=None)
     return missed
 
 
 def _ask(
-    target: Target,
+    server: Server,
     timeout: float,
     clock: Callable[[], dt.datetime],
     verify: ssl.SSLContext | None = None,
 ) -> Meeting:
-    with target.client(timeout, verify) as client:
+    with server.client(timeout, verify) as client:
         before = clock()
-        with client.stream("GET", target.server.url + HEALTH) as reply:
+        with client.stream("GET", server.url + HEALTH) as reply:
             after = clock()
             certificate, protocol = _shown(reply)
             return Meeting(
                 status=reply.status_code,
-                said=_date(reply.headers.get("date")),
+                said=date_of(reply),
                 heard=before + (after - before) / 2,
                 certificate=certificate,
                 protocol=protocol,
@@ -194,10 +150,3 @@ def _shown(reply: httpx.Response) -> tuple[x509.Certificate | None, str | None]:
     with contextlib.suppress(ValueError):
         return x509.load_der_x509_certificate(body), link.version()
     return None, link.version()
-
-
-def _date(text: str | None) -> dt.datetime | None:
-    with contextlib.suppress(TypeError, ValueError):
-        said = parsedate_to_datetime((text or "")[:64])
-        return said if said.tzinfo is not None else said.replace(tzinfo=dt.UTC)
-    return None

@@ -20,8 +20,9 @@ from pate.preflight.finding import days_left
 from pate.preflight.storage import open_to_others
 
 if TYPE_CHECKING:
+    from party.flower.supernode import Server
     from party.options import CheckOptions
-    from party.preflight.handshake import Meeting, Target
+    from party.preflight.handshake import Meeting
 
 #: Where a node names its public key (PEM, in base64), and where one asks to be let in.
 KEY_HEADER: Final = "flwr-public-key"
@@ -34,13 +35,13 @@ _SECRET: Final = (
 )  # fmt: skip
 
 
-def check_enrolment(options: CheckOptions, target: Target | None) -> Finding:
+def check_enrolment(options: CheckOptions, server: Server | None) -> Finding:
     """Say whether this party has enrolled, with whom, and for how long yet."""
     found, now = enrolment_of(options), options.clock()
     if found is None:
         if options.bundle is not None:
             return Finding.ok(f"not yet; {options.bundle} can be used: `pate-party enroll` it")
-        if target is not None and target.server.in_clear:
+        if server is not None and server.in_clear:
             return Finding.ok("none, and none is needed for a trial on this machine")
         return Finding.warning(
             f"there is none in {options.place}",
@@ -77,7 +78,7 @@ def check_keys(options: CheckOptions) -> Finding:
     )
 
 
-def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> Finding:
+def check_admission(options: CheckOptions, server: Server, meeting: Meeting) -> Finding:
     """Ask the server whether it knows this party's node key still.
 
     The request names the public key and is not signed: a server that knows it asks for a signature,
@@ -95,10 +96,8 @@ def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> 
     headers = {KEY_HEADER: named.decode(), "content-type": "application/protobuf"}
     try:
         with (
-            target.client(options.timeout) as client,
-            client.stream(
-                "POST", target.server.url + _ROUTE, content=b"", headers=headers
-            ) as reply,
+            server.client(options.timeout) as client,
+            client.stream("POST", server.url + _ROUTE, content=b"", headers=headers) as reply,
         ):
             status, code = reply.status_code, _code(reply)
     except httpx.HTTPError as error:
@@ -106,12 +105,12 @@ def check_admission(options: CheckOptions, target: Target, meeting: Meeting) -> 
     if status == httpx.codes.PRECONDITION_FAILED and code in (KEY_NEEDED, KEY_REFUSED):
         return Finding.failed(
             RefusedError,
-            f"{target.server.address} does not know the key of this enrolment: revoked, or replaced by a "
+            f"{server.address} does not know the key of this enrolment: revoked, or replaced by a "
             "newer one",
             "ask the coordinator (`pate-server parties`) for a new bundle, and `pate-party enroll` it",
         )
     if status == httpx.codes.UNAUTHORIZED:
-        return Finding.ok(f"{target.server.address} knows the key of this enrolment")
+        return Finding.ok(f"{server.address} knows the key of this enrolment")
     return Finding.skipped(f"the server did not say (HTTP {status})")
 
 

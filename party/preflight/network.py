@@ -13,7 +13,7 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from party.preflight.handshake import HEALTH
+from party.flower.supernode import HEALTH
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine
 from pate.preflight.finding import days_left
@@ -21,7 +21,8 @@ from pate.preflight.finding import days_left
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from party.preflight.handshake import Meeting, Target
+    from party.flower.supernode import Server
+    from party.preflight.handshake import Meeting
 
 #: A certificate that ends sooner is worth a warning.
 SOON: Final = dt.timedelta(days=30)
@@ -46,25 +47,25 @@ _PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
 _NTP: Final = "set this machine's clock, or the server's, and keep both by NTP"
 
 
-def check_name(target: Target) -> Finding:
+def check_name(server: Server) -> Finding:
     """Look the server's name up."""
-    found = machine.check_name(target.server.host, target.server.port)
-    if found.kind is None or proxy_for(target) is None:
+    found = machine.check_name(server.host, server.port)
+    if found.kind is None or proxy_for(server) is None:
         return found
     return Finding.warning(f"{found.text}; the proxy looks it up", "nothing, if the proxy knows it")
 
 
-def proxy_for(target: Target) -> str | None:
-    """Return the proxy that a connection to ``target`` goes through, ``host:port``; None for none.
+def proxy_for(server: Server) -> str | None:
+    """Return the proxy that a connection to ``server`` goes through, ``host:port``; None for none.
 
     Raises:
         UsageError: if the environment names one of a kind that is not supported.
     """
-    if target.is_here:
+    if server.is_here:
         return None
-    with target.client(1.0) as client:
+    with server.client(1.0) as client:
         # httpx has its own reading of NO_PROXY, and Flower has httpx's: so it is asked.
-        way = client._transport_for_url(httpx.URL(target.server.url))  # noqa: SLF001
+        way = client._transport_for_url(httpx.URL(server.url))  # noqa: SLF001
         if way is client._transport:  # noqa: SLF001
             return None
     for name in ("https_proxy", "all_proxy"):
@@ -79,13 +80,13 @@ def _variable(name: str) -> str:
     return os.environ.get(name) or os.environ.get(name.upper()) or ""
 
 
-def check_proxy(target: Target) -> Finding:
+def check_proxy(server: Server) -> Finding:
     """Say what the proxy variables mean for the way to the server."""
-    host, proxies = target.server.host, [name for name in _PROXIES if _variable(name)]
-    if target.is_here:
+    host, proxies = server.host, [name for name in _PROXIES if _variable(name)]
+    if server.is_here:
         return Finding.ok("not used: the server is on this machine")
     try:
-        through = proxy_for(target)
+        through = proxy_for(server)
     except UsageError as error:
         return Finding.failed(UsageError, str(error), f"use an HTTP proxy, or NO_PROXY={host}")
     if through is None and proxies:
@@ -94,7 +95,7 @@ def check_proxy(target: Target) -> Finding:
         return Finding.ok("none is set: connections go straight to the server")
     text = (
         f"connections go through {through}, as {proxies[0] if proxies else 'this system'} says; it must "
-        f"let CONNECT {target.server.address} pass and leave TLS as it is"
+        f"let CONNECT {server.address} pass and leave TLS as it is"
     )
     ranges = [
         part for part in _variable("no_proxy").split(",") if "/" in part and "://" not in part
@@ -107,21 +108,21 @@ def check_proxy(target: Target) -> Finding:
     return Finding.ok(text)
 
 
-def check_certificate(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
+def check_certificate(server: Server, meeting: Meeting, now: dt.datetime) -> Finding:
     """Say whether the server proves who it is, and for how long yet."""
     shown = meeting.certificate
-    if target.server.in_clear:
+    if server.in_clear:
         return Finding.ok("none: in clear, as a trial on this machine")
     if not meeting.is_trusted:
-        return _refused(target, meeting, now)
+        return _refused(server, meeting, now)
     if meeting.error is not None:
         return Finding.skipped("no server answered")
     if shown is None:
         return Finding.skipped("no certificate was shown")
     ends = shown.not_valid_after_utc
-    whose = "this system's authorities" if target.pinned is None else "the pinned authority"
+    whose = "this system's authorities" if server.pinned is None else "the pinned authority"
     text = (
-        f"of {whose}, for {target.server.host}, {meeting.protocol}; ends {ends:%Y-%m-%d} "
+        f"of {whose}, for {server.host}, {meeting.protocol}; ends {ends:%Y-%m-%d} "
         f"({days_left(ends, now)})"
     )
     if ends - now < SOON:
@@ -131,9 +132,9 @@ def check_certificate(target: Target, meeting: Meeting, now: dt.datetime) -> Fin
     return Finding.ok(text)
 
 
-def _refused(target: Target, meeting: Meeting, now: dt.datetime) -> Finding:
+def _refused(server: Server, meeting: Meeting, now: dt.datetime) -> Finding:
     """Say what a start would, and what the certificate says of itself, to look for the reason in."""
-    shown, pinned, text, to_do = meeting.certificate, target.pinned, str(meeting.error), ""
+    shown, pinned, text, to_do = meeting.certificate, server.pinned, str(meeting.error), ""
     if shown is not None:
         text += (
             f" (it is for {names_of(shown)}, from {shown.not_valid_before_utc:%Y-%m-%d %H:%M} to "
@@ -164,13 +165,13 @@ def names_of(certificate: x509.Certificate, most: int = 4) -> str:
     return ", ".join(texts[:most]) + (" and others" if len(texts) > most else "")
 
 
-def check_clock(target: Target | None, meeting: Meeting | None, now: dt.datetime) -> Finding:
+def check_clock(server: Server | None, meeting: Meeting | None, now: dt.datetime) -> Finding:
     """Compare this clock with the server's Date header, or else with the pinned authority's life."""
     if meeting is not None and meeting.said is not None and meeting.heard is not None:
         return _against_date(meeting, meeting.said, meeting.heard)
-    if target is None or target.pinned is None:
+    if server is None or server.pinned is None:
         return Finding.skipped("nothing to compare it with: no server answered, none is pinned")
-    begins, ends = target.pinned.not_valid_before_utc, target.pinned.not_valid_after_utc
+    begins, ends = server.pinned.not_valid_before_utc, server.pinned.not_valid_after_utc
     if not begins <= now <= ends:
         return Finding.failed(
             StateError,
@@ -209,17 +210,17 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def check_server(target: Target, meeting: Meeting) -> Finding:
+def check_server(server: Server, meeting: Meeting) -> Finding:
     """Say whether the server's port for parties answers that it is ready."""
-    address = target.server.address
-    if not meeting.is_trusted and not target.server.in_clear:
+    address = server.address
+    if not meeting.is_trusted and not server.in_clear:
         return Finding.skipped("its certificate is not accepted: nothing was asked")
     if not meeting.is_trusted:
         return Finding.failed(UnreachableError, str(meeting.error))
     if meeting.error is not None:
         through = None
         with contextlib.suppress(UsageError):
-            through = proxy_for(target)
+            through = proxy_for(server)
         way = "" if through is None else f", and whether {through} lets CONNECT to it pass"
         return Finding.failed(
             UnreachableError,
@@ -235,7 +236,7 @@ def check_server(target: Target, meeting: Meeting) -> Finding:
 
 
 def check_exposed(
-    target: Target,
+    server: Server,
     meeting: Meeting,
     *,
     ports: Sequence[int] = tuple(FLOWER_PORTS),
@@ -244,17 +245,16 @@ def check_exposed(
     """Look whether the server shows parties more than the interface for parties.
 
     Args:
-        target: the server.
+        server: the server.
         meeting: what came of the first request.
         ports: of Flower, that should be closed from here; the server's own is left out.
         timeout: of a connection to each, in seconds.
     """
-    server = target.server
-    if target.is_here:
+    if server.is_here:
         return Finding.skipped("the server is on this machine, where every user reaches its ports")
     if meeting.error is not None:
         return Finding.skipped("the server could not be met")
-    found = [f"{server.address} answers on {route}" for route in _routes(target, timeout)]
+    found = [f"{server.address} answers on {route}" for route in _routes(server, timeout)]
     found += [
         f"port {port} is open" + (f" (of {FLOWER_PORTS[port]}?)" if port in FLOWER_PORTS else "")
         for port in ports
@@ -268,12 +268,12 @@ def check_exposed(
     )
 
 
-def _routes(target: Target, timeout: float) -> list[str]:
+def _routes(server: Server, timeout: float) -> list[str]:
     """Return the routes not meant for parties that are there, asked in a way that changes nothing."""
     found = []
-    with contextlib.suppress(httpx.HTTPError), target.client(timeout) as client:
+    with contextlib.suppress(httpx.HTTPError), server.client(timeout) as client:
         for route in _NOT_FOR_PARTIES:
-            with client.stream("GET", target.server.url + route) as reply:
+            with client.stream("GET", server.url + route) as reply:
                 if reply.status_code in _THERE:
                     found.append(route)
     return found

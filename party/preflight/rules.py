@@ -17,11 +17,11 @@ from pate.preflight import Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from party.flower.supernode import Server
     from party.identity.enrolment import Enrolment
     from party.ledger.ledger import CampaignRecord
     from party.options import CheckOptions
     from party.policy.policy import Policy
-    from party.preflight.handshake import Target
 
 
 def last_campaign(options: CheckOptions) -> CampaignRecord | None:
@@ -44,11 +44,11 @@ def check_ledger(options: CheckOptions) -> Finding:
     )
 
 
-def check_policy(options: CheckOptions, target: Target | None) -> Finding:
+def check_policy(options: CheckOptions, server: Server | None) -> Finding:
     """Say what the policy allows, and whether there is any campaign that it would not refuse."""
     enrolment = enrolment_of(options)
     # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
-    trial = (target is None or target.server.in_clear) and enrolment is None
+    trial = (server is None or server.in_clear) and enrolment is None
     policy = policy_of(options.place, loopback=trial, file=options.policy)
     for why, to_do in _refuses_all(options, policy, enrolment):
         return Finding.failed(RefusedError, f"it would refuse every campaign: {why}", to_do)

@@ -8,7 +8,7 @@ may be published.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from pate.accounting.bounds.sharp import Tables
+    from pate.accounting.choices import BoundName
     from pate.accounting.units import Neighbours
 
 #: Half steps where best orders lie in practice, wider ones above.
@@ -43,10 +44,6 @@ MOMENTS_2017: Final = np.arange(2.0, 10.0)
 
 #: Orders of gates that are tried, in those of the bound's best order, less 1.
 _GATE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
-
-BoundName = Literal[
-    "paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "expected", "independent"
-]
 
 #: What a figure is, and is not.
 MEANING: Final[dict[BoundName, str]] = {

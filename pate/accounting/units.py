@@ -13,7 +13,7 @@ probability as it is, so k votes with noise s cost what one vote costs with nois
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pate.accounting.events import check_votes_per_unit
 from pate.errors import UsageError
@@ -21,7 +21,7 @@ from pate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Adjacency = Literal["change", "remove"]
+    from pate.accounting.choices import Adjacency
 
 _IN_WORDS: Mapping[str, str] = {
     "change": "{k} of the votes of a query, the same voters in every query, cast otherwise",

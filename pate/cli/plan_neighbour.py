@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+import typer
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from pate.campaign.options import DeltaOption
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.runtime.command import command_over, option, print_json
+from pate.runtime.command import print_json
+from pate.runtime.options import CommandOptions, takes
 
 if TYPE_CHECKING:
     from pate.planning.neighbour import NeighbourNoise, NeighbourPlan
@@ -20,52 +23,59 @@ _STEPS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighbourRequest:
-    """What was typed: each field is the option of that name."""
+class NeighbourOptions(CommandOptions):
+    """What was typed."""
 
-    records: int = option(
-        "About how many records all parties have: your guess.", default=10_000, min=1
+    records: Annotated[
+        int, typer.Option(min=1, help="About how many records all parties have: your guess.")
+    ] = 10_000
+    parties: Annotated[int, typer.Option(min=1, help="How many parties.")] = 5
+    classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10
+    epsilon: Annotated[float, typer.Option(help="What the one release may cost.")] = 1.0
+    delta: DeltaOption = 1e-5
+    purity: Annotated[
+        float,
+        typer.Option(
+            help="Assumed share of the records near a public input that have its class. Guess it "
+            "from labelled public data, never from these records."
+        ),
+    ] = 0.9
+    colluders: Annotated[
+        int | None,
+        typer.Option(min=0, help="Parties that may tell the server their noise. Default: a third."),
+    ] = None
+    unit: Annotated[Literal["record", "patient"], typer.Option(help="What is protected.")] = (
+        "record"
     )
-    parties: int = option("How many parties.", default=5, min=1)
-    classes: int = option("Number of classes.", default=10, min=2)
-    epsilon: float = option("What the one release may cost.", default=1.0)
-    delta: float = option("At which it holds; well below one over all records.", default=1e-5)
-    purity: float = option(
-        "Assumed share of the records near a public input that have its class. Guess it "
-        "from labelled public data, never from these records.",
-        default=0.9,
-    )
-    colluders: int | None = option(
-        "Parties that may tell the server their noise. Default: a third.", min=0
-    )
-    unit: str = option("What is protected: a record or a patient.", default="record")
-    votes_per_patient: int = option("Patient: most votes of one patient.", default=1, min=1)
-    representatives: int | None = option("Look at so many. Default: as the server would.", min=1)
+    votes_per_patient: Annotated[
+        int, typer.Option(min=1, help="Patient: most votes of one patient.")
+    ] = 1
+    representatives: Annotated[
+        int | None, typer.Option(min=1, help="Look at so many. Default: as the server would.")
+    ] = None
 
 
-@command_over(NeighbourRequest)
-def plan_neighbour(request: NeighbourRequest, *, as_json: bool) -> None:
+@takes(NeighbourOptions)
+def plan_neighbour(options: NeighbourOptions) -> None:
     """Say what neighbour votes would give, for several numbers of representatives.
 
     Nothing of it depends on data. For example: pate plan-neighbour --records 60000 --epsilon 0.1
     """
     from pate.campaign.representatives import default_number
-    from pate.mechanisms.neighbour import require_unit
     from pate.planning.neighbour import NeighbourNoise, plan_representatives
 
-    epsilon, delta, unit = request.epsilon, request.delta, request.unit
-    votes, chosen = request.votes_per_patient, request.representatives
-    require_unit(unit)
+    epsilon, delta, unit = options.epsilon, options.delta, options.unit
+    votes, chosen = options.votes_per_patient, options.representatives
     if votes != 1 and unit != "patient":
         raise UsageError("--votes-per-patient is for --unit patient")
-    noise = NeighbourNoise.of(epsilon, delta, request.parties, votes, request.colluders)
-    middle = chosen or default_number(request.records, 10**9, epsilon, delta, votes)
+    noise = NeighbourNoise.of(epsilon, delta, options.parties, votes, options.colluders)
+    middle = chosen or default_number(options.records, 10**9, epsilon, delta, votes)
     plans = [
         plan_representatives(
             number,
-            records=request.records,
-            classes=request.classes,
-            purity=request.purity,
+            records=options.records,
+            classes=options.classes,
+            purity=options.purity,
             sigma=noise.carried,
             threshold=noise.threshold,
         )
@@ -73,7 +83,7 @@ def plan_neighbour(request: NeighbourRequest, *, as_json: bool) -> None:
     ]
     words = in_words(epsilon, delta, unit, neighbours=neighbours_of(unit, records_vote=True))
     default = middle if chosen is None else None
-    if not as_json:
+    if not options.as_json:
         _show(noise, plans, default, words)
         return
     print_json(

@@ -46,11 +46,9 @@ _LOOK_LAPLACE: Final = 500
 #: Points of the first grid, per axis, and of the finer one.
 _COARSE: Final[Mapping[str, int]] = {"noise": 32, "sigma1": 12, "threshold": 16}
 _FINE: Final = 7
-#: Budgets of a frontier: a quarter of the wanted one to four times it.
-_BUDGETS: Final = tuple(2.0 ** (step / 4) for step in range(-8, 9))
-#: Least accuracies of frontiers, as shares of the accuracy without noise.
-_LEVELS: Final = (0.8, 0.9, 0.97)
-_TRADES: Final = 33
+#: Budgets of the curves, as parts of the wanted one.
+BUDGETS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
+_POINTS: Final = 33
 #: Bounds are computed in floats, and must stay bounds.
 _SLACK: Final = 1.0 + 1e-9
 
@@ -164,7 +162,7 @@ class Search:
         self._worth = cache(self._budgets)
         seen = population.thinned(_LOOK_LAPLACE if isinstance(like, LNMax) else _LOOK)
         self.looked_at = len(seen)
-        largest = self._worth(epsilon * _BUDGETS[-1])["zcdp"] * campaign.part
+        largest = self._worth(epsilon * max(BUDGETS))["zcdp"] * campaign.part
         axes = coarse_axes(like, population.teachers, float(largest))
         steps = len(axes["noise"]) + 1  # the finer grid is one step
         self.settings: list[Setting] = []
@@ -182,18 +180,9 @@ class Search:
         figures = [(s.answer, s.right, s.paid, s.check, s.label) for s in self.settings]
         self._figures = np.array(figures, np.float64).T
 
-    def frontiers(self) -> Mapping[float, tuple[Choice, ...]]:
-        """Return by least accuracy the best for several budgets, left out where none suits."""
-        levels = [round(self._without_noise * level, 2) for level in _LEVELS]
-        found = {
-            level: [self.best(self.epsilon * step, Goal(level)) for step in _BUDGETS]
-            for level in levels
-        }
-        return {level: tuple(filter(None, each)) for level, each in found.items()}
-
     def trade(self, epsilon: float) -> tuple[Choice, ...]:
         """Return what each of several least accuracies leaves of the labels that a budget buys."""
-        floors = np.linspace(0.5 * self._without_noise, 0.999, _TRADES).tolist()
+        floors = np.linspace(0.5 * self._without_noise, 0.999, _POINTS).tolist()
         found = [self.best(epsilon, Goal(floor)) for floor in floors]
         return tuple(filter(None, found))
 

@@ -1,4 +1,4 @@
-"""How every command starts and ends: configuration file, one-line errors, exit codes."""
+"""How every command starts and ends: one-line errors, exit codes, the log's form."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import json
 import os
 import signal
 import sys
-import tomllib
-from dataclasses import field, fields
-from inspect import Parameter, Signature, signature
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
+from typing import NoReturn
 
 import click
 import typer
 
-from pate.errors import DiskError, PateError, UsageError
+from pate.errors import DiskError, PateError
 from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: What a shell reports for a process that SIGINT ended.
 INTERRUPTED = 130
@@ -170,107 +163,3 @@ def _choose_log(context: click.Context, _: click.Parameter, value: str | None) -
 def print_json(value: object) -> None:
     """Print one JSON object on the standard output, and nothing else ever goes there with it."""
     print(json.dumps(value, indent=2, sort_keys=True, allow_nan=False))  # noqa: T201
-
-
-def _load_config(context: click.Context, value: Path | None) -> Path | None:
-    if value is None:
-        return None
-    try:
-        table = tomllib.loads(value.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the configuration file {value}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{value} is not valid TOML: {error}") from error
-    known = {p.name: p for p in context.command.params if p.name}
-    settings: dict[str, object] = {}
-    for key, setting in table.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            options = ", ".join(sorted(k.replace("_", "-") for k in known))
-            raise UsageError(f"{value}: no option is called {key!r}; there are: {options}")
-        settings[name] = setting
-    context.default_map = {**(context.default_map or {}), **settings}
-    return value
-
-
-#: ``--config FILE``: a TOML file whose keys are the long options of the command.
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="TOML file with the same names as the options, without the dashes. Options win.",
-        is_eager=True,
-        callback=_load_config,
-        metavar="FILE",
-    ),
-]
-
-#: ``--json``: the result as one JSON object on the standard output.
-JsonOption = Annotated[
-    bool,
-    typer.Option("--json", help="Print the result as one JSON object; progress stays on stderr."),
-]
-
-#: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
-SignedByOption = Annotated[
-    str | None,
-    typer.Option(
-        "--signed-by",
-        help="The key that has to have signed the backup, 64 hexadecimal digits, known from elsewhere "
-        "than the copy. Default: the one of the identity in the home, if there is one.",
-        metavar="KEY",
-        show_default=False,
-    ),
-]
-UnsignedOption = Annotated[
-    bool,
-    typer.Option(
-        "--unsigned",
-        help="Take a backup that is not signed, as older versions made them: nothing shows whether "
-        "somebody altered it.",
-    ),
-]
-
-
-def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
-    """Return a field of a request: what its option says of itself, and what else typer knows.
-
-    Args:
-        text: the help.
-        names: of the option, if it is not called as the field is.
-        default: of the field.
-        more: such as ``min`` or ``metavar``.
-    """
-    return field(default=default, metadata={"option": typer.Option(*names, help=text, **more)})
-
-
-def command_over(request: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function of one value: its options are the fields of the value's class.
-
-    The function is called with the value, and with ``as_json``; ``--json`` and ``--config`` are added.
-
-    Args:
-        request: a frozen dataclass whose fields are made by :func:`option`.
-    """
-    hints = get_type_hints(request)
-    own = [
-        Parameter(
-            each.name, Parameter.KEYWORD_ONLY, default=each.default,
-            annotation=Annotated[hints[each.name], each.metadata["option"]],
-        )
-        for each in fields(request)
-    ]  # fmt: skip
-
-    def command_of(function: Callable[..., None]) -> Callable[..., None]:
-        def command(
-            *, as_json: JsonOption = False, config: ConfigOption = None, **options: Any
-        ) -> None:
-            del config  # it was read into the options' defaults
-            function(request(**options), as_json=as_json)
-
-        last = list(signature(command, eval_str=True).parameters.values())[:-1]
-        vars(command)["__signature__"] = Signature([*own, *last])
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        return command
-
-    return command_of

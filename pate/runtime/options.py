@@ -2,25 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+import tomllib
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from inspect import Parameter, Signature, cleandoc
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin, get_type_hints
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import click
+import typer
+
+from pate.errors import UsageError
 
 T = TypeVar("T")
+
+
+def _load_config(context: click.Context, value: Path | None) -> Path | None:
+    if value is None:
+        return None
+    try:
+        table = tomllib.loads(value.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the configuration file {value}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{value} is not valid TOML: {error}") from error
+    known = {p.name: p for p in context.command.params if p.name}
+    settings: dict[str, object] = {}
+    for key, setting in table.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            options = ", ".join(sorted(k.replace("_", "-") for k in known))
+            raise UsageError(f"{value}: no option is called {key!r}; there are: {options}")
+        settings[name] = setting
+    context.default_map = {**(context.default_map or {}), **settings}
+    return value
+
+
+#: ``--config FILE``: a TOML file whose keys are the long options of the command.
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML file with the same names as the options, without the dashes. Options win.",
+        is_eager=True,
+        callback=_load_config,
+        metavar="FILE",
+    ),
+]
+
+#: ``--json``: the result as one JSON object on the standard output.
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as one JSON object; progress stays on stderr."),
+]
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where state is kept: keys, ledgers, campaigns. Default: your state directory, in which "
+        "each party has a folder of its own.",
+        metavar="DIR",
+    ),
+]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where networks are trained.")
+]
+
+of_data = partial(typer.Option, rich_help_panel="Data")
+LabelOption = Annotated[
+    str | None, of_data(help="Table: the column with the class.", metavar="COLUMN")
+]
+DropOption = Annotated[
+    list[str] | None,
+    of_data(help="Table: a column to leave out; repeat for more.", metavar="COLUMN"),
+]
+WindowOption = Annotated[
+    tuple[int, int] | None,
+    of_data(
+        help="Images of more than 8 bits a pixel: the values that become black and white, such as "
+        "0 4095. It is part of a campaign's terms, and the same for its public set, its parties and "
+        "its student.",
+        metavar="LOW HIGH",
+    ),
+]
+
+#: Of backups: where one is made, which one is put back, and what is known of it.
+BackupOption = Annotated[
+    Path, typer.Option("--out", help="The folder to make for this one backup.", metavar="DIR")
+]
+BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
+HeadOption = Annotated[
+    str | None,
+    typer.Option(
+        "--head",
+        help="The last head that the ledger had, NUMBER:DIGEST, known from elsewhere than the copy or "
+        "the database. One that lacks it is refused.",
+    ),
+]
+SignedByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signed-by",
+        help="The key that has to have signed the backup, 64 hexadecimal digits, known from elsewhere "
+        "than the copy. Default: the one of the identity in the home, if there is one.",
+        metavar="KEY",
+    ),
+]
+UnsignedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsigned",
+        help="Take a backup that is not signed, as older versions made them: nothing shows whether "
+        "somebody altered it.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """What commands of many options have in common; each field, here and in a subclass, is an option."""
+
+    as_json: JsonOption = False
+    config: ConfigOption = None
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
     """Give a command of typer the annotated fields of a dataclass as options.
 
-    The command gets them as one value. What two commands share is a base of both their classes.
+    The command gets them as one value. What two commands share is a base of both their classes; what
+    all share, :class:`CommandOptions`, is listed last.
 
     Args:
         kind: a dataclass. Its fields that are ``Annotated`` are options; others keep their defaults.
     """
     hints = get_type_hints(kind, include_extras=True)
+    common = {each.name for each in fields(CommandOptions)}
     options = [
         Parameter(
             each.name,
@@ -28,7 +145,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
             default=Parameter.empty if each.default is MISSING else each.default,
             annotation=hints[each.name],
         )
-        for each in fields(kind)  # type: ignore[arg-type] # it is a dataclass
+        for each in sorted(fields(kind), key=lambda each: each.name in common)  # type: ignore[arg-type] # it is a dataclass
         if get_origin(hints[each.name]) is Annotated
     ]
 

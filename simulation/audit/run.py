@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,6 +27,7 @@ from pate.mechanisms import (
 )
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.exact import SystemNoise
+from simulation.audit.options import GATED, PARAMETERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,21 +36,8 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.runtime.screen import Screen
     from simulation.audit.gated import Gated
+    from simulation.audit.options import AuditOptions
 
-KINDS: Final = ("mechanism", "campaign", "canary")
-#: What decides behind a gate; the gate is audited with it.
-_GATED: Final = "gated-gnmax"
-#: The mechanisms whose noisy counts are seen as they are, and not only labels made of them. That of
-#: noise shares is the same for all three, whose labels are made of what the server sees.
-_COUNTED: Final = ("distributed-gnmax", "neighbour", "distributed-neighbour")
-#: What can be audited, and the options that each has.
-_PARAMETERS: Final = {
-    "lnmax": ("scale",),
-    "gnmax": ("sigma2",),
-    "confident-gnmax": ("threshold", "sigma1", "sigma2"),
-    "interactive-gnmax": ("threshold", "sigma1", "sigma2"),
-    **dict.fromkeys((*_COUNTED, _GATED), ("sigma2",)),
-}
 _THRESHOLD: Final = 60
 #: Of the noise, for each vote of a unit. The smaller it is, the more a run tells, and the smaller the
 #: errors that are seen; the check is, as in campaigns, the smaller part of the cost.
@@ -77,84 +64,39 @@ MEANING: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to audit; each field is the option of that name, None where it was left out."""
-
-    kind: str = "mechanism"
-    mechanism: str | None = None
-    threshold: int | None = None
-    sigma1: str | None = None
-    sigma2: str | None = None
-    scale: str | None = None
-    votes_per_unit: int | None = None
-    queries: int | None = None
-    runs: int | None = None
-    delta: float | None = None
-    confidence: float = 0.999
-    parties: int = 1
-    teachers: int = 1
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"there is no audit of a {self.kind!r}, only of {', '.join(KINDS)}")
-        if self.mechanism is not None:
-            if self.mechanism not in _PARAMETERS:
-                raise UsageError(
-                    f"unknown mechanism {self.mechanism!r}: choose among "
-                    f"{', '.join(sorted(_PARAMETERS))}"
-                )
-            for name in ("threshold", "sigma1", "sigma2", "scale"):
-                if name not in _PARAMETERS[self.mechanism] and getattr(self, name) is not None:
-                    raise UsageError(f"--{name} has no meaning for {self.mechanism}: leave it out")
-        if self.delta is not None and not 0.0 < self.delta < 1.0:
-            raise UsageError(f"--delta lies between 0 and 1, got {self.delta}")
-        if not 0.5 <= self.confidence < 1.0:
-            raise UsageError(f"--confidence lies between 0.5 and 1, got {self.confidence}")
-        if self.kind != "mechanism" and self.mechanism in (*_COUNTED, _GATED):
-            raise UsageError(f"{self.mechanism} is audited as a mechanism: leave {self.kind} out")
-        if self.kind == "canary" and (
-            self.votes_per_unit not in (None, 1) or self.runs is not None
-        ):
-            raise UsageError(
-                "an audit with canaries is one run, and a canary reaches one vote: leave out "
-                "--runs and --votes-per-unit"
-            )
-
-
-def run_audits(request: Request, screen: Screen) -> tuple[Audit, ...]:
+def run_audits(options: AuditOptions, screen: Screen) -> tuple[Audit, ...]:
     """Run the audits that were asked for.
 
     Raises:
         UsageError: for options that make no sense together.
     """
-    if request.kind == "canary":
-        return (_canary(request, screen),)
-    if request.mechanism is None and request.kind == "mechanism":
-        names = tuple(_PARAMETERS)
+    if options.kind == "canary":
+        return (_canary(options, screen),)
+    if options.mechanism is None and options.kind == "mechanism":
+        names = tuple(PARAMETERS)
     else:
-        names = (request.mechanism or ConfidentGNMax.name,)
-    return tuple(_repeated(name, request, screen) for name in names)
+        names = (options.mechanism or ConfidentGNMax.name,)
+    return tuple(_repeated(name, options, screen) for name in names)
 
 
-def _repeated(name: str, request: Request, screen: Screen) -> Audit:
-    delta = _DELTA if request.delta is None else request.delta
-    if name == _GATED:
-        return _gated(request, delta, screen)
-    mechanism = mechanism_of(name, request)
-    queries, votes = request.queries or _QUERIES, request.votes_per_unit or _VOTES
-    if request.kind == "mechanism":
+def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
+    delta = _DELTA if options.delta is None else options.delta
+    if name == GATED:
+        return _gated(options, delta, screen)
+    mechanism = mechanism_of(name, options)
+    queries, votes = options.queries or _QUERIES, options.votes_per_unit or _VOTES
+    if options.kind == "mechanism":
         attack: Callable[..., Audit] = partial(audit_mechanism, mechanism, runs=_RUNS)
         if isinstance(mechanism, Neighbour | DistributedMechanism):
             attack = partial(audit_counts, mechanism, runs=_COUNTED_RUNS)
-        if request.runs is not None:
-            attack = partial(attack, runs=request.runs)
+        if options.runs is not None:
+            attack = partial(attack, runs=options.runs)
         with screen.bar(f"attacking {name}") as progress:
             return attack(
                 noise=SystemNoise(),
                 queries=queries,
                 delta=delta,
-                confidence=request.confidence,
+                confidence=options.confidence,
                 votes=votes,
                 progress=progress,
             )
@@ -163,76 +105,76 @@ def _repeated(name: str, request: Request, screen: Screen) -> Audit:
     with screen.bar(f"attacking campaigns of {name}") as progress:
         return audit_campaign(
             mechanism,
-            queries=request.queries or _CAMPAIGN_QUERIES,
-            runs=request.runs or _CAMPAIGN_RUNS,
+            queries=options.queries or _CAMPAIGN_QUERIES,
+            runs=options.runs or _CAMPAIGN_RUNS,
             delta=delta,
-            confidence=request.confidence,
-            votes=request.votes_per_unit or _VOTES,
+            confidence=options.confidence,
+            votes=options.votes_per_unit or _VOTES,
             progress=progress,
         )
 
 
-def _gated(request: Request, delta: float, screen: Screen) -> Audit:
+def _gated(options: AuditOptions, delta: float, screen: Screen) -> Audit:
     from simulation.audit.gated import audit_gated
 
-    with screen.bar(f"attacking {_GATED}") as progress:
+    with screen.bar(f"attacking {GATED}") as progress:
         return audit_gated(
-            gated_of(request, delta),
+            gated_of(options, delta),
             SystemNoise(),
-            runs=request.runs or _GATED_RUNS,
-            confidence=request.confidence,
+            runs=options.runs or _GATED_RUNS,
+            confidence=options.confidence,
             progress=progress,
         )
 
 
-def gated_of(request: Request, delta: float = _DELTA) -> Gated:
+def gated_of(options: AuditOptions, delta: float = _DELTA) -> Gated:
     """Return the gated batch that is audited."""
     from simulation.audit.gated import Gated
 
-    k = request.votes_per_unit or _VOTES
+    k = options.votes_per_unit or _VOTES
     return Gated(
-        GNMax(_exact("sigma2", request.sigma2) or _GATED_SIGMA * k, k),
-        request.queries or _GATED_QUERIES,
+        GNMax(_exact("sigma2", options.sigma2) or _GATED_SIGMA * k, k),
+        options.queries or _GATED_QUERIES,
         _GATED_EPSILON,
         delta,
     )
 
 
-def _canary(request: Request, screen: Screen) -> Audit:
+def _canary(options: AuditOptions, screen: Screen) -> Audit:
     from simulation.audit.canaries import Planting, audit_canaries
 
-    name = request.mechanism or GNMax.name
+    name = options.mechanism or GNMax.name
     given = {
-        "threshold": None if request.threshold is None else Fraction(request.threshold),
-        "sigma1": _exact("sigma1", request.sigma1),
-        "sigma2": _exact("sigma2", request.sigma2),
-        "scale": _exact("scale", request.scale),
+        "threshold": None if options.threshold is None else Fraction(options.threshold),
+        "sigma1": _exact("sigma1", options.sigma1),
+        "sigma2": _exact("sigma2", options.sigma2),
+        "scale": _exact("scale", options.scale),
     }
-    canaries = request.queries or _CANARIES
+    canaries = options.queries or _CANARIES
     if name == GNMax.name and given["sigma2"] is None:
         given["sigma2"] = Fraction(round(_CANARY_SIGMA * math.sqrt(canaries)))
     planting = Planting(
         aggregator=name,
         canaries=canaries,
         guesses=canaries,
-        parties=request.parties,
-        teachers=request.teachers,
-        delta=_CANARY_DELTA if request.delta is None else request.delta,
-        confidence=request.confidence,
+        parties=options.parties,
+        teachers=options.teachers,
+        delta=_CANARY_DELTA if options.delta is None else options.delta,
+        confidence=options.confidence,
         parameters=tuple((key, value) for key, value in given.items() if value is not None),
     )
     with screen.bar("training teachers on records and canaries") as progress:
         return audit_canaries(planting, progress=progress)
 
 
-def mechanism_of(name: str, request: Request) -> Mechanism:
+def mechanism_of(name: str, options: AuditOptions) -> Mechanism:
     """Return the mechanism of that name that is audited."""
-    k = request.votes_per_unit or _VOTES
-    sigma2 = _exact("sigma2", request.sigma2) or _SIGMA * k
-    sigma1 = _exact("sigma1", request.sigma1) or _CHECK * sigma2
-    threshold = _THRESHOLD if request.threshold is None else request.threshold
+    k = options.votes_per_unit or _VOTES
+    sigma2 = _exact("sigma2", options.sigma2) or _SIGMA * k
+    sigma1 = _exact("sigma1", options.sigma1) or _CHECK * sigma2
+    threshold = _THRESHOLD if options.threshold is None else options.threshold
     if name == LNMax.name:
-        return LNMax(_exact("scale", request.scale) or _SCALE * k, k)
+        return LNMax(_exact("scale", options.scale) or _SCALE * k, k)
     if name == ConfidentGNMax.name:
         return ConfidentGNMax(threshold, sigma1, sigma2, k)
     if name == InteractiveGNMax.name:

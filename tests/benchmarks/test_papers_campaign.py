@@ -59,7 +59,9 @@ def test_a_campaign_over_given_votes_has_their_sum_and_their_cost(tmp_path: Path
         epsilon=8.0,
         delta=1e-5,
         max_queries=12,
-        numbers={"threshold": "150", "sigma1": "30", "sigma2": "15"},
+        threshold="150",
+        sigma1="30",
+        sigma2="15",
     )
     found = hold(teachers(5), numbered(20), options, place=tmp_path, screen=SCREEN)
     assert np.array_equal(found.counts, VOTES)
@@ -124,7 +126,9 @@ def test_an_interactive_campaign_asks_its_student_between_rounds(tmp_path: Path)
         delta=1e-5,
         max_queries=24,
         rounds=2,
-        numbers={"sigma1": "30", "sigma2": "15", "first_round_share": "1/2"},
+        sigma1="30",
+        sigma2="15",
+        first_round_share="1/2",
     )
     found = hold(teachers(5), numbered(20), options, place=tmp_path, screen=SCREEN, train=train)
     assert [number for number, _ in asked_of] == [2]

@@ -31,7 +31,7 @@ from aggregator_server.flower.internals import Session, codeless_fab, make_fab, 
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
-from party.flower.supernode import probe
+from party.flower.supernode import Server
 from pate.errors import PortInUseError, UnreachableError
 from pate.runtime.child import free_port
 
@@ -342,7 +342,7 @@ def test_two_servers_do_not_share_a_port(link: Link, tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_waited_for_and_then_given_up(tmp_path: Path) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
     with pytest.raises(UnreachableError, match="does not answer"):
-        probe(nowhere)
+        Server(nowhere).probe()
     events: list[str] = []
     connection = Connection(
         nowhere, make_client_app(answer), tmp_path, max_wait=2.0, on_event=events.append

@@ -134,7 +134,7 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
     parties = [read_dataset(folder / f"{name}.csv", label="ill") for name in NAMES]
     options = Options(
         aggregator="gnmax", epsilon=50.0, delta=1e-5, teachers=20, model="logistic",
-        numbers={"sigma2": "4"}, max_queries=30,
+        sigma2="4", max_queries=30,
     )  # fmt: skip
     outcome = run_campaign(parties, public, options, place=tmp_path, screen=Screen("test"))
     assert len(outcome.labels.rows) == len(public) == 30

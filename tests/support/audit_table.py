@@ -15,7 +15,8 @@ from pate.auditing.result import Claim
 from pate.mechanisms import Neighbour
 from pate.mechanisms.distributed import DistributedMechanism
 from simulation.audit.gated import foresee_gated
-from simulation.audit.run import Request, gated_of, mechanism_of
+from simulation.audit.options import AuditOptions
+from simulation.audit.run import gated_of, mechanism_of
 
 if TYPE_CHECKING:
     from pate.auditing.result import Seen
@@ -35,10 +36,10 @@ RUNS = {
 def foretold(name: str) -> tuple[Seen, ...]:
     """Return what an audit with the default options says beforehand of its bugs."""
     if name == "gated-gnmax":
-        gated = gated_of(Request())
+        gated = gated_of(AuditOptions())
         claim = Claim(gated.gate.epsilon(DELTA), DELTA)
         return foresee_gated(gated, claim, RUNS[name], CONFIDENCE)
-    mechanism = mechanism_of(name, Request())
+    mechanism = mechanism_of(name, AuditOptions())
     if isinstance(mechanism, Neighbour | DistributedMechanism):
         return foresee_counts(mechanism, QUERIES, RUNS[name], DELTA, CONFIDENCE, 2)
     return foresee(mechanism, QUERIES, RUNS[name], DELTA, CONFIDENCE, 2)

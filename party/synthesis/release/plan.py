@@ -21,6 +21,7 @@ from pate.data.limits import MAX_BYTES
 from pate.errors import InfeasibleError, RefusedError, UsageError
 
 if TYPE_CHECKING:
+    from party.synthesis.choices import Accounting, Method, Release, Test
     from party.synthesis.generators.protocol import Generator, Price
     from party.synthesis.table.domain import Domain
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 10**7
 #: Rows times columns: more are no file that a reader of this project would take.
 MOST_CELLS: Final = 10**8
-ACCOUNTINGS: Final = ("paper", "tight")
-TESTS: Final = ("randomised", "deterministic")
 #: Of the rows are seeds, where there are seeds; the model is learned from the others.
 SEEDS: Final = Fraction(1, 2)
 #: Of delta, for the event that fewer rows became seeds than the cost supposes.
@@ -65,16 +64,16 @@ class Asked:
 
     rows: int
     epsilon: Fraction = Fraction(1)
-    method: str = "l1"
-    release: str = "seedless"
+    method: Method = "l1"
+    release: Release = "seedless"
     delta: Fraction = Fraction(1, 10**6)
     k: int = 50
     gamma: Fraction = Fraction(4)
     epsilon0: Fraction = Fraction(1)
     resampled: tuple[int, ...] | None = None
     attempts: int | None = None
-    accounting: str = "paper"
-    test: str = "randomised"
+    accounting: Accounting = "paper"
+    test: Test = "randomised"
     allow_non_dp: bool = False
 
     def __post_init__(self) -> None:
@@ -83,13 +82,6 @@ class Asked:
         for name, value in (("epsilon", self.epsilon), ("eps0", self.epsilon0)):
             if not 0 < value <= 10**6:
                 raise UsageError(f"--{name} is a number above 0, got {float(value):g}")
-        for name, word, known in (
-            ("release", self.release, ("seedless", "seeded")),
-            ("accounting", self.accounting, ACCOUNTINGS),
-            ("test", self.test, TESTS),
-        ):
-            if word not in known:
-                raise UsageError(f"--{name} is {word!r}, possible are {', '.join(known)}")
         if not 0 < self.delta < 1:
             raise UsageError(f"--delta lies between 0 and 1, got {float(self.delta):g}")
         generator_named(self.method, self.delta)

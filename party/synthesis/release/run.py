@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from party.identity.enrolment import Enrolment
@@ -24,11 +23,9 @@ from pate.noise.exact import SystemNoise
 from pate.runtime.home import sweep_drafts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from party.ledger.accountant import Figure
     from party.ledger.synthesis import Synthesis
-    from party.synthesis.release.plan import Asked
+    from party.synthesis.release.options import SynthesisOptions
     from party.synthesis.release.release import Made
     from party.synthesis.table.domain import Domain
     from party.synthesis.table.private_rows import PrivateRows
@@ -40,72 +37,28 @@ REPORTS: Final = "synthesis"
 _NO_DATA: Final = "00" * 32
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What was asked for; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that do not fit together.
-    """
-
-    asked: Asked
-    schema: Path
-    home: Path
-    data: Path | None = None
-    out: Path | None = None
-    group: str | None = None
-    drop: tuple[str, ...] = ()
-    strict: bool = False
-    keep_label: bool = False
-    model: Path | None = None
-    model_out: Path | None = None
-    policy: Path | None = None
-    max_epsilon: float | None = None
-    max_delta: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.model is None:
-            if self.data is None:
-                raise UsageError("--data names the table that the rows are modelled on")
-        elif self.model_out is not None:
-            raise UsageError("--model is a model already: leave out --model-out")
-        elif self.asked.release == "seeded":
-            raise UsageError("--model makes seedless rows: seeds would be charged anew")
-        if self.asked.release == "seeded":
-            return  # its test checks them
-        if self.asked.k < 1:
-            raise UsageError(f"--k counts records, from 1 on, got {self.asked.k}")
-        if self.asked.gamma <= 1:
-            raise UsageError(f"--gamma is a number above 1, got {float(self.asked.gamma):g}")
-
-    @property
-    def unit(self) -> str:
-        """What is protected."""
-        return "record" if self.group is None else "patient"
-
-
-def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
+def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
     """Check everything, and return what a release would cost; nothing is written.
 
     Raises:
         PateError: as :func:`make` would.
     """
-    domain = _domain(settings, screen)
-    if settings.model is not None:
+    domain = _domain(options, screen)
+    if options.model is not None:
         raise UsageError(
             "rows of a paid model cost nothing: there is nothing to try with --dry-run"
         )
-    if settings.out is not None:
+    if options.out is not None:
         Places(
-            out=settings.out, model_out=settings.model_out, keep_label=settings.keep_label
+            out=options.out, model_out=options.model_out, keep_label=options.keep_label
         ).check_columns(domain)
-    _rows(settings, domain, screen)
-    file = settings.home / LEDGER_FILE
+    _rows(options, domain, screen)
+    file = options.place / LEDGER_FILE
     books = newest_ledger(file) or NothingYet()
-    plan = plan_of(settings.asked, domain)
-    entry = entry_of(plan, domain, settings.unit, _NO_DATA)
-    policy = policy_of(settings.home, loopback=False, file=settings.policy)
-    budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
+    plan = plan_of(options.asked, domain)
+    entry = entry_of(plan, domain, options.unit, _NO_DATA)
+    policy = policy_of(options.place, loopback=False, file=options.policy)
+    budgets = budgets_of(policy, options.max_epsilon, options.max_delta)
     check_allowed(plan, entry, domain, books, policy, budgets)
     screen.say(plan.in_words)
     figure = books.own_figure(policy.divided_delta, entry)
@@ -113,35 +66,35 @@ def would_be(settings: Settings, screen: Screen) -> dict[str, Any]:
     return _told(entry, figure) | {"dry_run": True}
 
 
-def make(settings: Settings, screen: Screen) -> dict[str, Any]:
+def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
     """Make a release, and return what it was.
 
     Raises:
         PateError: if schema, data, policy, budget or disk do not allow it.
     """
-    if settings.out is None:
+    if options.out is None:
         raise UsageError("--out names the file of rows")
-    places = Places(out=settings.out, model_out=settings.model_out, keep_label=settings.keep_label)
-    for path in filter(None, (settings.out, settings.model_out)):
+    places = Places(out=options.out, model_out=options.model_out, keep_label=options.keep_label)
+    for path in filter(None, (options.out, options.model_out)):
         sweep_drafts(path.parent, path.name)
-    domain = _domain(settings, screen)
-    policy = policy_of(settings.home, loopback=False, file=settings.policy)
-    if settings.model is not None:
-        books = PartyLedger(settings.home / LEDGER_FILE)
+    domain = _domain(options, screen)
+    policy = policy_of(options.place, loopback=False, file=options.policy)
+    if options.model is not None:
+        books = PartyLedger(options.place / LEDGER_FILE)
         made = release_again(
-            settings.asked,
-            settings.model,
+            options.asked,
+            options.model,
             domain,
             books=books,
             places=places,
             randomness=SystemRandomness(),
         )
     else:
-        plan = plan_of(settings.asked, domain)
-        private = _rows(settings, domain, screen)
-        books = PartyLedger(settings.home / LEDGER_FILE)
-        entry = entry_of(plan, domain, settings.unit, private.digest(shard_key(settings.home)))
-        budgets = budgets_of(policy, settings.max_epsilon, settings.max_delta)
+        plan = plan_of(options.asked, domain)
+        private = _rows(options, domain, screen)
+        books = PartyLedger(options.place / LEDGER_FILE)
+        entry = entry_of(plan, domain, options.unit, private.digest(shard_key(options.place)))
+        budgets = budgets_of(policy, options.max_epsilon, options.max_delta)
         check_allowed(plan, entry, domain, books, policy, budgets)
         for line in bind(books, policy):
             screen.say(line)
@@ -157,7 +110,7 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
             randomness=SystemRandomness(),
         )
     figure = books.own_figure(policy.divided_delta)
-    _tell(settings, made, domain, figure, screen)
+    _tell(options, made, domain, figure, screen)
     return _told(made.entry, figure) | {
         "rows": len(made.rows),
         "out": str(places.out),
@@ -166,53 +119,55 @@ def make(settings: Settings, screen: Screen) -> dict[str, Any]:
     }
 
 
-def _domain(settings: Settings, screen: Screen) -> Domain:
+def _domain(options: SynthesisOptions, screen: Screen) -> Domain:
     """Return the schema; an enrolled party takes only what its campaign's key signed."""
-    enrolment = Enrolment.load(settings.home)
+    enrolment = Enrolment.load(options.place)
     if enrolment is None:
-        domain = read(settings.schema)
+        domain = read(options.schema)
     else:
-        domain = read_signed(settings.schema, enrolment.campaign_key)
+        domain = read_signed(options.schema, enrolment.campaign_key)
     for line in warnings(domain):
         screen.say(line, "warning")
     return domain
 
 
-def _rows(settings: Settings, domain: Domain, screen: Screen) -> PrivateRows:
-    if settings.data is None:
+def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateRows:
+    if options.data is None:
         raise UsageError("--data names the table that the rows are modelled on")
     found = read_rows(
-        settings.data,
+        options.data,
         domain,
-        group=settings.group,
-        drop=settings.drop,
-        strict=settings.strict,
+        group=options.group,
+        drop=tuple(options.drop or ()),
+        strict=options.strict,
     )
     for line in found.odd.lines():
         screen.say(line, "warning")
     return found
 
 
-def _tell(settings: Settings, made: Made, domain: Domain, figure: Figure, screen: Screen) -> None:
+def _tell(
+    options: SynthesisOptions, made: Made, domain: Domain, figure: Figure, screen: Screen
+) -> None:
     (source,) = made.about.sources
-    screen.say(f"{settings.out}: {source.in_words}")
-    if len(made.rows) < settings.asked.rows and settings.asked.release == "seedless":
+    screen.say(f"{options.out}: {source.in_words}")
+    if len(made.rows) < options.asked.rows and options.asked.release == "seedless":
         screen.say(
             f"no more than {len(made.rows)} different rows were found: the schema is coarse",
             "warning",
         )
-    if settings.asked.release == "seedless":
+    if options.asked.release == "seedless":
         screen.say(
-            f"plausible deniability with k={settings.asked.k} holds of itself: no row has a seed"
-            if is_deniable(settings.asked, domain)
+            f"plausible deniability with k={options.asked.k} holds of itself: no row has a seed"
+            if is_deniable(options.asked, domain)
             else "no row has a seed, so every record is as plausible; of k that tells no number, "
             f"since min_rows is {domain.min_rows}"
         )
-    if settings.keep_label:
+    if options.keep_label:
         screen.say(
             "these rows carry labels: try first whether a model trained on them alone is good enough"
         )
-    folder = settings.home / REPORTS / made.entry.id
+    folder = options.place / REPORTS / made.entry.id
     try:
         report.write(folder, domain, made.rows, source.in_words)
         screen.say(f"for your eyes: what the rows look like is in {folder}")

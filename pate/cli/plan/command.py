@@ -1,14 +1,15 @@
-"""``pate plan``: the command."""
+"""``pate plan``: what a campaign may be expected to give and cost, before anyone trains."""
 
 from __future__ import annotations
 
-from pate.cli.plan.options import PlanRequest
-from pate.runtime.command import command_over, print_json
+from pate.cli.plan.options import PlanOptions
+from pate.runtime.command import print_json
+from pate.runtime.options import takes
 from pate.runtime.screen import Screen
 
 
-@command_over(PlanRequest)
-def plan(request: PlanRequest, *, as_json: bool) -> None:
+@takes(PlanOptions)
+def plan(options: PlanOptions) -> None:
     """Plan a campaign: expected labels and their accuracy, and the epsilon that is guaranteed.
 
     For example: pate plan --teachers 200 --epsilon 2
@@ -19,8 +20,8 @@ def plan(request: PlanRequest, *, as_json: bool) -> None:
     from pate.cli.plan.report import as_object, show
     from pate.cli.plan.run import run_plan
 
-    report = run_plan(request, Screen("pate"))
-    if as_json:
+    report = run_plan(options, Screen("pate"))
+    if options.as_json:
         print_json(as_object(report))
     else:
         show(report)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pate.campaign.spec import CampaignSpec
-    from pate.cli.plan.options import PlanRequest
+    from pate.cli.plan.options import PlanOptions
     from pate.planning.plans import Plan
     from pate.planning.population import Population
 
@@ -21,7 +21,7 @@ class PlanReport:
     """A plan in numbers.
 
     Attributes:
-        request: what was typed.
+        options: what was typed.
         spec: the campaign that a server would have of it.
         population: what the expectations are made of.
         votes_per_unit: k.
@@ -31,7 +31,7 @@ class PlanReport:
         notes: what went wrong, for people.
     """
 
-    request: PlanRequest
+    options: PlanOptions
     spec: CampaignSpec
     population: Population
     votes_per_unit: int
@@ -42,7 +42,7 @@ class PlanReport:
     @property
     def headings(self) -> dict[str, str]:
         """Plans that there are, and what to call them."""
-        asked = self.request
+        asked = self.options
         settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
         given = "as given" if any(settings) else "server's defaults"
         names = {"given": given, "best": "best found"}
@@ -51,7 +51,7 @@ class PlanReport:
     @property
     def title(self) -> str:
         """One line on what was planned."""
-        parties = "" if self.request.parties is None else f" at {self.request.parties} parties"
+        parties = "" if self.options.parties is None else f" at {self.options.parties} parties"
         shares = ", noise from the parties" if self.spec.sums.distributed else ""
         return (
             f"{self.spec.aggregator}, {self.population.teachers} teachers{parties}, "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.cli.plan.report import OBSERVER
 from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
+from pate.planning.search import BUDGETS
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
     from pate.cli.plan.figures import PlanReport
     from pate.planning.search import Search
 
-#: Of the curves, by what part of the wanted budget each has; shapes too, for those who do not see
-#: colours.
-_CURVES: Final = (
-    (4.0, "#b9a44c", "v"), (2.0, "#3a9a5b", "^"), (1.0, "#0b3c5d", "o"), (0.5, "#d1731f", "s"),
-    (0.25, "#8e4585", "D"),
+#: Of the curves, the largest budget first; shapes too, for those who do not see colours.
+_STYLES: Final = (
+    ("#b9a44c", "v"), ("#3a9a5b", "^"), ("#0b3c5d", "o"), ("#d1731f", "s"), ("#8e4585", "D"),
 )  # fmt: skip
 _PLANS: Final = {"given": ("X", "#7a1f1f"), "best": ("*", "#000000")}
 
@@ -37,7 +36,7 @@ def draw(path: Path, report: PlanReport, search: Search) -> None:
     neighbours = neighbours_of(spec.unit, records_vote=False)
     promise = in_words(search.epsilon, spec.delta, spec.unit, OBSERVER, neighbours=neighbours)
     figure.suptitle(f"{report.title}: {promise}", fontsize=9)
-    for part, colour, marker in _CURVES:
+    for part, (colour, marker) in zip(BUDGETS, _STYLES, strict=True):
         if curve := search.trade(part * search.epsilon):
             axes.plot(
                 [each.answered for each in curve], [100 * each.accuracy for each in curve],

@@ -11,6 +11,7 @@ from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
 from pate.mechanisms import DistributedMechanism
 from pate.noise.shares import total_sigma
 from pate.planning.plans import settings_of
+from pate.planning.search import BUDGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,12 +53,12 @@ _INTERACTIVE: Final = (
 
 def as_object(report: PlanReport) -> dict[str, Any]:
     """Return a JSON object."""
-    request, spec, population = report.request, report.spec, report.population
+    options, spec, population = report.options, report.spec, report.population
     found = report.search
     return {
         "aggregator": spec.aggregator,
         "teachers": population.teachers,
-        "parties": request.parties,
+        "parties": options.parties,
         "noise": spec.sums.noise,
         "min_parties": spec.sums.min_parties if spec.sums.distributed else None,
         "colluders": spec.sums.colluders if spec.sums.distributed else None,
@@ -67,7 +68,7 @@ def as_object(report: PlanReport) -> dict[str, Any]:
         "votes_per_unit": report.votes_per_unit,
         "adjacency": ADJACENCY[spec.unit],
         "observer": OBSERVER,
-        "epsilon_wanted": request.epsilon,
+        "epsilon_wanted": options.epsilon,
         "population": {
             "source": population.source,
             "histograms": len(population),
@@ -85,11 +86,7 @@ def as_object(report: PlanReport) -> dict[str, Any]:
             "epsilon": found.epsilon,
             "goal": str(found.goal),
             "looked_at": found.looked_at,
-            "frontiers": [
-                {"least_accuracy": level, **_columns(each)}
-                for level, each in found.frontiers().items()
-            ],
-            "trade": _columns(found.trade(found.epsilon)),
+            "trades": [_columns(found.trade(part * found.epsilon)) for part in BUDGETS],
         },
         "notes": [*report.notes, *remarks(report)],
         "files": _files(report),
@@ -141,7 +138,7 @@ def _columns(choices: Sequence[Choice]) -> dict[str, list[Any]]:
 
 
 def _files(report: PlanReport) -> dict[str, str]:
-    return {} if report.request.png is None else {"picture": str(report.request.png)}
+    return {} if report.options.png is None else {"picture": str(report.options.png)}
 
 
 def show(report: PlanReport) -> None:
@@ -236,15 +233,15 @@ def remarks(report: PlanReport) -> list[str]:
     elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
         lines.append(_SERVER)
     best = report.plans["best"]
-    if best is not None and report.request.epsilon is not None:
-        options: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(best.mechanism)}
+    if best is not None and report.options.epsilon is not None:
+        typed: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(best.mechanism)}
         if spec.sums.distributed:
-            options |= {"noise": spec.sums.noise, "parties": spec.parties}
-            options |= {"min-parties": spec.sums.min_parties, "colluders": spec.sums.colluders}
+            typed |= {"noise": spec.sums.noise, "parties": spec.parties}
+            typed |= {"min-parties": spec.sums.min_parties, "colluders": spec.sums.colluders}
         if spec.interactive:
-            options["first-round-share"] = spec.first_round_share
-        options |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}
-        lines.append("To run it: pate-server " + " ".join(f"--{k} {v}" for k, v in options.items()))
+            typed["first-round-share"] = spec.first_round_share
+        typed |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}
+        lines.append("To run it: pate-server " + " ".join(f"--{k} {v}" for k, v in typed.items()))
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
-from pate.campaign.options import MechanismOptions
-from pate.campaign.parameters import PARAMETERS
+from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import resolve
 from pate.cli.plan.figures import PlanReport
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.campaign.spec import CampaignSpec
-    from pate.cli.plan.options import PlanRequest
+    from pate.cli.plan.options import PlanOptions
     from pate.mechanisms import Mechanism
     from pate.planning.plans import Plan
     from pate.planning.population import Population
@@ -37,9 +36,12 @@ if TYPE_CHECKING:
 _FLOOR: Final = 0.9
 #: Options of assumptions.
 _ASSUMED: Final = ("agreement", "spread", "rival")
+#: Options that a server has too.
+_QUORUM: Final = tuple(each.name for each in fields(QuorumOptions))
+_NUMBERS: Final = tuple(each.name for each in fields(ParameterOptions))
 
 
-def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
+def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
     """Return what a campaign may be expected to give and cost.
 
     Raises:
@@ -48,13 +50,13 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
         BudgetError: if not a single label fits the budget, whatever the settings.
     """
     # Everything that can be wrong with what was typed is found before the work begins.
-    check_delta(request.delta)
-    spec = _spec(request)
-    population = _population(request)
-    votes_per_unit = _votes_per_unit(request, population.teachers)
+    check_delta(options.delta)
+    spec = _spec(options)
+    population = _population(options)
+    votes_per_unit = _votes_per_unit(options, population.teachers)
     campaign = Campaign(
-        queries=request.queries,
-        delta=request.delta,
+        queries=options.queries,
+        delta=options.delta,
         rounds=spec.rounds,
         part=spec.first_round_share if spec.interactive else Fraction(1),
         most=spec.wanted_parties if spec.sums.distributed else None,
@@ -65,21 +67,21 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
     def planned(mechanism: Mechanism, epsilon: float | None) -> Plan:
         cap = None
         if epsilon is not None:
-            cap = tightest(mechanism.worst).budget(epsilon, request.delta)
+            cap = tightest(mechanism.worst).budget(epsilon, options.delta)
         return make_plan(mechanism, population, campaign, cap)
 
     plans: dict[str, Plan | None] = {"given": None, "best": None}
     notes: list[str] = []
     try:
-        plans["given"] = given = planned(usual, request.epsilon)
+        plans["given"] = given = planned(usual, options.epsilon)
     except BudgetError as error:
         given = None
         notes.append(f"with these settings nothing can be answered: {error}")
     search: Search | None = None
-    target = request.epsilon or (given.epsilon if given is not None and request.png else None)
+    target = options.epsilon or (given.epsilon if given is not None and options.png else None)
     if target is not None and isinstance(usual, Planned):
         with screen.bar("looking at settings") as bar:
-            goal = _goal(request, population)
+            goal = _goal(options, population)
             search = Search(usual, population, campaign, target, goal, bar)
         if (best := search.best(target, goal)) is not None:
             plans["best"] = planned(best.at.mechanism, target)
@@ -90,7 +92,7 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
             f"{'; '.join(notes)}; use more teachers, a larger budget, or ask for less"
         )
     report = PlanReport(
-        request=request,
+        options=options,
         spec=spec,
         population=population,
         votes_per_unit=votes_per_unit,
@@ -98,111 +100,101 @@ def run_plan(request: PlanRequest, screen: Screen) -> PlanReport:
         search=search,
         notes=tuple(notes),
     )
-    if request.png is not None and search is not None:
-        draw(request.png, report, search)
+    if options.png is not None and search is not None:
+        draw(options.png, report, search)
     return report
 
 
-def _goal(request: PlanRequest, population: Population) -> Goal:
-    if request.at_least is not None:
-        return Goal(request.least_accuracy or 0.0, request.at_least)
+def _goal(options: PlanOptions, population: Population) -> Goal:
+    if options.at_least is not None:
+        return Goal(options.least_accuracy or 0.0, options.at_least)
     usual = _FLOOR * population.plurality_accuracy
-    return Goal(usual if request.least_accuracy is None else request.least_accuracy)
+    return Goal(usual if options.least_accuracy is None else options.least_accuracy)
 
 
-def _spec(request: PlanRequest) -> CampaignSpec:
+def _spec(options: PlanOptions) -> CampaignSpec:
     """Return the campaign that a server would make of the same options."""
-    if request.mechanism == "neighbour":
-        raise UsageError("neighbour votes have no teachers to plan: use `pate plan-neighbour`")
-    for name in ("threshold", "sigma1", "sigma2", "scale"):
-        if name not in PARAMETERS.get(request.mechanism, (name,)):
-            _refuse(request, (name,), f"has no meaning for {request.mechanism}: leave it out")
-    if request.mechanism != "interactive-gnmax" and request.first_round_share != "1/2":
+    if options.mechanism != "interactive-gnmax" and options.first_round_share != "1/2":
         raise UsageError("--first-round-share is for interactive-gnmax")
-    if request.noise != "distributed":
-        _refuse(request, ("min_parties", "colluders"), "is for --noise distributed")
-    elif request.parties is None:
+    if options.noise != "distributed":
+        _refuse(options, _QUORUM, "is for --noise distributed")
+    elif options.parties is None:
         raise UsageError("--noise distributed needs --parties: each of them adds a share")
     asked = MechanismOptions(
         campaign="plan",
-        aggregator=request.mechanism,
-        parties=str(request.parties or 1),
-        min_parties=request.min_parties,
-        epsilon=1.0 if request.epsilon is None else request.epsilon,
-        delta=request.delta,
-        unit=request.unit,
-        first_round_share=request.first_round_share,
-        threshold=request.threshold,
-        sigma1=request.sigma1,
-        sigma2=request.sigma2,
-        scale=request.scale,
-        aggregation="masked" if request.noise == "distributed" else "plain",
-        noise=request.noise,
-        colluders=request.colluders,
+        aggregator=options.mechanism,
+        parties=str(options.parties or 1),
+        epsilon=1.0 if options.epsilon is None else options.epsilon,
+        delta=options.delta,
+        unit=options.unit,
+        first_round_share=options.first_round_share,
+        aggregation="masked" if options.noise == "distributed" else "plain",
+        noise=options.noise,
+        **{name: getattr(options, name) for name in (*_QUORUM, *_NUMBERS)},
     )
     made = spec_of(asked, Table(("input",), (np.zeros(1),)))  # how many there are is set below
-    return replace(made, queries=request.queries)
+    return replace(made, queries=options.queries)
 
 
-def _refuse(request: PlanRequest, options: tuple[str, ...], why: str) -> None:
-    for option in options:
-        if getattr(request, option) is not None:
+def _refuse(options: PlanOptions, names: tuple[str, ...], why: str) -> None:
+    for option in names:
+        if getattr(options, option) is not None:
             raise UsageError(f"--{option.replace('_', '-')} {why}")
 
 
-def _population(request: PlanRequest) -> Population:
+def _population(options: PlanOptions) -> Population:
     """Return the votes that are expected, drawn under the assumptions or read from a proxy."""
-    if request.proxy_votes is not None:
-        _refuse(request, _ASSUMED, "is an assumption, --proxy-votes takes its place")
-        return _proxy(request, request.proxy_votes)
-    if request.proxy_labels is not None:
+    if options.proxy_votes is not None:
+        _refuse(options, _ASSUMED, "is an assumption, --proxy-votes takes its place")
+        return _proxy(options, options.proxy_votes)
+    if options.proxy_labels is not None:
         raise UsageError("--proxy-labels needs --proxy-votes")
-    if request.teachers is None:
+    if options.teachers is None:
         raise UsageError("say how many teachers all parties have together: --teachers")
-    given = {name: getattr(request, name) for name in ("classes", *_ASSUMED)}
+    given = {name: getattr(options, name) for name in ("classes", *_ASSUMED)}
     assumed = {name: value for name, value in given.items() if value is not None}
-    return assumed_population(teachers=request.teachers, **assumed)
+    return assumed_population(teachers=options.teachers, **assumed)
 
 
-def _proxy(request: PlanRequest, path: Path) -> Population:
+def _proxy(options: PlanOptions, path: Path) -> Population:
     votes = read_vote_matrix(path)
     teachers, classes = int(votes[0].sum()), votes.shape[1]
     if teachers > MOST_TEACHERS:
         raise UsageError(f"{path} has more than {MOST_TEACHERS} votes in a query")
     for option, wanted, found, what in (
-        ("--teachers", request.teachers, teachers, "votes in every query"),
-        ("--classes", request.classes, classes, "classes"),
+        ("--teachers", options.teachers, teachers, "votes in every query"),
+        ("--classes", options.classes, classes, "classes"),
     ):
         if wanted not in (None, found):
             raise UsageError(
                 f"{path} has {found} {what}, not {wanted}: leave {option} out, or use another proxy"
             )
     labels = None
-    if request.proxy_labels is not None:
-        labels = read_label_vector(request.proxy_labels, queries=len(votes), classes=classes)
+    if options.proxy_labels is not None:
+        labels = read_label_vector(options.proxy_labels, queries=len(votes), classes=classes)
     return proxy_population(votes, labels)
 
 
-def _votes_per_unit(request: PlanRequest, teachers: int) -> int:
+def _votes_per_unit(options: PlanOptions, teachers: int) -> int:
     """Return k, as the server counts it: one, or the most teachers that a party has."""
-    made = request.votes_per_unit
-    if teachers < (request.parties or 1):
+    made = options.votes_per_unit
+    if teachers < (options.parties or 1):
         raise UsageError(
-            f"{request.parties} parties have a teacher each or more, here are {teachers}: --teachers "
+            f"{options.parties} parties have a teacher each or more, here are {teachers}: --teachers "
             "counts those of all parties together"
         )
-    if request.unit != "party":
+    if options.unit != "party":
         if made not in (None, 1):
             raise UsageError(
-                f"a {request.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
+                f"a {options.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
             )
         return 1
     if made is None:
-        if request.parties is None:
+        if options.parties is None:
             raise UsageError(
                 "--unit party needs --parties, or --votes-per-unit for the largest party"
             )
-        made = -(-teachers // request.parties)
+        made = -(-teachers // options.parties)
     if made > teachers:
         raise UsageError(f"a party cannot have {made} of {teachers} teachers")
     return made

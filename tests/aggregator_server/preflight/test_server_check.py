@@ -254,7 +254,6 @@ def test_public_sets_that_cannot_be_read_or_repeat_themselves(home: Path, tmp_pa
 @pytest.mark.parametrize(
     ("options", "code", "name", "why"),
     [
-        (("--aggregator", "gnmaxx"), 2, "settings", "gnmaxx"),
         (("--min-parties", "9"), 2, "settings", "9"),
         (("--sigma2", "forty"), 2, "settings", "--sigma2"),
         (("--representatives", "7"), 2, "settings", "--representatives"),

@@ -313,8 +313,6 @@ SEEDED = ("--method", "cfs", "--release", "seeded")
         (("--epsilon", "0"), "--epsilon is a number above 0"),
         (("--epsilon", "-1"), "--epsilon is a number such as"),
         (("--epsilon", "nan"), "--epsilon is a number such as"),
-        (("--method", "gan"), "--method is 'gan', possible are l1, cfs, marginals, uniform"),
-        (("--release", "some"), "--release is 'some'"),
         (("--delta", "1"), "--delta lies between 0 and 1"),
         (("--attempts", "10"), "--attempts is for seeds"),
         (("--omega", "2"), "--omega is for seeds"),

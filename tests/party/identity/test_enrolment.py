@@ -27,7 +27,7 @@ from aggregator_server.identities.enrolment_service import Desk
 from party.cli import main
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
-from party.flower.supernode import Server, UntrustedServerError, probe
+from party.flower.supernode import Server, UntrustedServerError
 from party.identity import enrolment
 from party.identity.enrolment import Enrolment, enrol, read_bundle
 from party.identity.keys import identity_key
@@ -398,7 +398,7 @@ def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path)
     gateway, door = opened(old)
     try:
         with pytest.raises(UntrustedServerError, match=r"has expired.*pate-server rotate"):
-            probe(door.address, old.ca)
+            Server(door.address, old.ca).probe()
     finally:
         gateway.stop()
     old.rotate(now())
@@ -406,7 +406,7 @@ def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path)
     try:
         # Trusted again, by a party that did nothing; that no SuperLink is there is another matter.
         with pytest.raises(UnreachableError, match="not ready"):
-            probe(door.address, old.ca)
+            Server(door.address, old.ca).probe()
     finally:
         gateway.stop()
 
@@ -415,14 +415,14 @@ def test_a_certificate_of_another_host_is_said_to_be_so(door: Door) -> None:
     gateway, elsewhere = opened(door.identities, "127.0.0.2")
     try:
         with pytest.raises(UntrustedServerError, match="is for another host"):
-            probe(elsewhere.address, door.identities.ca)
+            Server(elsewhere.address, door.identities.ca).probe()
     finally:
         gateway.stop()
 
 
 def test_who_comes_in_clear_is_told_to_enrol(door: Door) -> None:
     with pytest.raises(UntrustedServerError, match=r"speaks TLS.*pate-party enroll"):
-        probe(door.address)
+        Server(door.address).probe()
 
 
 def test_who_brings_tls_to_a_server_without_is_told_so(door: Door) -> None:
@@ -430,7 +430,7 @@ def test_who_brings_tls_to_a_server_without_is_told_so(door: Door) -> None:
     plain.start()
     try:
         with pytest.raises(UntrustedServerError, match="does not speak TLS"):
-            probe(f"127.0.0.1:{plain.port}", door.identities.ca)
+            Server(f"127.0.0.1:{plain.port}", door.identities.ca).probe()
     finally:
         plain.stop()
 

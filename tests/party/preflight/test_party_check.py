@@ -23,7 +23,7 @@ from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.options import CheckOptions
 from party.preflight import gpu, identity
-from party.preflight.handshake import meet, target_of
+from party.preflight.handshake import meet, server_of
 from party.preflight.records import check_records, check_schema, check_teachers, read
 from party.preflight.rules import check_ledger, check_policy
 from pate.errors import (
@@ -188,12 +188,12 @@ def test_its_options_are_those_of_a_start() -> None:
 
 def test_a_revoked_party_is_told_so(server: Deployment, asked: CheckOptions) -> None:
     identities = enrolled(server, "c", asked.place)
-    target = target_of(asked)
-    assert target is not None
-    assert identity.check_admission(asked, target, meet(target)).status is Status.OK
+    known = server_of(asked)
+    assert known is not None
+    assert identity.check_admission(asked, known, meet(known)).status is Status.OK
     identities.revoke("c", now())
     until(lambda: "c" not in server.names.values(), "c is shut out")
-    found = identity.check_admission(asked, target, meet(target))
+    found = identity.check_admission(asked, known, meet(known))
     assert found.kind is RefusedError
     assert "revoked" in found.text
 
@@ -205,12 +205,12 @@ def test_the_key_is_named_as_flower_names_it() -> None:
 def test_enrolments_that_end_are_damaged_or_half_done(
     server: Deployment, asked: CheckOptions
 ) -> None:
-    target = target_of(replace(asked, server="pate.example.org:9092"))
-    assert identity.check_enrolment(asked, target).status is Status.WARNING
-    local = target_of(replace(asked, server="127.0.0.1:9092"))
+    remote = server_of(replace(asked, server="pate.example.org:9092"))
+    assert identity.check_enrolment(asked, remote).status is Status.WARNING
+    local = server_of(replace(asked, server="127.0.0.1:9092"))
     assert identity.check_enrolment(asked, local).status is Status.OK
     enrolled(server, "a", asked.place)
-    assert identity.check_enrolment(asked, target_of(asked)).status is Status.OK
+    assert identity.check_enrolment(asked, server_of(asked)).status is Status.OK
     soon = replace(asked, clock=lambda: now() + 3640 * DAY)
     assert identity.check_enrolment(soon, None).status is Status.WARNING
     late = replace(asked, clock=lambda: now() + 3700 * DAY)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from cryptography import x509
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE
 from flwr.superlink.main import create_app
 
@@ -22,7 +21,7 @@ from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import Authority, issue
 from party.flower.supernode import Server, UntrustedServerError
 from party.preflight import network
-from party.preflight.handshake import Meeting, Target, meet
+from party.preflight.handshake import Meeting, meet
 from party.preflight.network import (
     check_certificate,
     check_clock,
@@ -108,13 +107,12 @@ def gateway_of(
         gateway.stop()
 
 
-def pinning(identities: Identities, port: int, host: str = HOST) -> Target:
-    pinned = x509.load_pem_x509_certificate(identities.ca.read_bytes())
-    return Target(Server(f"{host}:{port}", identities.ca), pinned)
+def pinning(identities: Identities, port: int, host: str = HOST) -> Server:
+    return Server(f"{host}:{port}", identities.ca)
 
 
-def in_clear(port: int) -> Target:
-    return Target(Server(f"127.0.0.1:{port}"))
+def in_clear(port: int) -> Server:
+    return Server(f"127.0.0.1:{port}")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +127,7 @@ def plain() -> Iterator[int]:
 
 
 @pytest.fixture(scope="module")
-def target(identities: Identities, plain: int) -> Iterator[Target]:
+def server(identities: Identities, plain: int) -> Iterator[Server]:
     with gateway_of(identities, plain) as gateway:
         yield pinning(identities, gateway.port)
 
@@ -141,22 +139,22 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def test_a_server_that_is_as_it_should_be(target: Target) -> None:
-    meeting, now = meet(target), utc_now()
+def test_a_server_that_is_as_it_should_be(server: Server) -> None:
+    meeting, now = meet(server), utc_now()
     assert (meeting.error, meeting.status, meeting.protocol) == (None, 200, "TLSv1.3")
-    found = check_certificate(target, meeting, now)
+    found = check_certificate(server, meeting, now)
     assert found.status is Status.OK
     assert "364 days left" in found.text
     for each in (
-        check_server(target, meeting),
-        check_clock(target, meeting, now),
-        check_name(target),
+        check_server(server, meeting),
+        check_clock(server, meeting, now),
+        check_name(server),
     ):
         assert each.status is Status.OK, each.text
 
 
-def test_a_certificate_that_ends_soon_is_a_warning(target: Target) -> None:
-    found = check_certificate(target, meet(target), utc_now() + 350 * DAY)
+def test_a_certificate_that_ends_soon_is_a_warning(server: Server) -> None:
+    found = check_certificate(server, meet(server), utc_now() + 350 * DAY)
     assert found.status is Status.WARNING
     assert "rotate" in found.to_do
 
@@ -164,14 +162,14 @@ def test_a_certificate_that_ends_soon_is_a_warning(target: Target) -> None:
 def refusal(identities: Identities, target_host: str = HOST, **of: Identities) -> str:
     """What is said of a server with ``identities`` by a party that pins those of ``pins``."""
     with gateway_of(identities) as gateway:
-        target = pinning(of.get("pins", identities), gateway.port, target_host)
-        meeting = meet(target)
-    found = check_certificate(target, meeting, utc_now())
+        server = pinning(of.get("pins", identities), gateway.port, target_host)
+        meeting = meet(server)
+    found = check_certificate(server, meeting, utc_now())
     assert found.kind is UnreachableError
     assert isinstance(meeting.error, UntrustedServerError)
     assert found.text.startswith(str(meeting.error)), "as a start says it"
-    assert check_server(target, meeting).status is Status.SKIPPED
-    assert check_exposed(target, meeting).status is Status.SKIPPED
+    assert check_server(server, meeting).status is Status.SKIPPED
+    assert check_exposed(server, meeting).status is Status.SKIPPED
     return f"{found.text}; {found.to_do}"
 
 
@@ -229,11 +227,11 @@ def test_a_certificate_whose_key_was_signed_by_a_stranger_of_the_same_name(
 
 
 def test_a_server_without_tls_and_one_with_nothing_else(identities: Identities, plain: int) -> None:
-    target = pinning(identities, plain)
-    meeting = meet(target)
-    found = check_certificate(target, meeting, utc_now())
+    server = pinning(identities, plain)
+    meeting = meet(server)
+    found = check_certificate(server, meeting, utc_now())
     assert (found.kind, "does not speak TLS" in found.text) == (UnreachableError, True)
-    assert check_server(target, meeting).status is Status.SKIPPED
+    assert check_server(server, meeting).status is Status.SKIPPED
     with gateway_of(identities, host="127.0.0.1") as gateway:
         clear = in_clear(gateway.port)
         meeting = meet(clear)
@@ -258,14 +256,14 @@ def test_nobody_answers(identities: Identities) -> None:
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up() -> None:
     with socket.create_server((HOST, 0)) as dumb:
-        silent = Target(Server(f"{HOST}:{dumb.getsockname()[1]}"))
+        silent = Server(f"{HOST}:{dumb.getsockname()[1]}")
         assert type(meet(silent, timeout=0.2).error) is UnreachableError
 
 
 def test_a_gateway_without_a_campaign_is_not_ready(identities: Identities) -> None:
     with gateway_of(identities) as gateway:
-        target = pinning(identities, gateway.port)
-        found = check_server(target, meet(target))
+        server = pinning(identities, gateway.port)
+        found = check_server(server, meet(server))
     assert found.status is Status.WARNING
     assert "503" in found.text
 
@@ -275,9 +273,9 @@ def test_a_gateway_without_a_campaign_is_not_ready(identities: Identities) -> No
     [(0.0, "ok"), (4.0, "warning"), (10.0, "failed"), (-100.0, "warning"), (-400.0, "failed"),
      (-86_400.0, "failed")],
 )  # fmt: skip
-def test_clocks_that_differ(target: Target, ahead: float, status: str) -> None:
-    meeting = meet(target, clock=lambda: utc_now() + dt.timedelta(seconds=ahead))
-    found = check_clock(target, meeting, utc_now())
+def test_clocks_that_differ(server: Server, ahead: float, status: str) -> None:
+    meeting = meet(server, clock=lambda: utc_now() + dt.timedelta(seconds=ahead))
+    found = check_clock(server, meeting, utc_now())
     assert found.status.value == status, found.text
     assert "Date header" in found.text
     if status == "failed":
@@ -289,10 +287,10 @@ def test_flower_allows_what_the_clock_is_held_against() -> None:
     assert network.OLDEST_S == TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
 
 
-def test_a_clock_without_a_server_is_held_against_the_pinned_authority(target: Target) -> None:
-    assert check_clock(target, None, utc_now()).status is Status.OK
+def test_a_clock_without_a_server_is_held_against_the_pinned_authority(server: Server) -> None:
+    assert check_clock(server, None, utc_now()).status is Status.OK
     found = check_clock(
-        target, Meeting(UnreachableError("it does not answer")), utc_now() - 30 * DAY
+        server, Meeting(UnreachableError("it does not answer")), utc_now() - 30 * DAY
     )
     assert found.kind is StateError
     assert check_clock(None, None, utc_now()).status is Status.SKIPPED
@@ -300,25 +298,25 @@ def test_a_clock_without_a_server_is_held_against_the_pinned_authority(target: T
 
 def test_a_name_that_nobody_knows() -> None:
     assert check_name(in_clear(1)).status is Status.OK
-    assert check_name(Target(Server("no-such-host.invalid:1"))).kind is UnreachableError
+    assert check_name(Server("no-such-host.invalid:1")).kind is UnreachableError
     for name in ("localhost", "no-such-host.invalid", "x" * 64 + ".invalid"):
         found = machine.check_name(name, 1)
         assert found.kind is (None if name == "localhost" else UnreachableError)
 
 
-def test_what_is_not_for_parties_is_a_warning(identities: Identities, target: Target) -> None:
+def test_what_is_not_for_parties_is_a_warning(identities: Identities, server: Server) -> None:
     closed = (free_port(HOST),)
-    assert check_exposed(target, meet(target), ports=closed).status is Status.OK
+    assert check_exposed(server, meet(server), ports=closed).status is Status.OK
     with serving(Operators, identities=identities) as port:
         bare = pinning(identities, port)
         found = check_exposed(bare, meet(bare), ports=closed)
         assert found.status is Status.WARNING
         assert "/v1/control/list-runs" in found.text
-        found = check_exposed(target, meet(target), ports=(port, target.server.port))
+        found = check_exposed(server, meet(server), ports=(port, server.port))
         assert found.status is Status.WARNING
         assert f"port {port} is open" in found.text
-        assert str(target.server.port) not in found.text
-    assert check_exposed(in_clear(1), meet(target)).status is Status.SKIPPED
+        assert str(server.port) not in found.text
+    assert check_exposed(in_clear(1), meet(server)).status is Status.SKIPPED
 
 
 def test_a_superlink_shows_that_its_other_interfaces_are_there() -> None:
@@ -345,43 +343,43 @@ class Proxy(Plain):
 
 
 def test_a_proxy_that_is_named_is_used_and_told_without_its_password(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Proxy.asked.clear()
     with serving(Proxy) as port:
         monkeypatch.setenv("https_proxy", f"http://user:secret@{HOST}:{port}")
-        found = check_proxy(target)
-        meeting = meet(target)
-        through = proxy_for(target)
+        found = check_proxy(server)
+        meeting = meet(server)
+        through = proxy_for(server)
     assert type(meeting.error) is UnreachableError
-    assert Proxy.asked == [target.server.address]
+    assert Proxy.asked == [server.address]
     assert through == f"{HOST}:{port}"
     assert found.status is Status.OK
     assert "secret" not in found.text
-    refused = check_server(target, meeting)
+    refused = check_server(server, meeting)
     assert refused.kind is UnreachableError
     assert "CONNECT" in refused.to_do
     # A range is not understood where Flower's requests are made, the host itself is.
     monkeypatch.setenv("no_proxy", "127.0.0.0/8")
-    assert check_proxy(target).status is Status.WARNING
-    assert meet(target).error is not None
+    assert check_proxy(server).status is Status.WARNING
+    assert meet(server).error is not None
     monkeypatch.setenv("no_proxy", HOST)
-    assert check_proxy(target).status is Status.OK
-    assert "straight" in check_proxy(target).text
-    assert meet(target).error is None
+    assert check_proxy(server).status is Status.OK
+    assert "straight" in check_proxy(server).text
+    assert meet(server).error is None
 
 
 def test_proxies_that_do_not_matter_and_one_of_another_kind(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "none is set" in check_proxy(target).text
+    assert "none is set" in check_proxy(server).text
     monkeypatch.setenv("HTTPS_PROXY", f"http://{HOST}:1")
     assert "on this machine" in check_proxy(in_clear(1)).text
     monkeypatch.delenv("HTTPS_PROXY")
     monkeypatch.setenv("all_proxy", f"strange://{HOST}:1")
-    assert check_proxy(target).kind is UsageError
-    refused = check_server(target, meet(target))
+    assert check_proxy(server).kind is UsageError
+    refused = check_server(server, meet(server))
     assert refused.kind is UnreachableError
     assert "the proxy variables cannot be used" in refused.text
     with pytest.raises(UsageError, match="the proxy variables cannot be used"):
-        target.server.probe()  # as a start does
+        server.probe()  # as a start does

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pate.accounting.arrays import Floats
-    from pate.accounting.units import Adjacency
+    from pate.accounting.choices import Adjacency
 
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 8.0, 14.0, 32.0])
 #: Of the exact divergences: they are good to nine digits.

@@ -211,14 +211,14 @@ def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) 
         assert path.read_bytes().startswith(b"\x89PNG")
         assert made["files"] == {"picture": str(path)}
         search = made["search"]
-        assert len(search["frontiers"]) == 3
-        for frontier in search["frontiers"]:
-            lengths = {len(frontier[key]) for key in ("epsilon", "right", "answered", "settings")}
+        assert len(search["trades"]) == 5
+        for part, trade in zip((4.0, 2.0, 1.0, 0.5, 0.25), search["trades"], strict=True):
+            assert set(trade["epsilon"]) <= {part * search["epsilon"]}
+            lengths = {len(trade[key]) for key in ("epsilon", "right", "answered", "settings")}
             assert len(lengths) == 1
-            assert frontier["right"] == sorted(frontier["right"])
-            assert all(a >= frontier["least_accuracy"] for a in frontier["accuracy"])
-        assert search["trade"]["epsilon"]
-        assert set(search["trade"]["epsilon"]) == {search["epsilon"]}
+            # Each point has a higher floor of accuracy than the one before, so fewer right labels.
+            assert trade["right"] == sorted(trade["right"], reverse=True)
+        assert search["trades"][2]["epsilon"]
     wanted = made["plans"]["given"]["guarantee"]["epsilon"]
     assert made["search"]["epsilon"] == wanted, "without --epsilon, around the plan's own"
     assert made["epsilon_wanted"] is None
@@ -266,10 +266,11 @@ def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
         (["--teachers", "9", "--unit", "party"], "--votes-per-unit"),
         (["--teachers", "9", "--unit", "party", "--votes-per-unit", "10"], "10 of 9"),
         (["--teachers", "9", "--votes-per-unit", "2"], "--unit party"),
-        (["--teachers", "9", "--unit", "house"], "unit"),
-        (["--teachers", "9", "--mechanism", "argmax"], "aggregator"),
-        (["--teachers", "9", "--mechanism", "gnmax", "--threshold", "5"], "--threshold"),
-        (["--teachers", "9", "--scale", "5"], "--scale"),
+        (
+            ["--teachers", "9", "--mechanism", "gnmax", "--threshold", "5"],
+            "threshold has no meaning for gnmax",
+        ),
+        (["--teachers", "9", "--scale", "5"], "scale has no meaning for confident-gnmax"),
         (["--teachers", "9", "--sigma2", "much"], "--sigma2 must be a number"),
         (["--teachers", "9", "--sigma2", "1/0"], "--sigma2"),
         (["--teachers", "9", "--sigma2", "-3"], "sigma2"),
@@ -283,8 +284,6 @@ def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
         (["--teachers", "9", "--proxy-labels", "a.npy"], "--proxy-votes"),
         (["--teachers", "9", "--queries", "2000000"], "queries"),
         (["--teachers", "9", "--queries", "1000000000000000"], "queries"),
-        (["--teachers", "9", "--noise", "shared"], "central, distributed"),
-        (["--teachers", "9", "--mechanism", "neighbour"], "plan-neighbour"),
         (["--teachers", "9", "--classes", "40000"], "classes"),
     ],
 )
@@ -309,3 +308,9 @@ def test_interactive_says_that_it_is_the_first_round() -> None:
     cap, limit = (made["plans"]["best"]["guarantee"][key] for key in ("cap", "limit_of_round"))
     assert Fraction(limit) == Fraction(cap) / 2
     assert any("--first-round-share 1/2" in note for note in made["notes"])
+
+
+def test_the_help_says_where_neighbour_votes_are_planned() -> None:
+    refused = typed("--teachers", "9", "--mechanism", "neighbour")
+    assert (refused.exit_code, "not one of 'lnmax'" in refused.output) == (2, True)
+    assert "pate plan-neighbour" in typed("--help").output

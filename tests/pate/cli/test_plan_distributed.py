@@ -184,7 +184,6 @@ def test_a_party_as_the_unit_and_a_picture(tmp_path: Path) -> None:
         ([*CROWD, "--min-parties", "26"], "26 of 25"),
         ([*CROWD, "--colluders", "24"], "more than n"),
         (["--parties", "1", "--teachers", "9"], "at least 2"),
-        ([*CROWD, "--noise", "shared"], "central, distributed"),
         (["--teachers", "9", "--noise", "central", "--colluders", "1"], "--noise distributed"),
         (["--teachers", "9", "--noise", "central", "--min-parties", "1"], "--min-parties is for"),
     ],

@@ -60,8 +60,6 @@ def test_the_table_says_what_it_stands_for() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="--unit patient"):
         run("--votes-per-patient", "2")
-    with pytest.raises(UsageError, match="whole party"):
-        run("--unit", "party")
     with pytest.raises(BudgetError):
         run("--epsilon", "1e-9", "--delta", "1e-12")
 

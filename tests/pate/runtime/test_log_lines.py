@@ -20,7 +20,8 @@ PROGRAM = """
 import logging, threading, warnings
 import typer
 from pate.errors import LedgerError
-from pate.runtime.command import ConfigOption, run
+from pate.runtime.command import run
+from pate.runtime.options import ConfigOption
 from pate.runtime.screen import Screen
 
 app = typer.Typer(add_completion=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
-from pate.runtime.options import takes
+from pate.errors import UsageError
+from pate.runtime.options import CommandOptions, takes
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -27,8 +29,17 @@ class Needed(Base):
     place: Annotated[Path, typer.Option(help="Where.", metavar="DIR")] = field()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Order(CommandOptions):
+    loaves: Annotated[int, typer.Option(min=1, help="How many.")] = 2
+    grain: Annotated[
+        Literal["rye", "oats"] | None, typer.Option("--grain", "-g", help="Of what.")
+    ] = None
+    into: Annotated[Path | None, typer.Option(help="Where.", metavar="DIR")] = None
+
+
 app = typer.Typer()
-got: list[Base] = []
+got: list[Base | Order] = []
 
 
 @app.command()
@@ -46,6 +57,13 @@ def look(options: Base) -> None:
 @takes(Needed)
 def act(options: Needed) -> None:
     """Act."""
+    got.append(options)
+
+
+@app.command()
+@takes(Order)
+def bake(options: Order) -> None:
+    """Bake bread."""
     got.append(options)
 
 
@@ -72,3 +90,50 @@ def test_the_help_is_folded_where_it_is_shown() -> None:
     assert "and then at another." in found
     assert "--place" in found
     assert "--seen" not in found
+
+
+@pytest.mark.parametrize(
+    ("words", "order"),
+    [
+        ([], Order()),
+        (["--loaves", "3", "-g", "rye", "--json"], Order(loaves=3, grain="rye", as_json=True)),
+        (["--into", "oven"], Order(into=Path("oven"))),
+    ],
+)
+def test_what_is_typed_is_the_value(words: list[str], order: Order) -> None:
+    assert said("bake", *words).exit_code == 0
+    assert got == [order]
+
+
+def test_a_file_is_read_and_what_is_typed_wins(tmp_path: Path) -> None:
+    file = tmp_path / "order.toml"
+    file.write_text('loaves = 5\ngrain = "oats"\n')
+    assert said("bake", "--config", str(file), "--loaves", "4").exit_code == 0
+    assert got == [Order(loaves=4, grain="oats", config=file)]
+
+
+def test_the_help_is_of_the_fields_with_what_all_commands_share_last() -> None:
+    text = said("bake", "--help").output
+    words = ("Bake bread.", "--loaves", "How many.", "[default: 2]", "--grain", "-g", "[rye|oats]",
+             "--into", "DIR", "--json", "--config")  # fmt: skip
+    places = [text.index(each) for each in words if each.startswith("--")]
+    assert all(each in text for each in words)
+    assert places == sorted(places)
+
+
+def test_a_value_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    few = said("bake", "--loaves", "0")
+    assert (few.exit_code, "--loaves" in few.output, got) == (2, True, [])
+    file = tmp_path / "order.toml"
+    file.write_text('grain = "wheat"\n')
+    for wrong in (said("bake", "-g", "wheat"), said("bake", "--config", str(file))):
+        assert (wrong.exit_code, got) == (2, [])
+        assert "'wheat' is not one of 'rye', 'oats'" in wrong.output
+
+
+def test_a_file_with_a_misspelt_option_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "order.toml"
+    file.write_text("loafs = 5\n")
+    wrong = said("bake", "--config", str(file))
+    assert isinstance(wrong.exception, UsageError)
+    assert "no option is called 'loafs'; there are: as-json, config, grain" in str(wrong.exception)

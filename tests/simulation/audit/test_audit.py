@@ -26,7 +26,8 @@ from pate.errors import UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from pate.runtime.screen import Screen
 from simulation.audit.campaigns import Campaigns, audit_campaign, roster
-from simulation.audit.run import Request, run_audits
+from simulation.audit.options import AuditOptions
+from simulation.audit.run import run_audits
 from tests.pate.mechanisms.test_mechanisms import argmax_law, gaussian_law
 from tests.support.planting import plant, seed
 
@@ -42,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: The program with this one command, and with noise that a test may break.
 PROGRAM = """
 import typer
-from simulation.audit.options import audit
+from simulation.audit.command import audit
 from pate.runtime.command import run
 {broken}
 app = typer.Typer(add_completion=False)
@@ -157,7 +158,7 @@ def test_a_senseless_option_is_one_line() -> None:
 @pytest.mark.parametrize("text", ["three", "0", "-1", "1/0", "nan", ""])
 def test_noise_that_is_no_positive_number_is_named(text: str) -> None:
     for kind in ("mechanism", "canary"):
-        request = Request(kind=kind, mechanism="gnmax", sigma2=text)
+        request = AuditOptions(kind=kind, mechanism="gnmax", sigma2=text)
         with pytest.raises(UsageError, match="--sigma2 is a positive number"):
             run_audits(request, Screen("pate"))
 
@@ -165,7 +166,7 @@ def test_noise_that_is_no_positive_number_is_named(text: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"kind": "everything"}, {"mechanism": "argmax"}, {"delta": 0.0}, {"delta": math.nan},
+        {"delta": 0.0}, {"delta": math.nan},
         {"confidence": 1.0}, {"confidence": 0.1}, {"confidence": math.nan},
         {"kind": "canary", "runs": 5}, {"kind": "canary", "votes_per_unit": 2},
         {"mechanism": "gnmax", "threshold": 5}, {"mechanism": "confident-gnmax", "scale": "3"},
@@ -173,7 +174,7 @@ def test_noise_that_is_no_positive_number_is_named(text: str) -> None:
 )  # fmt: skip
 def test_requests_that_make_no_sense(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        Request(**options)  # type: ignore[arg-type]
+        AuditOptions(**options)  # type: ignore[arg-type]
 
 
 # Whole campaigns.

@@ -22,7 +22,8 @@ from pate.auditing.mechanism import audit_mechanism, claimed
 from pate.auditing.power import level_events, reached
 from pate.noise.exact import SystemNoise
 from simulation.audit.gated import audit_gated
-from simulation.audit.run import Request, gated_of, mechanism_of
+from simulation.audit.options import AuditOptions
+from simulation.audit.run import gated_of, mechanism_of
 from tests.support.audit_table import COUNTED, LABELLED, RUNS, foretold, table
 from tests.support.planting import plant, seed
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = [
-    (name, bug) for name in (*LABELLED, *COUNTED) for bug in bugs_of(mechanism_of(name, Request()))
+    (name, bug)
+    for name in (*LABELLED, *COUNTED)
+    for bug in bugs_of(mechanism_of(name, AuditOptions()))
 ] + [("gated-gnmax", bug) for bug in GATED]
 
 #: What costs most time and is tried elsewhere: the same samplers, by the same code.
@@ -70,11 +73,11 @@ def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     if bug.one_draw != "queries":
         monkeypatch.setattr(experiment, "CALLS", CALLS)
     if name == "gated-gnmax":
-        gated = gated_of(Request())
+        gated = gated_of(AuditOptions())
         plant(monkeypatch, bug, gated.mechanism, counted=False)
         audit = audit_gated(gated, SystemNoise(), runs=said.runs, confidence=0.999)
     else:
-        mechanism = mechanism_of(name, Request())
+        mechanism = mechanism_of(name, AuditOptions())
         plant(monkeypatch, bug, mechanism, counted=name in COUNTED)
         attack: Callable[..., Audit] = audit_counts if name in COUNTED else audit_mechanism
         audit = attack(
@@ -103,7 +106,7 @@ def test_the_tests_that_the_documents_name_exist() -> None:
 @pytest.mark.parametrize("name", COUNTED)
 def test_one_gaussian_release_is_attacked_to_seven_tenths_of_its_claim(name: str) -> None:
     """With the default runs, but with probability 1e-6: the honest code, and the exact laws of it."""
-    mechanism = mechanism_of(name, Request())
+    mechanism = mechanism_of(name, AuditOptions())
     claim = claimed(mechanism, 2, 1e-2)
     (difference, *_) = count_laws(mechanism, cell_pairs(2)[0], 2, bugs.HONEST)  # type: ignore[arg-type]
     epsilon, mu = reached(level_events(difference), RUNS[name], claim, 0.0005)

@@ -19,7 +19,7 @@ from tests.support.accounting import exact
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
-    from pate.accounting.units import Adjacency
+    from pate.accounting.choices import Adjacency
     from tests.support.accounting.exact import Counts
 
 ORDERS = np.array([1.01, 1.5, 2.0, 6.0, 14.0, 40.0])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
 from rich.table import Table as Sheet
@@ -12,7 +11,6 @@ from pate.accounting.account import (
     MEANING,
     ORDERS,
     Account,
-    BoundName,
     LaplaceSetting,
     account,
 )
@@ -27,12 +25,10 @@ from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from pate.accounting.units import Adjacency
+    from pate.accounting.choices import BoundName
+    from pate.cli.account.options import AccountOptions
     from pate.votes import Counts
-
-MECHANISMS: Final = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 
 #: What may be told of an account, by what was computed.
 PUBLISH: Final = {
@@ -49,106 +45,54 @@ PUBLISH: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What was typed.
-
-    Attributes:
-        votes: file of the votes.
-        mechanism: one of :data:`MECHANISMS`.
-        threshold: T, in votes, where there is a check.
-        sigma1: noise of the check, in votes.
-        sigma2: noise on each count, in votes.
-        scale: LNMax: scale of the noise, in votes.
-        queries: rows to use, from the top; None for all.
-        delta: failure probability.
-        bounds: which, empty for all.
-        unit: record, patient or party.
-        votes_per_unit: k.
-        adjacency: change or remove.
-        discrete: whether the noise is discrete, as campaigns draw it.
-        gate: whether to look for a gate; the votes must then be public.
-        predictions: Interactive: file of the student's (queries, classes) probabilities.
-    """
-
-    votes: Path
-    mechanism: str
-    threshold: float | None
-    sigma1: float | None
-    sigma2: float | None
-    scale: float | None
-    queries: int | None
-    delta: float
-    bounds: Sequence[str]
-    unit: str
-    votes_per_unit: int
-    adjacency: str
-    discrete: bool
-    gate: bool
-    predictions: Path | None
-
-
-def run_account(request: Request) -> dict[str, Any]:
+def run_account(options: AccountOptions) -> dict[str, Any]:
     """Return the figures as ``pate account --json`` prints them.
 
     Raises:
         UsageError: for options that make no sense together.
         DataError: for files that are not votes or predictions.
     """
-    if request.unit not in ("record", "patient", "party"):
-        raise UsageError(f"--unit is record, patient or party, got {request.unit!r}")
-    if request.unit != "party" and request.votes_per_unit != 1:
-        raise UsageError(
-            f"a {request.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
-        )
-    if request.adjacency == "remove" and (request.gate or request.mechanism == "interactive-gnmax"):
-        # A campaign's gate counts changed votes; and whole expected votes, which follow from the
-        # number of those that vote, can move by more than the votes that are removed.
-        raise UsageError("--adjacency remove is for neither interactive-gnmax nor --gate")
-    known = get_args(BoundName)
-    if odd := [name for name in request.bounds if name not in known]:
-        raise UsageError(f"unknown bound {odd[0]!r}; known are {', '.join(known)}")
-    votes = _rows(read_vote_matrix(request.votes), request)
-    neighbours = Neighbours(request.votes_per_unit, cast("Adjacency", request.adjacency))
+    votes = _rows(read_vote_matrix(options.votes), options)
+    neighbours = Neighbours(options.votes_per_unit, options.adjacency)
     found = account(
         votes,
-        _setting(request),
-        delta=request.delta,
+        _setting(options),
+        delta=options.delta,
         neighbours=neighbours,
         tables=cached_table,
-        bounds=cast("Sequence[BoundName]", request.bounds),
-        margins=_margins(votes, request),
-        gate=request.gate,
+        bounds=cast("Sequence[BoundName]", options.bounds or ()),
+        margins=_margins(votes, options),
+        gate=options.gate,
     )
     return {
         "answered": found.answered,
         "bounds": {name: _figures(found, name) for name in found.figures},
         "queries": found.queries,
         "classes": votes.shape[1],
-        "mechanism": _parameters(request),
-        "delta": request.delta,
-        "unit": request.unit,
+        "mechanism": {"mechanism": options.mechanism} | _given(options),
+        "delta": options.delta,
+        "unit": options.unit,
         "votes_per_unit": neighbours.votes,
         "adjacency": neighbours.in_words,
         "observer": "public",
-        "noise": "discrete" if request.discrete else "continuous",
+        "noise": "discrete" if options.discrete else "continuous",
         "orders": ORDERS.tolist(),
-        "publish": PUBLISH | ({"gate": _gate(found, request)} if request.gate else {}),
+        "publish": PUBLISH | ({"gate": _gate(found, options)} if options.gate else {}),
     }
 
 
-def _gate(found: Account, request: Request) -> dict[str, Any] | None:
+def _gate(found: Account, options: AccountOptions) -> dict[str, Any] | None:
     """Return the gate that would open for such votes, with what pate-server wants to know of it."""
     if found.gate is None:
         return None
     gate = found.gate.gate
-    epsilon = gate.epsilon(request.delta)
+    epsilon = gate.epsilon(options.delta)
     share = gate.test / gate.rdp
     return {
         "epsilon": epsilon,
         "order": gate.order,
         "share": share,
-        "options": f"--publish gated --epsilon {rounded_up(epsilon)} --delta {request.delta:g} "
+        "options": f"--publish gated --epsilon {rounded_up(epsilon)} --delta {options.delta:g} "
         f"--gate-order {gate.order:g} --gate-share {share:.4g}",
         "meaning": "a guarantee for other, private votes, if these are public: the least epsilon at "
         "which a gate would open with 95 % for votes like these; it follows from them",
@@ -192,12 +136,12 @@ def show(found: dict[str, Any]) -> None:
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _rows(votes: Counts, request: Request) -> Counts:
-    if request.queries is None:
+def _rows(votes: Counts, options: AccountOptions) -> Counts:
+    if options.queries is None:
         return votes
-    if not 1 <= request.queries <= len(votes):
-        raise UsageError(f"--queries {request.queries}: the file has {len(votes)} rows")
-    return votes[: request.queries]
+    if not 1 <= options.queries <= len(votes):
+        raise UsageError(f"--queries {options.queries}: the file has {len(votes)} rows")
+    return votes[: options.queries]
 
 
 def _need(value: float | None, option: str, mechanism: str) -> float:
@@ -206,48 +150,44 @@ def _need(value: float | None, option: str, mechanism: str) -> float:
     return value
 
 
-def _setting(request: Request) -> LaplaceSetting | GaussianSetting:
-    name = request.mechanism
-    if name not in MECHANISMS:
-        raise UsageError(f"--mechanism is one of {', '.join(MECHANISMS)}, got {name!r}")
+def _setting(options: AccountOptions) -> LaplaceSetting | GaussianSetting:
+    name = options.mechanism
     unused = {
         "lnmax": ("threshold", "sigma1", "sigma2"),
         "gnmax": ("threshold", "sigma1", "scale"),
     }.get(name, ("scale",))
     for field in unused:
-        if getattr(request, field) is not None:
+        if field in _given(options):
             raise UsageError(f"{name} has no --{field}: leave it out")
     if name == "lnmax":
-        scale = _need(request.scale, "--scale (or --gamma, its inverse)", name)
-        if not scale > 0:
-            raise UsageError(f"--scale must be above 0, got {scale}")
-        return LaplaceSetting(gamma=1 / scale, discrete=request.discrete)
-    label = _law(_need(request.sigma2, "--sigma2", name), request)
+        scale = _need(options.laplace_scale, "--scale (or --gamma, its inverse)", name)
+        return LaplaceSetting(gamma=1 / scale, discrete=options.discrete)
+    label = _law(_need(options.sigma2, "--sigma2", name), options)
     if name == "gnmax":
         return GaussianSetting(label=label)
     return GaussianSetting(
         label=label,
-        check=_law(_need(request.sigma1, "--sigma1", name), request),
-        threshold=_need(request.threshold, "--threshold", name),
+        check=_law(_need(options.sigma1, "--sigma1", name), options),
+        threshold=_need(options.threshold, "--threshold", name),
     )
 
 
-def _law(sigma: float, request: Request) -> Gaussian | DiscreteGaussian:
-    return DiscreteGaussian(sigma) if request.discrete else Gaussian(sigma)
+def _law(sigma: float, options: AccountOptions) -> Gaussian | DiscreteGaussian:
+    return DiscreteGaussian(sigma) if options.discrete else Gaussian(sigma)
 
 
-def _margins(votes: Counts, request: Request) -> Counts | None:
+def _margins(votes: Counts, options: AccountOptions) -> Counts | None:
     """Return max_j (n_j - r_j) for Interactive-GNMax, else None."""
-    if request.mechanism != "interactive-gnmax":
-        if request.predictions is not None:
+    if options.mechanism != "interactive-gnmax":
+        if options.predictions is not None:
             raise UsageError("--predictions are for interactive-gnmax")
         return None
-    if request.predictions is None:
+    if options.predictions is None:
         raise UsageError("interactive-gnmax needs --predictions: the student's probabilities")
-    given = load_numbers(request.predictions)
+    given = load_numbers(options.predictions)
     if given.ndim != 2 or len(given) < len(votes):
         raise DataError(
-            f"{request.predictions} does not hold a row for each of {len(votes)} queries"
+            f"{options.predictions} does not hold a row for each of {len(votes)} queries"
         )
     teachers = votes.sum(axis=1)
     if len(set(teachers.tolist())) != 1:
@@ -260,10 +200,15 @@ def _margins(votes: Counts, request: Request) -> Counts | None:
     return cast("Counts", (votes - expected).max(axis=1))
 
 
-def _parameters(request: Request) -> dict[str, Any]:
-    fields = ("threshold", "sigma1", "sigma2", "scale")
-    given = {field: getattr(request, field) for field in fields}
-    return {"mechanism": request.mechanism} | {k: v for k, v in given.items() if v is not None}
+def _given(options: AccountOptions) -> dict[str, float]:
+    """Return the mechanism's numbers that were typed, by name."""
+    numbers = {
+        "threshold": options.threshold,
+        "sigma1": options.sigma1,
+        "sigma2": options.sigma2,
+        "scale": options.laplace_scale,
+    }
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _figures(found: Account, name: BoundName) -> dict[str, Any]:
@@ -278,18 +223,3 @@ def _figures(found: Account, name: BoundName) -> dict[str, Any]:
     if figures.exact is not None:
         made["exact"] = figures.exact
     return made
-
-
-def scale_of(gamma: float | None, scale: float | None) -> float | None:
-    """Return LNMax's scale from either way to give it.
-
-    Raises:
-        UsageError: for both, or a gamma that is not above 0.
-    """
-    if gamma is None:
-        return scale
-    if scale is not None:
-        raise UsageError("--gamma is 1 / --scale: give one of them")
-    if not gamma > 0:
-        raise UsageError(f"--gamma must be above 0, got {gamma}")
-    return 1 / gamma

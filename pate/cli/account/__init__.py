@@ -1,0 +1,1 @@
+"""``pate account``: what a file of votes costs."""

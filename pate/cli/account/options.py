@@ -1,0 +1,106 @@
+"""The options of ``pate account``, and which of them go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+import click
+import typer
+
+from pate.accounting.choices import Adjacency, BoundName
+from pate.campaign.options import DeltaOption, OfTeachers, UnitOption
+from pate.errors import UsageError
+from pate.runtime.options import CommandOptions
+
+_settings = partial(typer.Option, rich_help_panel="Settings of the mechanism")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountOptions(CommandOptions):
+    """What was typed; each field is the option of that name.
+
+    Raises:
+        UsageError: for options that make no sense together.
+    """
+
+    votes: Annotated[
+        Path, typer.Option(help="Votes: a .npy file of (queries, classes) counts.", metavar="FILE")
+    ]
+    mechanism: Annotated[OfTeachers, typer.Option(help="Which gave the answers.")] = (
+        "confident-gnmax"
+    )
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Rows to use, from the top. Default: all.")
+    ] = None
+    delta: DeltaOption = 1e-5
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            click_type=click.Choice(get_args(BoundName)),
+            help="Repeat for more. Default: all that the mechanism has.",
+        ),
+    ] = None
+    unit: UnitOption = "record"
+    votes_per_unit: Annotated[int, typer.Option(min=1, help="Party: its number of teachers.")] = 1
+    adjacency: Annotated[
+        Adjacency,
+        typer.Option(
+            help="Neighbours cast their votes otherwise (change), or not at all (remove)."
+        ),
+    ] = "change"
+    noise: Annotated[
+        Literal["continuous", "discrete"],
+        typer.Option(help="continuous, as in the papers, or discrete, as a campaign draws it."),
+    ] = "continuous"
+    gate: Annotated[
+        bool,
+        typer.Option(
+            help="The votes are public: say at what epsilon a gate would open for votes like them."
+        ),
+    ] = False
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Interactive: the student's probabilities, a .npy file of (queries, classes).",
+            metavar="FILE",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None, _settings(help="Check: votes that the top class needs, about.")
+    ] = None
+    sigma1: Annotated[float | None, _settings(help="Noise of the check, in votes.")] = None
+    sigma2: Annotated[
+        float | None, _settings(*("--sigma2", "--sigma"), help="Noise on each count, in votes.")
+    ] = None
+    gamma: Annotated[
+        float | None, _settings(help="LNMax: 1/scale of the Laplace noise, per vote.")
+    ] = None
+    scale: Annotated[float | None, _settings(help="LNMax: 1/gamma, in votes.")] = None
+
+    def __post_init__(self) -> None:
+        if self.unit != "party" and self.votes_per_unit != 1:
+            raise UsageError(
+                f"a {self.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
+            )
+        if self.adjacency == "remove" and (self.gate or self.mechanism == "interactive-gnmax"):
+            # A campaign's gate counts changed votes; and whole expected votes, which follow from the
+            # number of those that vote, can move by more than the votes that are removed.
+            raise UsageError("--adjacency remove is for neither interactive-gnmax nor --gate")
+        for name, value in (("--gamma", self.gamma), ("--scale", self.scale)):
+            if value is not None and not value > 0:
+                raise UsageError(f"{name} must be above 0, got {value}")
+        if self.gamma is not None and self.scale is not None:
+            raise UsageError("--gamma is 1 / --scale: give one of them")
+
+    @property
+    def laplace_scale(self) -> float | None:
+        """LNMax's scale, given as --scale or by its inverse."""
+        return self.scale if self.gamma is None else 1 / self.gamma
+
+    @property
+    def discrete(self) -> bool:
+        """Whether the noise is discrete, as campaigns draw it."""
+        return self.noise == "discrete"

@@ -1,0 +1,103 @@
+"""The options of ``pate simulate``, and which of them go together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pate.campaign.options import AggregatorOption, DeltaOption, EpsilonOption, SumOptions
+from pate.errors import UsageError
+from pate.runtime.options import CommandOptions, LabelOption, of_data
+
+OutOption = Annotated[
+    Path, typer.Option(help="Folder for the student, the figures and the logs.", metavar="DIR")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions(SumOptions, CommandOptions):
+    """What to simulate; each field is the option of that name.
+
+    Raises:
+        UsageError: for options that make no sense together.
+    """
+
+    parties: Annotated[int, typer.Option(min=1, help="How many parties to simulate.")] = 50
+    teachers: Annotated[int, typer.Option(min=1, help="Teachers of each party.")] = 2
+    aggregator: AggregatorOption = "confident-gnmax"
+    epsilon: EpsilonOption = 8.0
+    delta: DeltaOption = 1e-4
+    data: Annotated[
+        Path | None,
+        of_data(
+            help="Labelled records to deal out. Default: scikit-learn's digits.", metavar="PATH"
+        ),
+    ] = None
+    label: LabelOption = None
+    queries: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the public set, of made-up digits. Default: three tenths of the records."
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(
+            help="local: Flower's apps in threads of this process, or see --processes; ray: Flower's "
+            "own simulation engine (pip install 'federated-pate\\[sim]'), of plain votes."
+        ),
+    ] = "local"
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Put the parties into so many processes beside the server's, without Flower. "
+            "Default: 0, they are threads; beyond 128 parties one a core.",
+        ),
+    ] = None
+    student: Annotated[
+        bool, typer.Option("--student/--no-student", help="Train a student on the labels.")
+    ] = True
+    out: OutOption = Path("simulation-output")
+
+    @property
+    def masked(self) -> bool:
+        """Whether votes are masked."""
+        default = "masked" if self.parties >= 3 and self.engine == "local" else "plain"
+        return (self.aggregation or default) == "masked"
+
+    @property
+    def outside(self) -> int:
+        """In how many processes besides this one the parties are; 0: in threads of this one."""
+        from pate.masking.degree import COMPLETE_UP_TO
+        from simulation.party_processes import default_processes
+
+        if self.engine != "local":
+            return 0
+        if self.processes is None:
+            return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0
+        return self.processes
+
+    def __post_init__(self) -> None:
+        if self.aggregator == "interactive-gnmax" and not self.student:
+            raise UsageError("interactive-gnmax asks a student: leave --no-student out")
+        if self.queries is not None and self.queries < 1:
+            raise UsageError(f"--queries must be at least 1, got {self.queries}")
+        if self.queries is not None and self.data is not None:
+            raise UsageError("--queries is for made-up digits: of --data three tenths are public")
+        if self.engine == "ray":
+            from simulation.ray_engine import require_ray
+
+            require_ray()
+            if self.aggregator == "neighbour":
+                raise UsageError(
+                    "--engine ray simulates teachers; neighbour votes need none: local"
+                )
+            if self.aggregation == "masked" or self.noise == "distributed":
+                raise UsageError(
+                    "--engine ray has many processes for one party, and the secrets of a masked sum "
+                    "stay in one: use --engine local, or --aggregation plain"
+                )
