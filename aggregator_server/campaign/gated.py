@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator_server.campaign.labelling import begin_round, summary_of
+from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.bounds.theorem6_plus import Table
@@ -62,7 +62,11 @@ class GatedRelease:
         batch = batch_of(rows, mechanism, gate.order, bound)
         labels = labels_behind(gate, batch, rows, mechanism, noise)
         failpoints.reach("noise-drawn")
-        state = ledger.release_batch(charge, labels)
+        state = ledger.release(
+            charge,
+            outcomes_of(labels or [None] * len(queries), "teachers", charge.events),
+            gate="closed" if labels is None else "open",
+        )
         failpoints.reach("release-recorded")
         return summary_of(state, 1, exhausted=False, remark=f"the gate is {state.gate}")
 

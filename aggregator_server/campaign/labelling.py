@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pate.errors import LedgerError, StateError
+from pate.mechanisms import Outcome
 from pate.noise.exact import require_production
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
+    from pate.accounting.events import Charged
     from pate.noise.exact import Noise
 
 
@@ -77,6 +81,15 @@ def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:
             "and the other way round"
         )
     return state
+
+
+def outcomes_of(
+    labels: Iterable[int | None],
+    source: Literal["teachers", "records"],
+    events: tuple[Charged, ...],
+) -> list[Outcome]:
+    """Return answers that were charged as one, from their labels."""
+    return [Outcome(label, None if label is None else source, events) for label in labels]
 
 
 def summary_of(

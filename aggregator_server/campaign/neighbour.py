@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator_server.campaign.labelling import begin_round, summary_of
+from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
 from pate.errors import StateError
 from pate.mechanisms import MatrixMechanism
 from pate.runtime import failpoints
@@ -41,6 +41,7 @@ class NeighbourRelease:
         failpoints.reach("charge-recorded")
         noisy = mechanism.released(ledger.counts_of(queries), noise)
         failpoints.reach("noise-drawn")
-        state = ledger.release_matrix(charge, noisy)
+        outcomes = outcomes_of(mechanism.labels(noisy), "records", charge.events)
+        state = ledger.release(charge, outcomes, noisy=noisy)
         failpoints.reach("release-recorded")
         return summary_of(state, 1, exhausted=False)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import secrets
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aggregator_server.ledger import encoding
 from pate.accounting.composition import total_cost
 from pate.campaign import terms
 from pate.errors import LedgerError
-from pate.mechanisms import MatrixMechanism
 from pate.storage.hash_chain import canonical
 from pate.votes import Histogram, LooseSum, NoisySum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from aggregator_server.ledger.state import CampaignState, Charge
     from pate.campaign.roster import RosterParty
@@ -109,9 +108,16 @@ def charge(state: CampaignState, queries: Sequence[int], noise: str) -> Body:
 
 
 def release(
-    state: CampaignState, held: Charge, outcomes: Sequence[Outcome]
+    state: CampaignState,
+    held: Charge,
+    outcomes: Sequence[Outcome],
+    *,
+    gate: Literal["open", "closed"] | None = None,
+    noisy: Counts | None = None,
 ) -> tuple[Body, list[Fields]]:
-    """Return the entry of answers to single queries, and a row for each label.
+    """Return the entry of the answers to a charge, and a row for each label.
+
+    Answers behind a gate, or with the noisy counts that they were made of, were charged as one.
 
     Raises:
         LedgerError: if an answer did what was not charged for.
@@ -119,60 +125,26 @@ def release(
     if any(each.events != held.events[: len(each.events)] for each in outcomes):
         raise LedgerError("an answer did what was not charged for")
     pairs = list(zip(held.queries, outcomes, strict=True))
-    cost = partial(total_cost, state.composition)
     body: Body = {
         "charge": held.entry,
         "round": held.round,
         "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
-        "cost": str(sum((cost(each.events) for each in outcomes), Fraction(0))),
     }
-    return body, _labelled(held, ((q, each.label, each.source) for q, each in pairs))
-
-
-def release_batch(held: Charge, labels: Sequence[int | None] | None) -> tuple[Body, list[Fields]]:
-    """Return the entry of a gated batch, labels or a closed gate (None), and a row for each label."""
-    given = labels or [None] * len(held.queries)
-    body = _together(held, given, "teachers")
-    body["gate"] = "closed" if labels is None else "open"
-    return body, _labelled(
-        held, ((q, x, "teachers") for q, x in zip(held.queries, given, strict=True))
-    )
-
-
-def release_matrix(state: CampaignState, held: Charge, noisy: Counts) -> tuple[Body, list[Fields]]:
-    """Return the entry of neighbour votes, their noisy counts with it, and a row for each label.
-
-    Raises:
-        LedgerError: if the campaign releases no matrix.
-    """
-    mechanism = state.mechanism(held.round)
-    if not isinstance(mechanism, MatrixMechanism):
-        raise LedgerError(f"{mechanism.name} releases no matrix")
-    given = mechanism.labels(noisy)
-    body = _together(held, given, "records")
-    body["noisy"] = noisy.tolist()
-    return body, _labelled(
-        held, ((q, x, "records") for q, x in zip(held.queries, given, strict=True))
-    )
-
-
-def _together(held: Charge, labels: Sequence[int | None], source: str) -> Body:
-    """Return the entry of answers that were charged as one."""
-    pairs = zip(held.queries, labels, strict=True)
-    return {
-        "charge": held.entry,
-        "round": held.round,
-        "answers": [[q, x, None if x is None else source, 1] for q, x in pairs],
-        "cost": str(held.cost),
-    }
-
-
-def _labelled(held: Charge, answers: Iterable[tuple[int, int | None, str | None]]) -> list[Fields]:
-    return [
-        {"query": query, "label": label, "round": held.round, "source": source}
-        for query, label, source in answers
-        if label is not None
+    if gate is None and noisy is None:
+        cost = partial(total_cost, state.composition)
+        body["cost"] = str(sum((cost(each.events) for each in outcomes), Fraction(0)))
+    else:
+        body["cost"] = str(held.cost)
+    if gate is not None:
+        body["gate"] = gate
+    if noisy is not None:
+        body["noisy"] = noisy.tolist()
+    rows: list[Fields] = [
+        {"query": query, "label": each.label, "round": held.round, "source": each.source}
+        for query, each in pairs
+        if each.label is not None
     ]
+    return body, rows
 
 
 def _object(fields: Mapping[str, str | int]) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 from aggregator_server.ledger import encoding, stored_votes, verify
 from aggregator_server.ledger import entries as bodies
@@ -234,7 +234,14 @@ class Ledger:
             self._held = self._append("charge", body).open_charge
             return cast("Charge", self._held)
 
-    def release(self, charge: Charge, outcomes: Sequence[Outcome]) -> CampaignState:
+    def release(
+        self,
+        charge: Charge,
+        outcomes: Sequence[Outcome],
+        *,
+        gate: Literal["open", "closed"] | None = None,
+        noisy: Counts | None = None,
+    ) -> CampaignState:
         """Record the answers to a charge, durably, and give back what they did not use.
 
         When this returns, the labels may be handed out. A charge has one attempt: if this raises,
@@ -243,49 +250,16 @@ class Ledger:
         Args:
             charge: the last one that :meth:`charge` returned.
             outcomes: one per query of the charge, in its order.
+            gate: of a gated batch, what its test said; None for any other.
+            noisy: of neighbour votes, their (queries, classes) int64 counts with noise, in the order
+                of the charge, which leave too; None for any other.
 
         Raises:
             LedgerError: if the charge is not open, or the answers are not to it.
         """
         with self._turn:
             self._take(charge, len(outcomes))
-            body, rows = bodies.release(self._state, charge, outcomes)
-            return self._append("release", body, releases(rows))
-
-    def release_batch(self, charge: Charge, labels: Sequence[int | None] | None) -> CampaignState:
-        """Record what came of a gated batch, durably.
-
-        When this returns, the labels may be handed out. As with :meth:`release`, a charge has one
-        attempt.
-
-        Args:
-            charge: the last one that :meth:`charge` returned.
-            labels: one per query of the charge, None where there is no answer; or None if the
-                gate stayed closed.
-
-        Raises:
-            LedgerError: if the charge is not open, or the answers are not to it.
-        """
-        with self._turn:
-            self._take(charge, len(charge.queries) if labels is None else len(labels))
-            body, rows = bodies.release_batch(charge, labels)
-            return self._append("release", body, releases(rows))
-
-    def release_matrix(self, charge: Charge, noisy: Counts) -> CampaignState:
-        """Record the noisy counts of neighbour votes and the labels made of them, durably.
-
-        When this returns, both may be handed out. As with :meth:`release`, a charge has one attempt.
-
-        Args:
-            charge: the last one that :meth:`charge` returned.
-            noisy: (queries, classes) int64, with their noise; queries in the order of the charge.
-
-        Raises:
-            LedgerError: if the charge is not open, or the counts are not to it.
-        """
-        with self._turn:
-            self._take(charge, len(noisy))
-            body, rows = bodies.release_matrix(self._state, charge, noisy)
+            body, rows = bodies.release(self._state, charge, outcomes, gate=gate, noisy=noisy)
             return self._append("release", body, releases(rows))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:

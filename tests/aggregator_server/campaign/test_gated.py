@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
+from aggregator_server.campaign.labelling import outcomes_of
 from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import replay
@@ -154,9 +155,9 @@ def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
     with start(path, 950) as ledger:
         charge = ledger.charge(list(range(QUERIES)))
         with pytest.raises(LedgerError, match="1 answers to 600"):
-            ledger.release_batch(charge, [0])
+            ledger.release(charge, outcomes_of([0], "teachers", charge.events), gate="open")
         with pytest.raises(LedgerError, match="not open in this process"):
-            ledger.release_batch(charge, None)
+            ledger.release(charge, [], gate="closed")
 
 
 def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
+from aggregator_server.campaign.labelling import outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
 from aggregator_server.ledger.chain import Entry
@@ -49,7 +50,7 @@ from pate.errors import (
 )
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedNeighbour, Neighbour
+from pate.mechanisms import DistributedNeighbour, MatrixMechanism, Neighbour
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aggregator_server.campaign.labelling import RoundSummary
+    from aggregator_server.ledger.state import Charge
     from pate.votes import Counts
 
 QUERIES = 100
@@ -113,6 +115,15 @@ def start(path: Path, *, voted: bool = True, **changes: Any) -> Ledger:
 
 def release(ledger: Ledger, noise: Any = None) -> RoundSummary:
     return NeighbourRelease().label(ledger, noise or SystemNoise())
+
+
+def publish(ledger: Ledger, charge: Charge, noisy: Counts) -> None:
+    """Release noisy counts, and the labels that follow from them."""
+    labels = Neighbour(5, Fraction(40), 1).labels(noisy)
+    mechanism = ledger.state().mechanism(1)
+    if isinstance(mechanism, MatrixMechanism):
+        labels = mechanism.labels(noisy)
+    ledger.release(charge, outcomes_of(labels, "records", charge.events), noisy=noisy)
 
 
 @pytest.fixture
@@ -268,10 +279,10 @@ def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
         with monkeypatch.context() as patch:
             patch.setattr(module, "write_entry", full)
             with pytest.raises(DiskError):
-                ledger.release_matrix(charge, noisy_counts())
+                publish(ledger, charge, noisy_counts())
         assert ledger.state().noisy is None
         with pytest.raises((StateError, LedgerError)):
-            ledger.release_matrix(charge, noisy_counts())
+            publish(ledger, charge, noisy_counts())
     with Ledger.open(path) as ledger:
         assert release(ledger).exhausted
 
@@ -314,9 +325,9 @@ def test_a_release_is_of_its_charge_and_whole(path: Path) -> None:
     with start(path) as ledger:
         charge = ledger.charge(list(ROWS))
         with pytest.raises(LedgerError, match="7 answers to 8"):
-            ledger.release_matrix(charge, noisy_counts()[:7])
+            publish(ledger, charge, noisy_counts()[:7])
         with pytest.raises(LedgerError, match="not open"):
-            ledger.release_matrix(charge, noisy_counts())
+            publish(ledger, charge, noisy_counts())
         with pytest.raises(BudgetError):
             ledger.charge(list(ROWS))
 
@@ -341,8 +352,8 @@ def test_other_ways_to_release_are_refused(path: Path) -> None:
         with pytest.raises(StateError, match="answers query by query"):
             release(ledger)
         charge = ledger.charge([0, 1])
-        with pytest.raises(LedgerError, match="releases no matrix"):
-            ledger.release_matrix(charge, np.zeros((2, 3), dtype=np.int64))
+        with pytest.raises(LedgerError, match=r"found .*noisy"):
+            publish(ledger, charge, np.zeros((2, 3), dtype=np.int64))
 
 
 # --- votes as they come in --------------------------------------------------------------------------
@@ -737,7 +748,7 @@ def test_noisy_counts_of_parties_are_those_of_the_votes(path: Path) -> None:
     with start(path, **SHARES) as ledger:
         other = ledger.counts()
         other[ROWS[0], 2] += 1
-        ledger.release_matrix(ledger.charge(list(ROWS)), other[list(ROWS)])
+        publish(ledger, ledger.charge(list(ROWS)), other[list(ROWS)])
         ledger.end_round(wants_predictions=False)
         ledger.finish()
     replay(read_campaign(path)[1])

@@ -262,7 +262,7 @@ class FreeLedger(Ledger):
         worst = self.state().mechanism(1).worst
         return Charge(0, 1, tuple(queries), worst, Fraction(0))
 
-    def release(self, charge: Charge, outcomes: Sequence[Outcome]) -> CampaignState:
+    def release(self, charge: Charge, outcomes: Sequence[Outcome], **_: object) -> CampaignState:
         for query, outcome in zip(charge.queries, outcomes, strict=True):
             assert outcome.label is not None
             self._given[query] = ReleasedLabel(outcome.label, 1, "teachers", 0)
