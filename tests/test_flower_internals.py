@@ -41,7 +41,7 @@ BEHIND_THE_DOOR = {
     "aggregator_server/flower/internals.py": {
         "flwr.app.message": {"make_message"},
         "flwr.common.constant": {"SUPERLINK_NODE_ID"},
-        "flwr.common.serde": {"fab_to_proto", "run_from_proto"},
+        "flwr.common.serde": {"fab_to_proto"},
         "flwr.proto.control_pb2": {
             "ListNodesRequest",
             "RegisterNodeRequest",
@@ -53,6 +53,15 @@ BEHIND_THE_DOOR = {
             "DeactivateNodeRequest",
             "PullMessagesRequest",
         },
+        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
+        "flwr.supercore.control": {"ControlHttpClient"},
+        "flwr.supercore.error": {"ApiErrorCode"},
+        "flwr.supercore.fab": {"Fab"},
+        "flwr.supercore.inflatable.inflatable_utils": {"ObjectPushError"},
+        "flwr.supercore.run": {"Run"},
+    },
+    "aggregator_server/flower/grid.py": {
+        "flwr.common.serde": {"run_from_proto"},
         "flwr.proto.message_pb2": {
             "ConfirmMessageReceivedRequest",
             "Message",
@@ -60,14 +69,9 @@ BEHIND_THE_DOOR = {
             "ObjectTree",
         },
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
-        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
-        "flwr.supercore.control": {"ControlHttpClient"},
-        "flwr.supercore.error": {"ApiErrorCode"},
-        "flwr.supercore.fab": {"Fab"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {"make_pull_object_fn_protobuf"},
         "flwr.supercore.inflatable.inflatable_utils": {
             "ObjectPullError",
-            "ObjectPushError",
             "ObjectUnavailableError",
             "inflate_object_from_contents",
             "pull_objects",
@@ -76,7 +80,6 @@ BEHIND_THE_DOOR = {
             "RuntimeTokenHttpInterceptor",
             "SuperExecAuthHttpInterceptor",
         },
-        "flwr.supercore.run": {"Run"},
         "flwr.superlink.grid": {"HttpGrid"},
     },
     "aggregator_server/flower/fleet/signature.py": {

@@ -40,6 +40,7 @@ GLUE = {
     "aggregator_server/flower/fleet/requests.py",
     "aggregator_server/flower/fleet/signature.py",
     "aggregator_server/flower/fleet/traffic.py",
+    "aggregator_server/flower/grid.py",
     "aggregator_server/flower/internals.py",
     "aggregator_server/flower/local_grid.py",
     "aggregator_server/flower/wire.py",

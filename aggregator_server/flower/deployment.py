@@ -22,7 +22,8 @@ import httpx
 
 from aggregator_server.flower.bounded_listener import raise_file_limit
 from aggregator_server.flower.gateway import Gateway
-from aggregator_server.flower.internals import LINK_ERRORS, Session
+from aggregator_server.flower.grid import Session
+from aggregator_server.flower.internals import LINK_ERRORS
 from aggregator_server.flower.nodes import let_in, pem
 from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.flower.wire import DEFAULT_TTL_S, GridWire, SwitchableWire

@@ -2,8 +2,8 @@
 
 Flower starts a new process for each message. Ours stays, with its teachers loaded, and takes
 the tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started themselves
-on loopback; what they share is here. This module, and ``flower_internals`` of each role, are the
-only ones that import what Flower does not promise to keep.
+on loopback; what they share is here. This module, ``flower.internals`` of each role and the server's
+``flower.grid`` import what Flower does not promise to keep.
 
 Flower's own clients and retry helpers are not used as they are: on a refused request they send
 SIGINT to the whole process, and they send even loopback traffic through a proxy that the

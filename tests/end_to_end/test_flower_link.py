@@ -27,7 +27,8 @@ from flwr.superlink.main import create_app
 from aggregator_server.exchange.wire import LOST, UNREADABLE, Arrival, Wire
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.fleet.filter import FLEET_ROUTES
-from aggregator_server.flower.internals import Session, codeless_fab, make_fab, start_run
+from aggregator_server.flower.grid import Session
+from aggregator_server.flower.internals import codeless_fab, make_fab, start_run
 from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection

@@ -17,8 +17,9 @@ from flwr.proto.message_pb2 import (
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 
-from aggregator_server.flower import internals
-from aggregator_server.flower.internals import ResidentGrid, empty_run
+from aggregator_server.flower import grid as grid_module
+from aggregator_server.flower.grid import ResidentGrid
+from aggregator_server.flower.internals import empty_run, query
 from protos.flower.carriage import pack, unpack_message
 from tests.support.server.fleet_nodes import some_id
 
@@ -55,7 +56,7 @@ class SuperLink:
     def reply(self, body: bytes, *, here: bool = True) -> str:
         """Announce a reply; return what it answers."""
         asked = some_id()
-        message = internals.query(RUN, 1, pack(body), 60.0)
+        message = query(RUN, 1, pack(body), 60.0)
         message.metadata.__dict__["_reply_to_message_id"] = asked
         objects = {name: each.deflate() for name, each in get_all_nested_objects(message).items()}
         (self.pieces.update if here else self.promised.update)(objects)
@@ -116,7 +117,7 @@ def test_many_replies_that_do_not_come_delay_no_other(play: SimpleNamespace) -> 
 def test_a_reply_that_comes_late_is_fetched(
     play: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(internals, "_HERE_S", 0.0)
+    monkeypatch.setattr(grid_module, "_HERE_S", 0.0)
     asked = play.link.reply(b"votes", here=False)
     names = list(play.link.late)
     for name in names:

@@ -1,0 +1,347 @@
+"""The server's grid: replies of parties, fetched so that no party can hold up another's.
+
+It stands on what Flower does not promise to keep, as :mod:`aggregator_server.flower.internals` does.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from flwr.app import Error, Message
+from flwr.common.serde import run_from_proto
+from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullTaskInputRequest
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_pull_object_fn_protobuf
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectUnavailableError,
+    inflate_object_from_contents,
+    pull_objects,
+)
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
+from flwr.superlink.grid import HttpGrid
+
+from aggregator_server.flower.internals import (
+    FLOWER_NODE,
+    codeless_fab,
+    error_reply,
+    start_run,
+    url_of,
+)
+from pate.errors import ProcessError
+from protos.flower.runtime import (
+    ErrorCode,
+    Heartbeat,
+    RuntimeClient,
+    SubStatus,
+    TaskType,
+    acquire,
+    finish,
+    pieces_of,
+)
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable
+
+    from flwr.proto.message_pb2 import Message as ProtoMessage
+    from flwr.proto.message_pb2 import Metadata as ProtoMetadata
+    from flwr.proto.message_pb2 import ObjectTree
+
+    _Announcement = tuple[ProtoMessage, ObjectTree]
+
+_PARALLEL_PULLS: Final = 16
+#: How long a reply may keep a thread until all of it is here, and the pauses until it is looked at
+#: again after that, in seconds: they grow from the first to the last.
+_HERE_S: Final = 0.5
+_AGAIN_S: Final = 0.2
+_AGAIN_MOST_S: Final = 2.0
+_TASK_DEADLINE_S: Final = 30.0
+_ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
+
+
+@dataclass
+class _Arriving:
+    """A reply that was announced, and may not be here yet.
+
+    Attributes:
+        envelope: what the SuperLink says of it.
+        tree: its pieces.
+        fetched: becomes the reply; None if it was not all here.
+        missing: a piece that was not here at the last look.
+        pause: how long to wait after the next look, in seconds.
+        due: when to look again.
+        ends: when to give it up.
+    """
+
+    envelope: ProtoMessage
+    tree: ObjectTree
+    fetched: Future[Message | None] = field(default_factory=Future)
+    missing: str | None = None
+    pause: float = _AGAIN_S
+    due: float = 0.0
+    ends: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ends = time.monotonic() + self.envelope.metadata.ttl
+
+
+def _inflated(data: ProtoMetadata, contents: dict[str, bytes]) -> Message:
+    """Put a reply together from its pieces.
+
+    Raises:
+        Exception: of any kind, if they are no reply to the message that it was announced for.
+    """
+    message = inflate_object_from_contents(data.message_id, contents)
+    if not isinstance(message, Message):
+        raise TypeError(type(message).__name__)
+    # The envelope was matched to its sender by the SuperLink; what is inside is only claimed.
+    if message.metadata.reply_to_message_id != data.reply_to_message_id:
+        raise ValueError("an answer to another message")
+    return message
+
+
+class ResidentGrid(HttpGrid):
+    """Flower's grid, such that no party can hold up or break the reading of another's reply.
+
+    Replies are fetched in a few threads. One that is still being uploaded gives its thread back after
+    a moment and is looked at again later, so it delays nobody, however many of its kind there are;
+    one that is malformed or too large becomes an error for its sender alone. The original fetches
+    them one after another and raises at the first that is broken, with all the others already taken
+    from the SuperLink.
+
+    Attributes:
+        on_fetched: called when a reply has been fetched, from the thread that did it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        trust: ssl.SSLContext | None = None,
+        on_taken: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
+        self.on_fetched: Callable[[], None] = lambda: None
+        self.client = _client_of_task(address, token, trust)
+        self._client = self.client
+        self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
+        self._arriving: dict[str, _Arriving] = {}
+        self._on_taken = on_taken
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Return the replies that are completely here, and begin to fetch the others.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+        """
+        waiting = [i for i in message_ids if i not in self._arriving]
+        replies = []
+        for asked, found in self._announced(waiting).items():
+            if isinstance(found, Message):
+                replies.append(found)
+            else:
+                self._arriving[asked] = self._begin(_Arriving(*found))
+        trouble: BaseException | None = None
+        for asked, arriving in list(self._arriving.items()):
+            if not arriving.fetched.done():
+                continue
+            if (error := arriving.fetched.exception()) is not None:
+                trouble = error
+            elif (reply := arriving.fetched.result()) is not None:
+                replies.append(reply)
+            elif time.monotonic() >= arriving.due:
+                self._begin(arriving)
+                continue
+            else:
+                continue
+            del self._arriving[asked]
+        # What did arrive goes first; a link that is down shows itself again at the next call.
+        if trouble is not None and not replies:
+            raise trouble
+        return replies
+
+    def _announced(self, waiting: list[str]) -> dict[str, Message | _Announcement]:
+        """Ask which of ``waiting`` have a reply, and where its pieces are."""
+        if not waiting:
+            return {}
+        try:
+            response = self.client.PullMessages(PullAppMessagesRequest(message_ids=waiting))
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
+                raise
+            # One message that the SuperLink no longer knows spoils the answer for all.
+            if len(waiting) == 1:
+                return {waiting[0]: self._error_reply(waiting[0], ErrorCode.MESSAGE_UNAVAILABLE)}
+            return {k: v for i in waiting for k, v in self._announced([i]).items()}
+        pairs = zip(response.messages_list, response.message_object_trees, strict=True)
+        found = {message.metadata.reply_to_message_id: (message, tree) for message, tree in pairs}
+        return {asked: found[asked] for asked in waiting if asked in found}
+
+    def forget(self, reply: str) -> None:
+        """Let the SuperLink forget a reply, by its id, and its pieces.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+        """
+        self.client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self.node, run_id=self.run.run_id, message_object_id=reply
+            )
+        )
+
+    def _begin(self, arriving: _Arriving) -> _Arriving:
+        """Look in another thread whether a reply is here, and fetch it if so."""
+
+        def looked(fetched: Future[Message | None]) -> None:
+            # What is not here yet is no news.
+            if fetched.cancelled() or fetched.exception() or fetched.result() is not None:
+                self.on_fetched()
+
+        arriving.fetched = self._pool.submit(self._fetch, arriving)
+        arriving.fetched.add_done_callback(looked)
+        return arriving
+
+    def _fetch(self, arriving: _Arriving) -> Message | None:
+        """Fetch one reply; None if it is not all here. What is wrong with it becomes an error message.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer; that is no fault of the sender.
+        """
+        data, contents = arriving.envelope.metadata, None
+        try:
+            contents = self._contents(arriving)
+            if contents is None and time.monotonic() < arriving.ends:
+                return None
+        except httpx.HTTPError:
+            raise
+        except Exception:  # noqa: BLE001, S110 - bytes of another party, read by code that is not ours
+            pass
+        # Taken or not, the SuperLink may forget it.
+        self.forget(data.message_id)
+        self._on_taken(data.reply_to_message_id)
+        try:
+            return _inflated(data, contents or {})
+        except Exception:  # noqa: BLE001 - the same
+            return self._error_reply(data.reply_to_message_id, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+
+    def _contents(self, arriving: _Arriving) -> dict[str, bytes] | None:
+        """Fetch all pieces of a reply; None if one of them is only announced."""
+        pull = make_pull_object_fn_protobuf(self.client.PullObject, self.node, self.run.run_id)
+
+        def pulling(piece: str) -> bytes:
+            try:
+                return pull(piece)
+            except ObjectUnavailableError:
+                arriving.missing = piece
+                raise
+            except ObjectPullError as error:
+                raise LookupError(piece) from error  # nobody announces it any more
+
+        looks_again, missing = arriving.missing is not None, arriving.missing
+        try:
+            if missing is not None:
+                # Most likely it is still the one; then nothing else is fetched in vain.
+                pulling(missing)
+                arriving.missing = None
+            return pull_objects(
+                pieces_of(arriving.tree),
+                pulling,
+                max_time=0.0 if looks_again else _HERE_S,
+                initial_backoff=0.1,
+                backoff_cap=1.0,
+            )
+        except (ObjectUnavailableError, ObjectPullError):
+            arriving.due = time.monotonic() + arriving.pause
+            arriving.pause = min(2 * arriving.pause, _AGAIN_MOST_S)
+            return None
+
+    def _error_reply(self, asked: str, code: int) -> Message:
+        return error_reply(asked, self.run.run_id, FLOWER_NODE, Error(code))
+
+    def close(self) -> None:
+        """Let go of what is still arriving, and disconnect."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+class Session:
+    """One run of one SuperLink, with its ServerApp task held by this process.
+
+    Attributes:
+        grid: the way to the parties.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        secret: bytes,
+        fab: bytes | None = None,
+        *,
+        trust: ssl.SSLContext | None = None,
+        on_taken: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Start a run and take its task.
+
+        Args:
+            address: ``host:port`` of the SuperLink.
+            secret: what allows tasks to be taken from it.
+            fab: the bundle of the run; left out, :func:`codeless_fab`.
+            trust: whom to trust as the SuperLink; None: speak to it in clear.
+            on_taken: called, from any thread, with the id of a message whose reply was fetched.
+
+        Raises:
+            httpx.HTTPError: if the SuperLink does not answer.
+            ProcessError: if it does not accept the run, or gives its task to nobody.
+        """
+        run_id = start_run(address, codeless_fab() if fab is None else fab, trust)
+        token = _token_of(address, secret, run_id, trust)
+        self.grid = ResidentGrid(address, token, trust, on_taken)
+        try:
+            task = self.grid.client.PullTaskInput(PullTaskInputRequest())
+            self.grid.set_run(run_from_proto(task.run))
+            self._heartbeat = Heartbeat(self.grid.client)
+        except BaseException:
+            self.grid.close()
+            raise
+
+    def close(self) -> None:
+        """End the run, if there still is one."""
+        self._heartbeat.stop()
+        finish(self.grid.client, SubStatus.COMPLETED)
+        self.grid.close()
+
+
+def _client_of_task(address: str, token: str, trust: ssl.SSLContext | None) -> RuntimeClient:
+    if trust is None:
+        return RuntimeClient.of_task(address, token)
+    interceptors = [RuntimeTokenHttpInterceptor(token)]
+    return RuntimeClient(url_of(address, trust), interceptors=interceptors, verify=trust)
+
+
+def _client_with_secret(address: str, secret: bytes, trust: ssl.SSLContext | None) -> RuntimeClient:
+    if trust is None:
+        return RuntimeClient.with_secret(address, secret)
+    secured = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
+    return RuntimeClient(url_of(address, trust), interceptors=[secured], verify=trust)
+
+
+def _token_of(address: str, secret: bytes, run_id: int, trust: ssl.SSLContext | None) -> str:
+    """Acquire the ServerApp task of the run ``run_id``; a task of any other run is refused."""
+    deadline = time.monotonic() + _TASK_DEADLINE_S
+    with _client_with_secret(address, secret, trust) as client:
+        while time.monotonic() < deadline:
+            taken = acquire(client, [TaskType.SERVER_APP])
+            if taken is None:
+                time.sleep(0.05)
+                continue
+            task, token = taken
+            if task.run_id == run_id:
+                return token
+            with _client_of_task(address, token, trust) as stray:
+                finish(stray, SubStatus.FAILED, "not a run of this server")
+    raise ProcessError(f"the SuperLink at {address} offers no task for its run {run_id}")
