@@ -1,30 +1,22 @@
 """The server's conversation with its parties, over any :class:`aggregator_server.exchange.wire.Wire`.
 
-Who is here, :mod:`aggregator_server.exchange.attendance` knows; this is about what is asked of them.
+Presence is tracked in :mod:`aggregator_server.exchange.attendance`, requests and replies in
+:mod:`aggregator_server.exchange.conversation`; this module says what is asked, and waits.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.exchange.aggregation import ANSWERS, STEPS
+from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.attendance import Attendance
+from aggregator_server.exchange.conversation import Conversation
 from aggregator_server.exchange.parties import DescribedParty, check_classes_agree
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.exchange.public_set import Handout
-from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
-from pate.errors import (
-    DiskError,
-    PateError,
-    ProtocolError,
-    QuorumError,
-    RefusedError,
-    every_kind,
-)
+from pate.errors import QuorumError
 from pate.runtime.screen import listed
-from protos import wire
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
@@ -34,30 +26,16 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from aggregator_server.exchange.aggregation import Ballot, Sum
-    from aggregator_server.exchange.wire import Arrival, Wire
+    from aggregator_server.exchange.wire import Wire
     from pate.campaign.roster import RosterParty
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
-#: A node that comes and goes is asked who it is at most so often, in seconds: what it is asked
-#: waits for it.
-_AGAIN_S: Final = 1.0
 #: How long a party that is here may take to hear that the campaign has ended.
 _FAREWELL_S: Final = 15.0
 #: How long one that voted and is away is waited for, to tell it the same: parties try again every
 #: half minute or so, and then need a moment to connect.
 _RETURN_S: Final = 75.0
-
-
-@dataclass
-class _Question:
-    """One request that waits for its reply."""
-
-    node: int
-    nonce: bytes
-    about: str  # describe, public_piece, finish, or the step of a ballot
-    party: str | None
-    ballot: Ballot | None = None
 
 
 class Exchange:
@@ -91,21 +69,23 @@ class Exchange:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._link = link
         self.campaign = campaign
-        self._signing_key = signing_key
         self._show = show
         self._returning = returning
-        self._handout = Handout(pieces)
         self._say = say
         self._clock = clock
         self._pause = pause
-        self._questions: dict[str, _Question] = {}
-        self._asked_who: dict[int, float] = {}  # when each node was asked who it is
-        self._met: dict[str, float] = {}  # when each party last said who it is
+        self._handout = Handout(pieces)
         self._who = Attendance(campaign, enrolled, say)
-        self._ballot: Ballot | None = None
-        self._farewells: set[str] = set()
+        self._talk = Conversation(
+            link,
+            campaign,
+            signing_key=signing_key,
+            who=self._who,
+            handout=self._handout,
+            say=say,
+            clock=clock,
+        )
 
     # --- the roster ----------------------------------------------------------------------
 
@@ -127,7 +107,7 @@ class Exchange:
         size = self._who.awaited = wanted if isinstance(wanted, int) else len(wanted)
         remind = self._clock()
         while True:
-            self._step()
+            self.look()
             present = [self._who.known[n] for n in self.here if names is None or n in names]
             if not self.campaign.classes:
                 check_classes_agree(present)
@@ -194,7 +174,7 @@ class Exchange:
         """
         if self._who.roster is None:
             raise QuorumError("votes were asked for before the roster was known")
-        self._ballot = ballot
+        self._talk.ballot = ballot
         self._who.call_again()
         try:
             while ballot.step:
@@ -205,7 +185,7 @@ class Exchange:
                 ballot.advance()
             return ballot.result()
         finally:
-            self._ballot = None
+            self._talk.ballot = None
             self._tell()
 
     def _through_step(
@@ -221,7 +201,7 @@ class Exchange:
         remind = began + _REMIND_S
         enough_since: float | None = None
         while True:
-            self._step()
+            self.look()
             self._ask_everyone(ballot)
             now, answered = self._clock(), ballot.answered
             progress(len(answered), self._asked(ballot))
@@ -254,7 +234,7 @@ class Exchange:
 
     def _coming(self, since: float) -> set[str]:
         """Return who is about to take part: it asks to be let in, or is back ``since`` then."""
-        back = {name for name, met in self._met.items() if met >= since}
+        back = {name for name, met in self._talk.met.items() if met >= since}
         return back | (set(self._returning()) & set(self._who.roster or ()))
 
     def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
@@ -274,20 +254,19 @@ class Exchange:
         return len(ballot.needed or self._who.roster or ())
 
     def _ask_everyone(self, ballot: Ballot) -> None:
-        busy = {question.party for question in self._questions.values()}
-        due = ballot.awaited - ballot.answered - self._who.out - busy
+        due = ballot.awaited - ballot.answered - self._who.out - self._talk.busy
         for name, node in self._who.node_of.items():
             if name not in due:
                 continue
             if name in self._who.has_public_set:
-                self._put(node, ballot.request(name), ballot.step, name, ballot)
+                self._talk.put(node, ballot.request(name), ballot.step, name, ballot)
                 continue
             for index, pieces, content in self._handout.due(name):
                 request = vote_pb2.PartyRequest()
                 request.public_piece.index = index
                 request.public_piece.pieces = pieces
                 request.public_piece.content = content
-                self._put(node, request, "public_piece", name)
+                self._talk.put(node, request, "public_piece", name)
 
     # --- the end -------------------------------------------------------------------------
 
@@ -303,23 +282,23 @@ class Exchange:
         told: dict[tuple[str, int], float] = {}  # by name and visit
         began = self._clock()
         remind = began + _REMIND_S
-        self._farewells.clear()
+        self._talk.farewells.clear()
         while True:
-            self._step()
+            self.look()
             now = self._clock()
             visits = self._who.visits
             for name, node in list(self._who.node_of.items()):
-                if name not in self._farewells and (name, visits[name]) not in told:
+                if name not in self._talk.farewells and (name, visits[name]) not in told:
                     told[name, visits[name]] = now
                     request = vote_pb2.PartyRequest()
                     request.finish.CopyFrom(finish)
-                    self._put(node, request, "finish", name)
+                    self._talk.put(node, request, "finish", name)
             # One that comes and goes for ever is not told for ever.
             waits = now < began + _RETURN_S + _FAREWELL_S and any(
-                name not in self._farewells and now < told[name, visits[name]] + _FAREWELL_S
+                name not in self._talk.farewells and now < told[name, visits[name]] + _FAREWELL_S
                 for name in self._who.node_of
             )
-            away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._farewells
+            away = (set(voted) | self._coming(now)) - set(self._who.node_of) - self._talk.farewells
             if not waits and (not away or now >= began + _RETURN_S):
                 return
             if away and now >= remind:
@@ -330,34 +309,17 @@ class Exchange:
                 )
             self._pause(_POLL_S)
 
-    # --- one step ------------------------------------------------------------------------
+    # --- who is here ---------------------------------------------------------------------
 
     def look(self) -> None:
-        """Notice who came and who went, while nothing is asked of anybody."""
-        self._step()
-
-    def _step(self) -> None:
-        nodes = self._link.nodes()
-        now = self._clock()
-        self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
-        for node in sorted(nodes - self._who.described - self._asked_who.keys()):
-            self._who.described.add(node)
-            self._asked_who[node] = now
-            request = vote_pb2.PartyRequest()
-            request.describe.SetInParent()
-            self._put(node, request, "describe", None)
-        # A node that has gone may come back under its old id, and is then described anew.
-        for node in self._who.described - nodes:
-            self._forget(node)
-        while arrivals := self._link.receive():
-            for arrival in arrivals:
-                self._arrived(arrival)
+        """Notice who came and who went, and take what has arrived."""
+        self._talk.step()
         self._tell()
 
     def _tell(self) -> None:
         if self._show is None:
             return
-        here, ballot = frozenset(self._who.node_of), self._ballot
+        here, ballot = frozenset(self._who.node_of), self._talk.ballot
         if ballot is None or not ballot.step:
             self._show(Presence(here))
             return
@@ -371,110 +333,3 @@ class Exchange:
                 refused=frozenset(self._who.refused),
             )
         )
-
-    def _put(
-        self,
-        node: int,
-        request: vote_pb2.PartyRequest,
-        about: str,
-        party: str | None,
-        ballot: Ballot | None = None,
-    ) -> None:
-        request.version = wire.VERSION
-        request.nonce = wire.new_id()
-        request.campaign.CopyFrom(self.campaign)
-        handle = self._link.send(node, wire.sign_request(request, self._signing_key))
-        self._questions[handle] = _Question(node, request.nonce, about, party, ballot)
-
-    def _arrived(self, arrival: Arrival) -> None:
-        question = self._questions.pop(arrival.handle, None)
-        if question is None:
-            return  # of an earlier batch, or a party that was given up
-        who = question.party or f"node {question.node}"
-        if arrival.body is None:
-            self._failed(question, who, arrival.failure or "no answer")
-            return
-        try:
-            identity, reply = wire.read_reply(
-                arrival.body, campaign=self.campaign.id, nonce=question.nonce
-            )
-            if question.party is None:  # what it calls itself: a person must find out whose it is
-                who = f"{reply.party} ({who})"
-            self._accept(question, identity, reply)
-        except PateError as error:
-            self._say(f"{who}: sent something that was not accepted: {error}")
-            self._put_out(question)
-
-    def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
-        what = reply.WhichOneof("body")
-        if question.party is not None:
-            party = self._who.known[question.party]
-            if reply.party != party.name or identity.hex() != party.identity:
-                raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
-        if what == "refusal":
-            kind = every_kind().get(reply.refusal.kind, PateError)
-            if issubclass(kind, RefusedError) and question.party is not None:
-                self._who.refused.add(question.party)
-            self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
-            if issubclass(kind, DiskError):
-                self._ended(question)
-            else:
-                self._put_out(question)
-        elif what == "description" and question.about == "describe":
-            self._meet(question.node, identity, reply)
-        elif what == "receipt" and question.about == "public_piece":
-            if reply.receipt.public_set == self.campaign.public_set and question.party:
-                self._who.has_public_set.add(question.party)
-        elif what == ANSWERS.get(question.about):
-            ballot = self._ballot
-            # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
-            if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
-                ballot.take(self._who.known[reply.party], reply)
-        elif what == "farewell" and question.about == "finish":
-            self._farewells.add(reply.party)
-        else:
-            raise ProtocolError(f"answered {question.about} with {what}")
-
-    def _meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> None:
-        party = self._who.meet(node, identity, reply)
-        if party is None:
-            return
-        self._met[party.name] = self._clock()
-        # What its last process was asked will not be answered, and must not be waited for.
-        for handle, question in list(self._questions.items()):
-            if question.party == party.name and question.node != node:
-                del self._questions[handle]
-        self._handout.began(party.name)
-
-    def _failed(self, question: _Question, who: str, failure: str) -> None:
-        if failure in (GONE, LOST, EXPIRED):
-            if question.about == "finish" and failure == GONE and question.party is not None:
-                # A party that has heard of the end leaves, and its node may take the reply along.
-                self._farewells.add(question.party)
-            elif failure == GONE:
-                self._say(f"{who}: not reachable any more; it may come back")
-            self._forget(question.node)
-            return
-        self._say(f"{who}: failed ({failure})")
-        if self._who.failed_for_good(who):
-            self._put_out(question)
-        elif question.about == "describe":
-            self._who.described.discard(question.node)
-
-    def _ended(self, question: _Question) -> None:
-        """Treat a party as one that was killed: it has ended, and starts again once it has room."""
-        if question.ballot is not None and not question.ballot.first:
-            self._put_out(question)  # what it had in memory for this sum went with it
-        self._forget(question.node)
-
-    def _put_out(self, question: _Question) -> None:
-        """Do without the party for this batch, until it connects anew."""
-        if question.party is not None:
-            self._who.out.add(question.party)
-
-    def _forget(self, node: int) -> None:
-        self._who.forget(node)
-        for handle, question in list(self._questions.items()):
-            # What becomes of a farewell is still to be heard: see `_failed`.
-            if question.node == node and question.about != "finish":
-                del self._questions[handle]

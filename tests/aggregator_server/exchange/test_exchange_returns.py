@@ -145,8 +145,8 @@ def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_lis
     play: Play,
 ) -> None:
     play.connects(1)
-    play.exchange._step()  # described...
-    play.exchange._step()
+    play.exchange.look()  # described...
+    play.exchange.look()
     assert play.exchange.here == ["p"]
     play.dies(1)  # ...and dead before it is asked
     play.wire.at(5, lambda: play.connects(2))
@@ -184,8 +184,8 @@ def test_a_party_that_leaves_when_told_has_heard_but_a_lost_link_says_nothing(
     play: Play, failure: str, heard: bool
 ) -> None:
     play.connects(1)
-    play.exchange._step()
-    play.exchange._step()
+    play.exchange.look()
+    play.exchange.look()
     play.dies(1)
     play.wire.at(3, lambda: play.wire.report(failure))
     play.exchange.finish(END, voted=["p"])
@@ -194,8 +194,8 @@ def test_a_party_that_leaves_when_told_has_heard_but_a_lost_link_says_nothing(
 
 def test_one_that_comes_back_hears_the_end_though_its_node_is_the_same(play: Play) -> None:
     play.connects(1)
-    play.exchange._step()
-    play.exchange._step()
+    play.exchange.look()
+    play.exchange.look()
     play.dies(1)  # before it is told, and nobody knows
 
     def comes_back() -> None:
@@ -230,7 +230,7 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
 def test_a_node_that_comes_and_goes_is_not_asked_each_time(play: Play) -> None:
     play.wire.listed.add(1)  # it never answers
     for _ in range(100):
-        play.exchange._step()
+        play.exchange.look()
         play.wire.listed ^= {1}
         play.wire.now += 0.05
     assert 4 <= play.wire._sent <= 6
@@ -277,8 +277,8 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
     monkeypatch.setattr(wire, "send", sending)
     connects(1)
     wire.at(5, lambda: connects(2))
-    play.exchange._step()
-    play.exchange._step()
+    play.exchange.look()
+    play.exchange.look()
     play.exchange.finish(END, voted=["p", "q"])
     assert times > 4
     assert 60 < wire.now < 120

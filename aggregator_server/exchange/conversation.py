@@ -1,0 +1,223 @@
+"""Requests to nodes, signed, and their replies, checked: one open question for each request.
+
+Presence is tracked in :mod:`aggregator_server.exchange.attendance`; what is asked, and how long replies are
+waited for, is for :mod:`aggregator_server.exchange.exchange` to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.exchange.aggregation import ANSWERS
+from aggregator_server.exchange.wire import EXPIRED, GONE, LOST
+from pate.errors import DiskError, PateError, ProtocolError, RefusedError, every_kind
+from protos import wire
+from protos.pate.v1 import vote_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from aggregator_server.exchange.aggregation import Ballot
+    from aggregator_server.exchange.attendance import Attendance
+    from aggregator_server.exchange.public_set import Handout
+    from aggregator_server.exchange.wire import Arrival, Wire
+
+#: A node that comes and goes is asked who it is at most so often, in seconds: what it is asked
+#: waits for it.
+_AGAIN_S: Final = 1.0
+
+
+@dataclass
+class _Question:
+    """One request that waits for its reply."""
+
+    node: int
+    nonce: bytes
+    about: str  # describe, public_piece, finish, or the step of a ballot
+    party: str | None
+    ballot: Ballot | None = None
+
+
+class Conversation:
+    """Sends requests, and takes the reply to each.
+
+    Args:
+        link: carries bytes to and from nodes.
+        campaign: what parties are told.
+        signing_key: the campaign's; every request is signed with it.
+        who: the parties that are connected.
+        handout: the public set, for parties without a copy.
+        say: one line for the server's screen.
+        clock: seconds, monotonic.
+
+    Attributes:
+        ballot: the sum that is being collected, if there is one.
+        farewells: names of the parties that have heard of the campaign's end.
+        met: when each party last said who it is.
+    """
+
+    def __init__(
+        self,
+        link: Wire,
+        campaign: vote_pb2.Campaign,
+        *,
+        signing_key: Ed25519PrivateKey,
+        who: Attendance,
+        handout: Handout,
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._link = link
+        self._campaign = campaign
+        self._signing_key = signing_key
+        self._who = who
+        self._handout = handout
+        self._say = say
+        self._clock = clock
+        self._questions: dict[str, _Question] = {}
+        self._asked_who: dict[int, float] = {}  # when each node was asked who it is
+        self.met: dict[str, float] = {}
+        self.ballot: Ballot | None = None
+        self.farewells: set[str] = set()
+
+    @property
+    def busy(self) -> set[str]:
+        """Names of the parties that have a request to answer."""
+        return {question.party for question in self._questions.values() if question.party}
+
+    def step(self) -> None:
+        """Ask new nodes who they are, forget those that went, and take what has arrived."""
+        nodes = self._link.nodes()
+        now = self._clock()
+        self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
+        for node in sorted(nodes - self._who.described - self._asked_who.keys()):
+            self._who.described.add(node)
+            self._asked_who[node] = now
+            request = vote_pb2.PartyRequest()
+            request.describe.SetInParent()
+            self.put(node, request, "describe", None)
+        # A node that has gone may come back under its old id, and is then described anew.
+        for node in self._who.described - nodes:
+            self._forget(node)
+        while arrivals := self._link.receive():
+            for arrival in arrivals:
+                self._arrived(arrival)
+
+    def put(
+        self,
+        node: int,
+        request: vote_pb2.PartyRequest,
+        about: str,
+        party: str | None,
+        ballot: Ballot | None = None,
+    ) -> None:
+        """Sign a request and send it.
+
+        Args:
+            node: to whom.
+            request: all but its version, nonce and campaign.
+            about: describe, public_piece, finish, or the step of a ballot.
+            party: who the node is, if it is known.
+            ballot: of whose step this is.
+        """
+        request.version = wire.VERSION
+        request.nonce = wire.new_id()
+        request.campaign.CopyFrom(self._campaign)
+        handle = self._link.send(node, wire.sign_request(request, self._signing_key))
+        self._questions[handle] = _Question(node, request.nonce, about, party, ballot)
+
+    def _arrived(self, arrival: Arrival) -> None:
+        question = self._questions.pop(arrival.handle, None)
+        if question is None:
+            return  # of an earlier batch, or a party that was given up
+        who = question.party or f"node {question.node}"
+        if arrival.body is None:
+            self._failed(question, who, arrival.failure or "no answer")
+            return
+        try:
+            identity, reply = wire.read_reply(
+                arrival.body, campaign=self._campaign.id, nonce=question.nonce
+            )
+            if question.party is None:  # what it calls itself: a person must find out whose it is
+                who = f"{reply.party} ({who})"
+            self._accept(question, identity, reply)
+        except PateError as error:
+            self._say(f"{who}: sent something that was not accepted: {error}")
+            self._put_out(question)
+
+    def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
+        what = reply.WhichOneof("body")
+        if question.party is not None:
+            party = self._who.known[question.party]
+            if reply.party != party.name or identity.hex() != party.identity:
+                raise ProtocolError(f"signed by {reply.party}, not by the party that was asked")
+        if what == "refusal":
+            kind = every_kind().get(reply.refusal.kind, PateError)
+            if issubclass(kind, RefusedError) and question.party is not None:
+                self._who.refused.add(question.party)
+            self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
+            if issubclass(kind, DiskError):
+                self._ended(question)
+            else:
+                self._put_out(question)
+        elif what == "description" and question.about == "describe":
+            self._meet(question.node, identity, reply)
+        elif what == "receipt" and question.about == "public_piece":
+            if reply.receipt.public_set == self._campaign.public_set and question.party:
+                self._who.has_public_set.add(question.party)
+        elif what == ANSWERS.get(question.about):
+            ballot = self.ballot
+            # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
+            if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
+                ballot.take(self._who.known[reply.party], reply)
+        elif what == "farewell" and question.about == "finish":
+            self.farewells.add(reply.party)
+        else:
+            raise ProtocolError(f"answered {question.about} with {what}")
+
+    def _meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> None:
+        party = self._who.meet(node, identity, reply)
+        if party is None:
+            return
+        self.met[party.name] = self._clock()
+        # What its last process was asked will not be answered, and must not be waited for.
+        for handle, question in list(self._questions.items()):
+            if question.party == party.name and question.node != node:
+                del self._questions[handle]
+        self._handout.began(party.name)
+
+    def _failed(self, question: _Question, who: str, failure: str) -> None:
+        if failure in (GONE, LOST, EXPIRED):
+            if question.about == "finish" and failure == GONE and question.party is not None:
+                # A party that has heard of the end leaves, and its node may take the reply along.
+                self.farewells.add(question.party)
+            elif failure == GONE:
+                self._say(f"{who}: not reachable any more; it may come back")
+            self._forget(question.node)
+            return
+        self._say(f"{who}: failed ({failure})")
+        if self._who.failed_for_good(who):
+            self._put_out(question)
+        elif question.about == "describe":
+            self._who.described.discard(question.node)
+
+    def _ended(self, question: _Question) -> None:
+        """Treat a party as one that was killed: it has ended, and starts again once it has room."""
+        if question.ballot is not None and not question.ballot.first:
+            self._put_out(question)  # what it had in memory for this sum went with it
+        self._forget(question.node)
+
+    def _put_out(self, question: _Question) -> None:
+        """Do without the party for this batch, until it connects anew."""
+        if question.party is not None:
+            self._who.out.add(question.party)
+
+    def _forget(self, node: int) -> None:
+        self._who.forget(node)
+        for handle, question in list(self._questions.items()):
+            # What becomes of a farewell is still to be heard: see `_failed`.
+            if question.node == node and question.about != "finish":
+                del self._questions[handle]
