@@ -72,7 +72,7 @@ class Row:
     Attributes:
         name: on the command line, and of its results.
         title: in the table.
-        data: module of :mod:`benchmarks.papers` whose ``load()`` returns the split.
+        data: module of :mod:`benchmarks.papers.data` whose ``load()`` returns the split.
         files: that it needs, below the folder of the data sets.
         options: of the campaign.
         parties: how many; with ``sites`` as many as the data has.
@@ -119,7 +119,7 @@ _ROWS: Final = (
     Row(
         name="mnist-lnmax",
         title="MNIST, LNMax, 250 teachers",
-        data="mnist_data",
+        data="mnist",
         files=_MNIST,
         options=Options(
             aggregator="lnmax",
@@ -141,7 +141,7 @@ _ROWS: Final = (
     Row(
         name="mnist-confident",
         title="MNIST, Confident-GNMax, 250 teachers",
-        data="mnist_data",
+        data="mnist",
         files=_MNIST,
         options=Options(
             aggregator="confident-gnmax",
@@ -168,7 +168,7 @@ _ROWS: Final = (
     Row(
         name="mnist-interactive",
         title="MNIST, Interactive-GNMax, 250 teachers",
-        data="mnist_data",
+        data="mnist",
         files=_MNIST,
         options=Options(
             aggregator="interactive-gnmax",
@@ -187,7 +187,7 @@ _ROWS: Final = (
     Row(
         name="mnist-neighbour",
         title="MNIST, neighbour votes",
-        data="mnist_data",
+        data="mnist",
         files=_MNIST,
         options=Options(
             aggregator="neighbour",
@@ -211,7 +211,7 @@ _ROWS: Final = (
     Row(
         name="adult",
         title="Adult, neighbour votes",
-        data="adult_data",
+        data="adult",
         files=("adult/adult.data.gz", "adult/adult.test.gz"),
         options=Options(
             aggregator="neighbour",
@@ -237,7 +237,7 @@ _ROWS: Final = (
     Row(
         name="diabetes130",
         title="Diabetes 130, readmitted within 30 days, patient level",
-        data="diabetes_data",
+        data="diabetes",
         files=("diabetes130/diabetic_data.csv.gz",),
         options=Options(
             aggregator="neighbour",
@@ -272,7 +272,7 @@ _ROWS: Final = (
     Row(
         name="heart",
         title="Heart Disease, four hospitals",
-        data="heart_data",
+        data="heart",
         files=_HEART,
         options=Options(
             aggregator="gnmax",
@@ -289,7 +289,7 @@ _ROWS: Final = (
     Row(
         name="pneumonia",
         title="PneumoniaMNIST, neighbour votes",
-        data="pneumonia_data",
+        data="pneumonia",
         files=("medmnist/pneumoniamnist.npz",),
         options=Options(
             aggregator="neighbour",
@@ -310,7 +310,7 @@ _ROWS: Final = (
     Row(
         name="glyph-interactive",
         title="Glyph-like, 150 classes, Interactive-GNMax, 5,000 teachers",
-        data="glyph_data",
+        data="glyph",
         files=(),
         options=Options(
             aggregator="interactive-gnmax",
@@ -343,7 +343,7 @@ _ROWS: Final = (
     Row(
         name="glyph-neighbour",
         title="Glyph-like, 150 classes, neighbour votes",
-        data="glyph_data",
+        data="glyph",
         files=(),
         options=Options(
             aggregator="neighbour",
@@ -368,7 +368,7 @@ _ROWS: Final = (
     Row(
         name="svhn",
         title="SVHN, Confident-GNMax, 250 teachers",
-        data="svhn_data",
+        data="svhn",
         files=("svhn/train_32x32.mat", "svhn/test_32x32.mat"),
         options=Options(
             aggregator="confident-gnmax",

@@ -56,7 +56,7 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
         runs = tuple(_of_votes(row, seed, work, screen) for seed in range(seeds))
         note = f"{lacking} whole; here are the votes that were published, and no student"
         return _result(row, runs, work, screen, None, note)
-    module = importlib.import_module(f"benchmarks.papers.{row.data}")
+    module = module_of(row)
     split: Split = module.load()
     screen.say(
         f"{row.name}: {len(split.private)} private records, {len(split.public)} public, "
@@ -69,6 +69,11 @@ def run_row(row: Row, *, seeds: int, work: Path, screen: Screen, deal_anew: bool
     # Where parties agree on few columns, the model that is not private still sees all of them.
     beside: Split = module.every_column() if hasattr(module, "every_column") else split
     return _result(row, runs, work, screen, beside, "")
+
+
+def module_of(row: Row) -> ModuleType:
+    """Return the module that has the row's data."""
+    return importlib.import_module(f"benchmarks.papers.data.{row.data}")
 
 
 def _run(

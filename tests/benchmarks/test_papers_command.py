@@ -9,6 +9,7 @@ import pytest
 from benchmarks.papers import record
 from benchmarks.papers.__main__ import main
 from benchmarks.papers.rows import ROWS
+from benchmarks.papers.runner import module_of
 from pate.errors import DataError
 from tests.support.benchmark_results import result
 
@@ -24,6 +25,11 @@ def test_help_names_every_row(capsys: pytest.CaptureFixture[str]) -> None:
     for row in ROWS.values():
         assert f"  {row.name} " in told
         assert row.title in told
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_row_has_its_data(name: str) -> None:
+    assert callable(module_of(ROWS[name]).load)
 
 
 def test_an_unknown_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
