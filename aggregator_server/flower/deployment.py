@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 import httpx
 
-from aggregator_server.flower.bounded_listener import raise_file_limit
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import LINK_ERRORS
@@ -29,6 +28,7 @@ from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.flower.wire import DEFAULT_TTL_S, GridWire, SwitchableWire
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.enrolment_service import Desk
+from aggregator_server.listening.bounded_listener import raise_file_limit
 from pate.errors import PateError, ProcessError
 from pate.runtime.screen import listed
 

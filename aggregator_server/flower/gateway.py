@@ -5,31 +5,30 @@ run, ask nobody who they are: whoever reaches them can start runs and read every
 SuperLink listens on loopback, and this gateway is what the network sees: the twelve routes of the
 API for parties, and the health check (:mod:`aggregator_server.flower.fleet.filter`). Anything else does not
 exist, but for one route of our own: where parties that were invited send their keys, while a code is
-open for one. Connections and their time are bounded (:mod:`aggregator_server.flower.listening`), and so are
-heads.
+open for one. Connections, their time and heads are bounded (:mod:`aggregator_server.listening`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aggregator_server.flower.fleet.filter import Desk, Filter
 from aggregator_server.flower.held_pulls import HeldPulls
 from aggregator_server.flower.node_sessions import Sessions
-from pate.errors import ProcessError, UsageError
+from aggregator_server.listening.bounded_listener import room_for_connections
+from aggregator_server.listening.http_server import HttpServer
+from pate.errors import UsageError
 from pate.runtime.child import LOOPBACK, listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from aggregator_server.listening.bounded_listener import BoundedListener
+
 #: Largest head of one request (its line and headers), in bytes; Flower's stay below 2 KiB.
 MAX_HEAD: Final = 32 * 2**10
-_START_DEADLINE_S: Final = 20.0
 
 
 class Gateway:
@@ -78,8 +77,10 @@ class Gateway:
                 f"{host} is reached from outside this machine, and without TLS everybody on the "
                 "way reads the votes: run `pate-server init`, or listen on 127.0.0.1"
             )
-        self._certificate, self._key = tls_certificate, tls_key
-        _check_certificate(tls_certificate, tls_key)
+        certificate = None
+        if tls_certificate is not None and tls_key is not None:
+            certificate = tls_certificate, tls_key
+            _check_certificate(*certificate)
         self._pulls = HeldPulls()
         sessions = Sessions(
             self._pulls,
@@ -88,10 +89,10 @@ class Gateway:
             on_stir=on_stir,
         )
         self._filter = Filter(trust=trust, desk=desk, sessions=sessions, on_whole=on_stir)
-        self._listener = listen(host, port)
-        self.port = int(self._listener.getsockname()[1])
-        self._server: Any = None  # uvicorn, which is imported when it is needed
-        self._thread: threading.Thread | None = None
+        self._http = HttpServer(
+            listen(host, port), name="gateway", max_head=MAX_HEAD, certificate=certificate
+        )
+        self.port = self._http.port
 
     def point_at(self, upstream: str | None) -> None:
         """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
@@ -132,61 +133,19 @@ class Gateway:
         Raises:
             ProcessError: if it does not.
         """
-        import uvicorn
+        self._http.start(room_for_connections(), self._app)
 
-        from aggregator_server.flower.bounded_listener import BoundedListener, room_for_connections
-        from aggregator_server.flower.listening import BoundedHead, protocol_of, quiet_uvicorn
-
-        quiet_uvicorn()
-        listener = self._listener = BoundedListener(self._listener, room_for_connections())
+    def _app(self, listener: BoundedListener) -> Filter:
         self._filter.keep = listener.keep
-        config = uvicorn.Config(
-            BoundedHead(self._filter, MAX_HEAD),
-            lifespan="on",
-            ws="none",
-            # The other parser that uvicorn may take bounds neither headers nor the request's line.
-            http=protocol_of(listener),
-            h11_max_incomplete_event_size=MAX_HEAD,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nobody may say for another where he comes from
-            timeout_graceful_shutdown=2,
-            ssl_certfile=None if self._certificate is None else str(self._certificate),
-            ssl_keyfile=None if self._key is None else str(self._key),
-        )
-        config.load()
-        if config.ssl is not None:
-            # Both ends are ours, and the version before lets an onlooker see certificates.
-            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="gateway", daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _START_DEADLINE_S
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self.stop()
-                raise ProcessError(f"the gateway at port {self.port} did not start")
-            time.sleep(0.01)
-
-    def _serve(self) -> None:
-        from aggregator_server.flower.listening import Loop
-
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            runner.run(self._server.serve(sockets=[self._listener]))
+        return self._filter
 
     def stop(self) -> None:
         """Stop serving and give the port back. Harmless if it never started."""
         self._pulls.close()
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(timeout=10)
-        self._listener.close()
+        self._http.stop()
 
 
-def _check_certificate(certificate: Path | None, key: Path | None) -> None:
-    if certificate is None:
-        return
+def _check_certificate(certificate: Path, key: Path) -> None:
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:

@@ -6,17 +6,16 @@ campaign goes on.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import ssl
 import threading
-import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.authority import ends
 from aggregator_server.identities.store import joined
+from aggregator_server.listening.bounded_listener import Room
+from aggregator_server.listening.http_server import HttpServer
 from aggregator_server.monitoring.token import TOKEN_FILE, kept_token
 from pate.errors import PortInUseError, ProcessError
 from pate.runtime.child import LOOPBACK, listen
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.identities import Identities
+    from aggregator_server.listening.bounded_listener import BoundedListener
+    from aggregator_server.listening.http_server import App
     from aggregator_server.monitoring.board import Board
     from aggregator_server.monitoring.overview import Overview
     from pate.runtime.screen import Screen
@@ -37,8 +38,6 @@ DEFAULT_PORT: Final = 9094
 #: Connections that are held at a time: those with the token, and as many again for all else.
 _CONNECTIONS: Final = 64
 _MAX_HEAD: Final = 16 * 1024
-_START_S: Final = 30.0
-_STOP_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,23 @@ class Page:
         outside = door.host not in LOOPBACK
         names = () if identities is None else tuple(identities.hosts)
         self._identities = identities
-        self._certificate = identities if outside else None
         self._board, self._home, self._students, self._say = board, home, students, say
         self._token = kept_token(home)
         self._hosts = {*LOOPBACK, door.host, *names}
-        self._listener = _listener(door)
-        self.port = int(self._listener.getsockname()[1])
+        files = identities if outside else None
+        self._http = HttpServer(
+            _listener(door),
+            name="page",
+            max_head=_MAX_HEAD,
+            certificate=None if files is None else (files.certificate, files.certificate_key),
+            # The last line of defence: whatever it was, it must be no more than the end of the page.
+            on_fault=self._failed,
+        )
+        self.port = self._http.port
         shown = names[0] if outside and names else door.host
         self.address = f"{'https' if outside else 'http'}://{joined(shown, self.port)}"
         self._closing = threading.Event()
         self._faults: set[str] = set()
-        self._server: Any = None  # uvicorn's
-        self._thread: threading.Thread | None = None
 
     @property
     def link(self) -> str:
@@ -135,74 +139,33 @@ class Page:
         Raises:
             ProcessError: if it does not.
         """
-        import uvicorn
-
-        from aggregator_server.flower.bounded_listener import BoundedListener, Room
-        from aggregator_server.flower.listening import BoundedHead, protocol_of, quiet_uvicorn
-        from aggregator_server.monitoring.app import make_app
-
-        quiet_uvicorn()
-        files = self._certificate
         # Whoever asks anew is let in, whatever others hold: a probe that got no answer would have
         # the campaign ended.
-        room = Room(_CONNECTIONS, _CONNECTIONS)
-        listener = self._listener = BoundedListener(self._listener, room)
-        app = make_app(
+        try:
+            self._http.start(Room(_CONNECTIONS, _CONNECTIONS), self._app)
+        except ProcessError as error:
+            raise ProcessError(f"{error}; try --no-page") from error
+
+    def _app(self, listener: BoundedListener) -> App:
+        from aggregator_server.monitoring.app import make_app
+
+        return make_app(
             self._board,
             token=self._token,
             hosts=self._hosts,
             # Browsers keep cookies by name and host, not by port.
             cookie=f"pate-page-{self.port}",
-            secure=files is not None,
+            secure=self.address.startswith("https"),
             closing=self._closing,
             scrape=self._scrape,
             on_fault=self._failed,
             keep=lambda client: listener.keep(client, "the token"),
         )
-        config = uvicorn.Config(
-            BoundedHead(app, _MAX_HEAD),
-            lifespan="off",
-            ws="none",
-            http=protocol_of(listener),
-            h11_max_incomplete_event_size=_MAX_HEAD,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=2,
-            ssl_certfile=None if files is None else str(files.certificate),
-            ssl_keyfile=None if files is None else str(files.certificate_key),
-        )
-        config.load()
-        if config.ssl is not None:
-            config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="page", daemon=True)
-        self._thread.start()
-        deadline = time.monotonic() + _START_S
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self.stop()
-                raise ProcessError(f"the page at port {self.port} did not start; try --no-page")
-            time.sleep(0.01)
 
     def stop(self) -> None:
         """Stop serving and give the port back. Harmless if it never started."""
         self._closing.set()
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(_STOP_S)
-        self._listener.close()
-
-    def _serve(self) -> None:
-        from aggregator_server.flower.listening import Loop
-
-        try:
-            with asyncio.Runner(loop_factory=Loop) as runner:
-                runner.run(self._server.serve(sockets=[self._listener]))
-        # The last line of defence: whatever it was, it must not be more than the end of the page.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            self._failed(error)
+        self._http.stop()
 
     def _failed(self, error: BaseException) -> None:
         """Say what failed: each kind once, else a browser that tries again fills the screen."""

@@ -1,10 +1,10 @@
-"""Listening where anybody may connect: what a stranger can hold is bounded before he is known.
+"""An event loop and a protocol that bound what a stranger can hold before he is known.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections wait before they are let in (:mod:`aggregator_server.flower.waiting`), and are counted
-at the socket itself (:mod:`aggregator_server.flower.bounded_listener`). A connection on which no request
-becomes complete, or no handshake, or whose other end does not take what is sent, is closed after a
-while.
+request. So connections wait before they are let in (:mod:`aggregator_server.listening.waiting`), and
+are counted at the socket itself (:mod:`aggregator_server.listening.bounded_listener`). A connection
+on which no request becomes complete, or no handshake, or whose other end does not take what is sent,
+is closed after a while.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from aggregator_server.flower.bounded_listener import BoundedListener
-from aggregator_server.flower.waiting import WaitingRoom
+from aggregator_server.listening.bounded_listener import BoundedListener
+from aggregator_server.listening.waiting import WaitingRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from aggregator_server.flower.bounded_listener import BoundedListener, Room, raise_file_limit
 from aggregator_server.flower.gateway import Gateway
-from aggregator_server.flower.listening import Loop
 from aggregator_server.flower.superlink import trust_in
-from aggregator_server.flower.waiting import WaitingRoom
 from aggregator_server.identities import Identities
+from aggregator_server.listening.bounded_listener import BoundedListener, Room, raise_file_limit
+from aggregator_server.listening.impatient import Loop
+from aggregator_server.listening.waiting import WaitingRoom
 from pate.runtime.child import listen
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed

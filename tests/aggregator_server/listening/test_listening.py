@@ -16,17 +16,17 @@ import httpx
 import pytest
 import uvicorn
 
-from aggregator_server.flower import bounded_listener, listening
-from aggregator_server.flower.bounded_listener import (
+from aggregator_server.flower.gateway import MAX_HEAD, Gateway
+from aggregator_server.flower.superlink import trust_in
+from aggregator_server.identities import Identities
+from aggregator_server.listening import bounded_listener, impatient
+from aggregator_server.listening.bounded_listener import (
     KEPT_EACH,
     BoundedListener,
     Room,
     room_for_connections,
 )
-from aggregator_server.flower.gateway import MAX_HEAD, Gateway
-from aggregator_server.flower.listening import Loop, protocol_of
-from aggregator_server.flower.superlink import trust_in
-from aggregator_server.identities import Identities
+from aggregator_server.listening.impatient import Loop, protocol_of
 from pate.runtime.child import listen
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
 from tests.support.server.identities import NOW
@@ -40,9 +40,9 @@ PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(listening, "FIRST_PATIENCE_S", 0.3)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impatient, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(impatient, "FIRST_PATIENCE_S", 0.3)
 
 
 @pytest.fixture
@@ -94,14 +94,14 @@ def test_a_head_of_the_size_that_flower_needs_passes(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /", PULL])
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_a_connection_without_a_request_is_closed(gateway: Gateway, sent: bytes) -> None:
     with connect(gateway.port) as idle:
         idle.sendall(sent)
         assert ends(idle) == b""
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_a_trickle_is_no_request(gateway: Gateway) -> None:
     """Each byte is new, and the connection is closed all the same."""
     began, cut_off = time.monotonic(), False
@@ -116,14 +116,14 @@ def test_a_trickle_is_no_request(gateway: Gateway) -> None:
                 cut_off = True
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
     with connect(gateway.port) as idle:
         idle.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\nGET /hea")
         assert ends(idle).startswith(b"HTTP/1.1 503")
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     identities = Identities.create(tmp_path, (), 9092, NOW)
     gateway = Gateway(
@@ -143,7 +143,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
         gateway.stop()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_a_request_that_takes_longer_is_not_disturbed(gateway: Gateway) -> None:
     """The head is there at once; what comes after it has another deadline."""
     key = new_key()
@@ -176,7 +176,7 @@ def test_a_head_is_bounded_to_the_byte_however_it_comes(gateway: Gateway, filler
         assert status in ((b"503",) if extra == 0 else (b"400", b"431", b"")), (extra, pieces)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("hurried")
 def test_who_does_not_take_what_is_sent_is_cut_off() -> None:
     """Answers pile up at one that asks on and on, and does not read."""
     with serving(b"x" * 2**20) as (port, listener), connect(port) as deaf:
@@ -336,7 +336,7 @@ def test_of_one_holder_so_many_stay() -> None:
 
 
 def test_all_who_left_make_room_again(gateway: Gateway) -> None:
-    listener = gateway._listener
+    listener = gateway._http._listener
     assert isinstance(listener, BoundedListener)
     for _ in range(5):
         httpx.get(f"http://127.0.0.1:{gateway.port}/health", trust_env=False)
@@ -371,7 +371,7 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
-        "from aggregator_server.flower.bounded_listener import raise_file_limit\n"
+        "from aggregator_server.listening.bounded_listener import raise_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
         "raise_file_limit()\n"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"

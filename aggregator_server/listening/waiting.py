@@ -6,7 +6,7 @@ and is then let in: one of each address in turn, and within an address in the or
 Where there is TLS, :data:`HANDSHAKES` are begun in a second. Whoever opens connections without end so
 has a share of that and no more, and whoever was let in has the time that he needs for his request
 before so many others have come after him that he has to make room
-(:mod:`aggregator_server.flower.bounded_listener`).
+(:mod:`aggregator_server.listening.bounded_listener`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from aggregator_server.flower.bounded_listener import BoundedListener
+    from aggregator_server.listening.bounded_listener import BoundedListener
 
 #: Handshakes that are begun in a second, and at a time after a pause. One takes about a millisecond.
 HANDSHAKES: Final = 128

@@ -1,0 +1,1 @@
+"""Listening where anybody may connect: bounded connections, and one HTTP server on top of them."""
