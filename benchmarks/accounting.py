@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import log_ndtr
 
-from benchmarks.field import data_folder
+from benchmarks.papers.data import data_folder
 from pate.accounting.account import account
 from pate.accounting.bounds import outlier, theorem6
 from pate.accounting.bounds.laws import Gaussian

@@ -1,4 +1,4 @@
-"""Skewed parties and skewed classes, made from a data set that has neither."""
+"""Skewed parties, made from a data set that has none."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 
@@ -39,16 +37,3 @@ def deal(
         for number, part in enumerate(np.split(rows, cuts)):
             party[part] = number
     return party
-
-
-def thin(
-    labels: NDArray[np.int64], kept: Sequence[float], generator: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return ascending rows, of which a share ``kept[c]`` of class c is left."""
-    rows = [
-        generator.permutation(np.flatnonzero(labels == value))[
-            : round(share * int((labels == value).sum()))
-        ]
-        for value, share in enumerate(kept)
-    ]
-    return np.sort(np.concatenate(rows))

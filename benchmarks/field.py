@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,75 +16,6 @@ from simulation.processes import Cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-
-def data_folder() -> Path:
-    """The real data sets, from PATE_TEST_DATA."""
-    folder = os.environ.get("PATE_TEST_DATA")
-    if not folder or not Path(folder, "mnist").is_dir():
-        raise SystemExit("set PATE_TEST_DATA to the folder that holds the real data sets")
-    return Path(folder)
-
-
-def campaign(
-    place: Path,
-    *,
-    public: Path,
-    test: Path,
-    parties: Mapping[str, Sequence[str]],
-    server: Sequence[str],
-    student: Sequence[str] = (),
-    evaluate: Sequence[str] = (),
-) -> dict[str, object]:
-    """Run server, parties and student to the end; return what they printed and the seconds.
-
-    ``parties`` maps a name to the options of its ``pate-party start`` less name, server and home.
-    """
-    screen = Screen("benchmark")
-    port, student_port = free_port(), free_port()
-    began = time.monotonic()
-    with Cast(screen, place) as cast:
-        cast.start(
-            "server", "aggregator_server",
-            "--public", str(public), "--parties", ",".join(parties),
-            "--port", str(port), "--student-port", str(student_port),
-            "--home", str(place / "server"), "--linger", "60", "--json", *server,
-        )  # fmt: skip
-        for name, options in parties.items():
-            cast.start(
-                name, "party",
-                "start", "--name", name, "--server", f"127.0.0.1:{port}",
-                "--home", str(place / "homes" / name), "--json", *options,
-            )  # fmt: skip
-        cast.start(
-            "student", "student",
-            "train", "--server", f"127.0.0.1:{student_port}", "--public", str(public),
-            "--token-file", str(place / "server" / "student.token"),
-            "--out", str(place / "student"), "--json", *student,
-        )  # fmt: skip
-        found = cast.wait("server", "student", *parties)
-        seconds = time.monotonic() - began
-        cast.start(
-            "evaluation", "student",
-            "evaluate", "--model", str(place / "student"), "--data", str(test),
-            "--out", str(place / "evaluation"), "--json", *evaluate,
-        )  # fmt: skip
-        evaluation = cast.wait("evaluation")["evaluation"]
-        cast.start("labels", "aggregator_server", "export",
-                   "--home", str(place / "server"), "--out", str(place / "labels.json"))  # fmt: skip
-        cast.start("audit", "aggregator_server", "ledger", "verify",
-                   "--home", str(place / "server"), "--json")  # fmt: skip
-        audit = cast.wait("labels", "audit")["audit"]
-    summary = found["server"]
-    kept = ("epsilon", "delta", "unit", "adjacency", "observer", "teachers", "aggregator")
-    return {
-        **{key: summary[key] for key in kept},
-        "labels_asked": summary["queries_asked"],
-        "labels_answered": summary["labels_released"],
-        "student_accuracy": evaluation["accuracy"],
-        "ledger_entries": audit["entries"],
-        "seconds": round(seconds, 1),
-    }
 
 
 def votes_only(

@@ -33,15 +33,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from benchmarks.dirichlet import deal
-from benchmarks.field import data_folder
+from benchmarks.papers.data import mnist
 from party.teachers.ridge import fit_ridge
 from pate.accounting.account import account
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.units import Neighbours
-from pate.data.idx import read_idx_images, read_idx_labels
-from pate.data.values import Images
 from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import space_over
 from pate.mechanisms import ConfidentGNMax, GNMax
@@ -104,19 +102,12 @@ class Rows:
 
 def load(private: int = PRIVATE, public: int = PUBLIC) -> Rows:
     """Return the first test images as the public set, and as many training images as asked for."""
-    raw = data_folder() / "mnist" / "MNIST" / "raw"
-
-    def read(part: str, rows: Whole) -> tuple[Images, Whole]:
-        pixels = read_idx_images(raw / f"{part}-images-idx3-ubyte.gz")
-        names = read_idx_labels(raw / f"{part}-labels-idx1-ubyte.gz")
-        return Images(pixels).take(rows), np.array([int(name) for name in names])[rows]
-
     drawn = np.random.default_rng(1).permutation(60_000)[:private]
-    images, labels = read("train", drawn)
-    queries, truth = read("t10k", np.arange(public))
+    records, asked = mnist.read("train").take(drawn), mnist.read("t10k").take(np.arange(public))
+    images, queries = records.inputs, asked.inputs
     plain, near = space_over(queries, "scattering"), space_over(queries)
     return Rows(
-        plain.embed(images), labels, plain.embed(queries), truth,
+        plain.embed(images), records.labels, plain.embed(queries), asked.labels,
         near.embed(images), near.embed(queries),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.field import data_folder
+from benchmarks.papers.data import data_folder
 from pate.data.values import Dataset, Inputs, Table, is_numeric
 from pate.errors import SchemaError
 

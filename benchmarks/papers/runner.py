@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from benchmarks.field import data_folder
 from benchmarks.papers import cost, reference
 from benchmarks.papers.campaign import Outcome, hold, lesson, run_campaign
+from benchmarks.papers.data import data_folder
 from benchmarks.papers.published import published
 from benchmarks.papers.record import Result, Run, surroundings
 from benchmarks.papers.split import Split, deal

@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from benchmarks.field import data_folder
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import hold, lesson
-from benchmarks.papers.data import adult
+from benchmarks.papers.data import adult, data_folder
 from benchmarks.papers.options import Options
 from benchmarks.papers.split import deal
 from party.identity.keys import shard_key

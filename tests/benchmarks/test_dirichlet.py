@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.dirichlet import deal, thin
+from benchmarks.dirichlet import deal
 
 LABELS = np.repeat(np.arange(10), 200)
 
@@ -34,10 +34,3 @@ def test_the_smaller_alpha_is_the_more_skewed_parties_are() -> None:
     assert even < 0.28
     assert 0.35 < mild < 0.6
     assert strong > 0.75
-
-
-def test_thin_keeps_the_shares() -> None:
-    kept = [1.0, 0.5, 0.0, *[0.05] * 7]
-    rows = thin(LABELS, kept, np.random.default_rng(0))
-    assert (np.diff(rows) > 0).all()
-    assert np.bincount(LABELS[rows], minlength=10).tolist() == [200, 100, 0, *[10] * 7]

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.field import data_folder
+from benchmarks.papers.data import data_folder
 from benchmarks.papers.split import Split
 from pate.data.values import Dataset, Table
 

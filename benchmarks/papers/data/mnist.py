@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.field import data_folder
+from benchmarks.papers.data import data_folder
 from benchmarks.papers.split import Split
 from pate.data import idx
 from pate.data.values import Dataset, Images

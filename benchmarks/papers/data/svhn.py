@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.field import data_folder
+from benchmarks.papers.data import data_folder
 from benchmarks.papers.split import Split
 from pate.data.values import Dataset, Images
 from pate.errors import DataError
