@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from party.teachers.training import Ensemble
+    from party.voting.request import Ensemble as AnyEnsemble
 
     _Array: TypeAlias = (
         NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
@@ -43,6 +44,38 @@ def party_home(place: Path, number: int) -> Path:
     return place / f"party_{number:04d}"
 
 
+def open_voter(
+    home: Path,
+    source: AnyEnsemble | NeighbourVotes,
+    *,
+    public: Inputs | None = None,
+    shared: bool = False,
+) -> Voter:
+    """Return the voter of a party.
+
+    Args:
+        home: of the party, which is named after it; made if absent.
+        source: what votes: its teachers, or its records themselves.
+        public: its own copy of the public set, or None to be sent one.
+        shared: whether other processes answer for the same party.
+
+    Raises:
+        DiskError: if the home cannot be written.
+    """
+    private_directory(home)
+    records = source if isinstance(source, NeighbourVotes) else None
+    return Voter(
+        name=home.name,
+        identity=identity_key(home),
+        ensemble=None if isinstance(source, NeighbourVotes) else source,
+        records=records,
+        home=home,
+        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
+        noise=SystemNoise(),
+        public=public,
+    )
+
+
 def open_party(
     home: Path,
     records: Dataset,
@@ -51,31 +84,26 @@ def open_party(
     public: Inputs | None = None,
     shared: bool = False,
 ) -> Voter:
-    """Return the voter of a party, with its teachers trained, or loaded from its home.
+    """Return the voter of a party with these records.
 
     Args:
-        home: of the party, which is named after it; made if absent.
+        home: as above.
         records: its data.
-        teachers: k; None: it has none, its records vote themselves.
-        public: its own copy of the public set, or None to be sent one.
-        shared: whether other processes answer for the same party.
+        teachers: k, which are trained, or loaded from its home; None: its records vote themselves.
+        public: as above.
+        shared: as above.
 
     Raises:
         DataError: if the records do not suffice for the teachers.
         DiskError: if the home cannot be written.
     """
     private_directory(home)
-    ensemble = None if teachers is None else open_ensemble(home, records, teachers)
-    return Voter(
-        name=home.name,
-        identity=identity_key(home),
-        ensemble=ensemble,
-        records=NeighbourVotes(records, shard_key(home)) if teachers is None else None,
-        home=home,
-        site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE, shared=shared)),
-        noise=SystemNoise(),
-        public=public,
+    source = (
+        NeighbourVotes(records, shard_key(home))
+        if teachers is None
+        else open_ensemble(home, records, teachers)
     )
+    return open_voter(home, source, public=public, shared=shared)
 
 
 def worker(place: Path, teachers: int | None) -> list[str]:
@@ -97,17 +125,38 @@ def main() -> None:
     serve(open_, numbers)
 
 
-def open_ensemble(home: Path, records: Dataset, teachers: int) -> Ensemble:
-    """Return a party's teachers, trained, or loaded from its home; arguments and errors as above."""
+def open_ensemble(
+    home: Path,
+    records: Dataset,
+    teachers: int,
+    *,
+    model: str = "auto",
+    device: str = "cpu",
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Ensemble:
+    """Return a party's teachers, trained, or loaded from its home.
+
+    Args:
+        home: of the party; made if absent.
+        records: its data.
+        teachers: k.
+        model: kind of the teachers.
+        device: on which they are trained.
+        progress: called with how many are trained, and k.
+
+    Raises:
+        DataError: if the records do not suffice for the teachers.
+        DiskError: if the home cannot be written.
+    """
     private_directory(home)
     return train_ensemble(
         records,
         teachers=teachers,
-        model="auto",
-        device="cpu",
+        model=model,
+        device=device,
         home=home,
         key=shard_key(home),
-        progress=lambda *_: None,
+        progress=progress,
     )
 
 

@@ -9,9 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from aggregator_server.campaign.runner import Campaign
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
@@ -23,9 +20,9 @@ from pate.data.values import Images
 from pate.errors import ProcessError
 from pate.masking.context import most_colluders
 from pate.masking.degree import COMPLETE_UP_TO, degree_for
-from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory, write_file
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
+from simulation.campaign import run_campaign, wire_to
 from simulation.datasets import deal, digits, digits_like, write_inputs
 from simulation.party import (
     PUBLIC_FILE,
@@ -51,7 +48,6 @@ if TYPE_CHECKING:
 
 #: Of all records: what the public set and the test set take.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
-_PATIENCE_S = 60.0
 #: Of each teacher, if digits are made up.
 _RECORDS_EACH = 10
 #: Bytes of copies of the public set, one at each party, up to which each is sent its own.
@@ -252,15 +248,8 @@ def _link(setting: SimulationOptions, dealt: Deal, place: Path, screen: Screen) 
             yield processes
         return
     voters = _voters(setting, dealt.parties, place, screen)
-    from aggregator_server.flower.local_grid import LocalGrid
-    from aggregator_server.flower.wire import GridWire
-    from party.flower.client_app import make_client_app
-
-    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
-    try:
-        yield GridWire(grid)
-    finally:
-        grid.close()
+    with wire_to(voters) as wire:
+        yield wire
 
 
 def _size(inputs: Inputs) -> int:
@@ -298,16 +287,13 @@ def _campaign(
                     "--token-file", str(token), "--out", str(setting.out / "student"), "--json",
                 )  # fmt: skip
                 watcher.start()
-            Campaign(
+            run_campaign(
                 ledger,
                 dealt.public.inputs,
                 link,
-                noise=SystemNoise(),
                 screen=screen,
-                signing_key=Ed25519PrivateKey.generate(),
-                patience=_PATIENCE_S,
                 await_predictions=lambda round_: service.wait_for_predictions(round_, stop),
-            ).run()
+            )
             if setting.student:
                 watcher.join()
         finally:

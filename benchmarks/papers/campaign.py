@@ -12,32 +12,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.flower.local_grid import LocalGrid
-from aggregator_server.flower.wire import GridWire
 from aggregator_server.ledger import verify
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement, server_epsilon
-from party.flower.client_app import make_client_app
-from party.identity.keys import identity_key, shard_key
-from party.ledger.ledger import LEDGER_FILE as PARTY_LEDGER
-from party.ledger.ledger import PartyLedger
-from party.policy.policy import Policy
-from party.teachers.training import train_ensemble
+from party.identity.keys import shard_key
 from party.voting.neighbour import NeighbourVotes
-from party.voting.site import Site
-from party.voting.voter import Voter
 from pate.campaign.settings import spec_of
-from pate.errors import UsageError
 from pate.formats.labels import LabelRow
-from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
+from simulation.campaign import run_campaign as simulated
+from simulation.campaign import wire_to
+from simulation.party import open_ensemble, open_voter
 from student.session import lesson as lesson_of
 
 if TYPE_CHECKING:
@@ -62,8 +53,6 @@ Trainer: TypeAlias = Callable[["Lesson", int], "Student"]
 
 #: What votes at a party: its teachers, or its records themselves.
 Source: TypeAlias = "Ensemble | NeighbourVotes"
-
-_PATIENCE_S: Final = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +116,7 @@ def run_campaign(
         return hold(records, public, options, place=place, screen=screen)
     began = time.monotonic()
     ensembles: list[Source] = [
-        _ensemble(records, teachers, options.model, place / f"party_{number}", screen)
+        ensemble(place / f"party_{number}", records, teachers, screen, model=options.model)
         for number, (records, teachers) in enumerate(
             zip(parties, options.teachers_of(len(parties)), strict=True)
         )
@@ -150,31 +139,17 @@ def hold(
     began = time.monotonic()
     spec = _spec(public, sources, options, screen)
     seconds = {"representatives": time.monotonic() - began} if spec.records_vote else {}
-    if spec.interactive and train is None:
-        raise UsageError("an interactive campaign needs a student between its rounds")
-    voters = [_voter(each, place / f"party_{number}") for number, each in enumerate(sources)]
+    voters = [open_voter(place / f"party_{number}", each) for number, each in enumerate(sources)]
     folder = place / "campaign"
     # Of the campaign before; what parties hold stays.
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
-    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
-    try:
-        with Ledger.create(folder / LEDGER_FILE, spec) as ledger:
-            Campaign(
-                ledger,
-                public,
-                GridWire(grid),
-                noise=SystemNoise(),
-                screen=screen,
-                signing_key=Ed25519PrivateKey.generate(),
-                patience=_PATIENCE_S,
-                await_predictions=lambda round_: _predict(ledger, public, round_, train),
-            ).run()
-            state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
-            rounds = range(2, state.round + 1)
-            held = {round_: ledger.predictions(round_) for round_ in rounds}
-    finally:
-        grid.close()
+    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, wire_to(voters) as wire:
+        taught = None if train is None else partial(_predict, ledger, public, train)
+        simulated(ledger, public, wire, screen=screen, await_predictions=taught)
+        state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
+        rounds = range(2, state.round + 1)
+        held = {round_: ledger.predictions(round_) for round_ in rounds}
     seconds |= {**stage_seconds(entries), "campaign": time.monotonic() - began}
     verify.verify(folder / LEDGER_FILE, state.head)
     return Outcome(
@@ -206,37 +181,16 @@ def _spec(
     return spec_of(asked, public, say=screen.say)
 
 
-def _ensemble(records: Dataset, teachers: int, model: str, home: Path, screen: Screen) -> Ensemble:
+def ensemble(
+    home: Path, records: Dataset, teachers: int, screen: Screen, *, model: str = "auto"
+) -> Ensemble:
     """Return a party's teachers, trained, or loaded from its home."""
-    private_directory(home)
     with screen.bar(f"{home.name}: {len(records)} records, {teachers} teachers") as progress:
-        return train_ensemble(
-            records,
-            teachers=teachers,
-            model=model,
-            device="auto",
-            home=home,
-            key=shard_key(home),
-            progress=progress,
-        )
+        return open_ensemble(home, records, teachers, model=model, device="auto", progress=progress)
 
 
-def _voter(source: Source, home: Path) -> Voter:
-    private_directory(home)
-    return Voter(
-        name=home.name,
-        identity=identity_key(home),
-        ensemble=None if isinstance(source, NeighbourVotes) else source,
-        records=source if isinstance(source, NeighbourVotes) else None,
-        home=home,
-        site=Site(Policy.default(loopback=True), PartyLedger(home / PARTY_LEDGER)),
-        noise=SystemNoise(),
-    )
-
-
-def _predict(ledger: Ledger, public: Inputs, round_: int, train: Trainer | None) -> None:
+def _predict(ledger: Ledger, public: Inputs, train: Trainer, round_: int) -> None:
     """Train a student on the labels so far and hand its predictions in."""
-    assert train is not None  # it was looked at before the campaign began
     state = ledger.state()
     # A label set is for finished campaigns; a student between rounds has the labels so far.
     rows = [

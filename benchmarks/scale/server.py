@@ -15,19 +15,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from aggregator_server.campaign.batches import BATCH_COUNTS
-from aggregator_server.campaign.runner import Campaign
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE
-from aggregator_server.results.statement import privacy_statement
 from benchmarks.scale.inputs import class_names, open_public, write_public
 from pate.campaign.settings import spec_of
-from pate.noise.exact import SystemNoise
 from pate.runtime.screen import Screen
 from protos.terms import exact_bits
+from simulation.campaign import run_campaign
 from simulation.party_processes import PartyProcesses, default_processes
 from simulation.simulate import quorum
 
@@ -36,8 +32,6 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.wire import Arrival, Wire
     from pate.campaign.choices import Aggregation
-
-_PATIENCE_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -129,14 +123,8 @@ def run(size: Size, place: Path, processes: int) -> dict[str, object]:
         Ledger.create(place / LEDGER_FILE, spec) as ledger,
     ):  # fmt: skip
         link = CountedWire(parties)
-        campaign = Campaign(
-            ledger, inputs, link, noise=SystemNoise(), screen=Quiet("scale"),
-            signing_key=Ed25519PrivateKey.generate(), patience=_PATIENCE_S,
-            await_predictions=lambda _: None, batch=size.batch,
-        )  # fmt: skip
-        campaign.run()
+        run_campaign(ledger, inputs, link, screen=Quiet("scale"), batch=size.batch)
         state = ledger.state()
-        campaign.farewell(privacy_statement(state).epsilon)
         assert len(state.labels) == size.queries, "not every query has its label"
         batches = len(state.batches)
     return {

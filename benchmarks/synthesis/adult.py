@@ -29,15 +29,13 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from benchmarks.papers import reference
-from benchmarks.papers.campaign import hold, lesson
+from benchmarks.papers.campaign import ensemble, hold, lesson
 from benchmarks.papers.data import adult, data_folder
 from benchmarks.papers.options import Options
 from benchmarks.papers.split import deal
-from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.release.options import SynthesisOptions
 from party.synthesis.release.run import make
-from party.teachers.training import train_ensemble
 from pate.accounting.filters import Delta
 from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, is_numeric
@@ -81,8 +79,8 @@ def run(seeds: int, work: Path, screen: Screen) -> dict[str, object]:
     parts = deal(adult.read(folder / "adult.data.gz"), PARTIES, 0)
     rest = adult.read(folder / "adult.test.gz")
     test = rest.take(np.arange(PUBLIC, len(rest)))
-    sources = [
-        _teachers(part, teachers, work / "teachers" / f"party_{at}", screen)
+    sources: list[Source] = [
+        ensemble(work / "teachers" / f"party_{at}", part, teachers, screen)
         for at, (part, teachers) in enumerate(zip(parts, TEACHERS, strict=True))
     ]
     write_csv(parts[0], work / "party_0.csv")
@@ -192,20 +190,6 @@ def _queries(
     )
     assert made["rows"] == QUERIES
     return read_inputs(out)
-
-
-def _teachers(part: Dataset, teachers: int, home: Path, screen: Screen) -> Source:
-    private_directory(home)
-    with screen.bar(f"{home.name}: {teachers} teachers") as progress:
-        return train_ensemble(
-            part,
-            teachers=teachers,
-            model="auto",
-            device="auto",
-            home=home,
-            key=shard_key(home),
-            progress=progress,
-        )
 
 
 def write_csv(records: Dataset, path: Path, label: str = "income") -> None:

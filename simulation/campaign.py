@@ -1,0 +1,81 @@
+"""One campaign in this process, as simulations and benchmarks run it: the server's own code and noise."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.runner import Campaign
+from aggregator_server.results.statement import privacy_statement
+from pate.errors import UsageError
+from pate.noise.exact import SystemNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.ledger.ledger import Ledger
+    from party.voting.voter import Voter
+    from pate.data.values import Inputs
+    from pate.runtime.screen import Screen
+
+#: Seconds for the last parties once enough have voted. None is away here; many are slow.
+_PATIENCE_S: Final = 3600.0
+
+
+def run_campaign(
+    ledger: Ledger,
+    public: Inputs,
+    wire: Wire,
+    *,
+    screen: Screen,
+    await_predictions: Callable[[int], object] | None = None,
+    batch: int = BATCH_COUNTS,
+) -> None:
+    """Run a campaign to its end, and tell the parties of it.
+
+    Args:
+        ledger: of the campaign, open and new.
+        public: its public set.
+        wire: to the parties.
+        screen: for lines and progress.
+        await_predictions: called with a round; returns when the student's predictions for it are in
+            the ledger. None: there is no student.
+        batch: counts of one batch of votes, queries times classes.
+
+    Raises:
+        UsageError: if an interactive campaign has no student.
+        PateError: if the budget or the parties do not allow it.
+    """
+    if ledger.state().spec.interactive and await_predictions is None:
+        raise UsageError("an interactive campaign needs a student between its rounds")
+    campaign = Campaign(
+        ledger,
+        public,
+        wire,
+        noise=SystemNoise(),
+        screen=screen,
+        signing_key=Ed25519PrivateKey.generate(),
+        patience=_PATIENCE_S,
+        await_predictions=await_predictions or (lambda _: None),
+        batch=batch,
+    )
+    campaign.run()
+    campaign.farewell(privacy_statement(ledger.state()).epsilon)
+
+
+@contextlib.contextmanager
+def wire_to(voters: Sequence[Voter]) -> Iterator[Wire]:
+    """Yield the wire to parties in threads of this process, each behind its Flower app."""
+    from aggregator_server.flower.local_grid import LocalGrid
+    from aggregator_server.flower.wire import GridWire
+    from party.flower.client_app import make_client_app
+
+    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
+    try:
+        yield GridWire(grid)
+    finally:
+        grid.close()
