@@ -16,23 +16,22 @@ epsilon 1 at delta 1e-5 for one record, by accounting that looks at no vote:
   too. The sum over parties does not depend on how records lie among them, which is checked: the exact
   matrices are compared.
 
-``python -m benchmarks.skew [--json FILE] [--picture FILE]``. Needs PATE_TEST_DATA; five minutes or so
+``python -m benchmarks.skew [--out DIR]``. Needs PATE_TEST_DATA; five minutes or so
 on one core. Noise is seeded: nothing here protects anybody.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from benchmarks.dirichlet import deal
+from benchmarks.figures import add_out, publish
 from benchmarks.papers.data import mnist
 from party.teachers.ridge import fit_ridge
 from pate.accounting.account import account
@@ -49,6 +48,7 @@ from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -274,9 +274,8 @@ def one_case(
     }
 
 
-def run(place: Path | None = None) -> dict[str, object]:
+def run() -> dict[str, object]:
     """Run all cases and return their figures."""
-    del place
     began = time.monotonic()
     rows = load()
     chosen = representatives(rows.near_public, QUERIES)
@@ -291,21 +290,10 @@ def run(place: Path | None = None) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--json", type=Path, help="write the figures there, instead of printing them"
-    )
-    parser.add_argument(
-        "--picture", type=Path, help="draw label accuracy and answered rate, as a PNG"
-    )
-    chosen = parser.parse_args()
+    add_out(parser)
+    out = parser.parse_args().out
     found = run()
-    text = json.dumps(found, indent=2)
-    if chosen.json:
-        chosen.json.write_text(text + "\n", encoding="utf-8")
-    else:
-        print(text)
-    if chosen.picture:
-        draw(found, chosen.picture)
+    publish(found, out, "skew", lambda folder: draw(found, folder / "skew.png"))
 
 
 def draw(found: dict[str, Any], path: Path) -> None:

@@ -107,14 +107,21 @@ def write_deal(place: Path, dealt: Deal, names: Sequence[str]) -> None:
     write_labelled(place / "test.npz", dealt.test)
 
 
-def write_labelled(path: Path, records: Dataset) -> None:
-    """Write a data set of images as an ``.npz`` that the readers understand."""
-    if not isinstance(records.inputs, Images):
-        raise DataError("only images are written as .npz")
-    names = np.array(records.classes, dtype=np.str_)
-    np.savez_compressed(
-        path, images=records.inputs.pixels, labels=names[records.labels], classes=names
-    )
+def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
+    """Write a data set that the readers understand: images as ``.npz``, a table as CSV.
+
+    Args:
+        path: of the file.
+        records: what to write.
+        label: table: the column of the classes.
+    """
+    names = np.array(records.classes, dtype=np.str_)[records.labels]
+    if isinstance(records.inputs, Images):
+        classes = np.array(records.classes, dtype=np.str_)
+        np.savez_compressed(path, images=records.inputs.pixels, labels=names, classes=classes)
+    else:
+        table = records.inputs
+        _write_csv(path, Table((*table.names, label), (*table.columns, names)))
 
 
 def write_inputs(path: Path, inputs: Inputs) -> Path:

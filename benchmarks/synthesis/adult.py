@@ -6,7 +6,7 @@ them 1,000 queries: real rows of adult.test, rows that the first party synthesis
 8,281 rows of adult.test that are no queries: our own, and a plain random forest beside it. The
 party's ledger then states both costs as one.
 
-    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.adult [--seeds 5] [--work WORK] [--out FILE]
+    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.adult [--seeds 5] [--work WORK] [--out DIR]
 
 Votes, masks, ledgers and noise are the real ones, as in ``benchmarks.papers``; so is what
 ``pate-party synthesize`` does. Noise is fresh in every run: a seed chooses the real rows and the
@@ -16,11 +16,8 @@ student's own randomness. Teachers are trained once and kept in WORK.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import shutil
 import statistics
-import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from benchmarks.figures import add_out, publish
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import ensemble, hold, lesson
 from benchmarks.papers.data import adult, data_folder
@@ -42,6 +40,7 @@ from pate.data.values import Dataset, Table, is_numeric
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from simulation.datasets import write_labelled
 from student.trainers.base import Effort
 from student.trainers.choose import train as teach
 
@@ -83,7 +82,7 @@ def run(seeds: int, work: Path, screen: Screen) -> dict[str, object]:
         ensemble(work / "teachers" / f"party_{at}", part, teachers, screen)
         for at, (part, teachers) in enumerate(zip(parts, TEACHERS, strict=True))
     ]
-    write_csv(parts[0], work / "party_0.csv")
+    write_labelled(work / "party_0.csv", parts[0], "income")
     runs: list[dict[str, object]] = []
     for seed in range(seeds):
         for kind in SETS:
@@ -192,21 +191,6 @@ def _queries(
     return read_inputs(out)
 
 
-def write_csv(records: Dataset, path: Path, label: str = "income") -> None:
-    """Write labelled rows as a party has them."""
-    assert isinstance(records.inputs, Table)
-    names = [records.classes[at] for at in records.labels.tolist()]
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*records.inputs.names, label])
-        cells = [column.tolist() for column in records.inputs.columns]
-        # An empty cell is a missing one; NaN is how numbers say so here.
-        writer.writerows(
-            ["" if cell != cell else cell for cell in row]
-            for row in zip(*cells, names, strict=True)
-        )
-
-
 def main() -> None:
     import os
 
@@ -214,15 +198,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--work", type=Path, default=None, help="kept; default: a scratch folder")
-    parser.add_argument("--out", type=Path, default=None, help="where to write the figures as JSON")
+    add_out(parser)
     asked = parser.parse_args()
     screen = Screen("synthesis")
     with tempfile.TemporaryDirectory(prefix="pate-synthesis-") as scratch:
         found = run(asked.seeds, asked.work or Path(scratch), screen)
-    text = json.dumps(found, indent=2) + "\n"
-    if asked.out is not None:
-        asked.out.write_text(text)
-    sys.stdout.write(text)
+    publish(found, asked.out, "adult")
 
 
 if __name__ == "__main__":

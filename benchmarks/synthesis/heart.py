@@ -6,25 +6,23 @@ refuses it, and what it then grants. The rows of those who release are merged in
 campaign asks all four, and a student is measured on a fifth of every hospital's patients. Beside it
 stand the same campaigns over real patients without their diagnosis, and over uniform rows.
 
-    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.heart [--work WORK] [--out FILE]
+    PATE_TEST_DATA=DATA python -m benchmarks.synthesis.heart [--work WORK] [--out DIR]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.figures import add_out, publish
 from benchmarks.papers import reference
 from benchmarks.papers.campaign import lesson, run_campaign
 from benchmarks.papers.data import heart
 from benchmarks.papers.options import Options
-from benchmarks.synthesis.adult import write_csv
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import POLICY_FILE
 from party.synthesis.release.options import SynthesisOptions
@@ -37,6 +35,7 @@ from pate.errors import PateError
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from simulation.datasets import write_labelled
 from simulation.report import majority_accuracy
 from student.trainers.base import Effort
 from student.trainers.choose import train as teach
@@ -103,7 +102,7 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
     released: list[Path] = []
     for at, hospital in enumerate(HOSPITALS):
         data = work / f"{hospital.name}.csv"
-        write_csv(parts[hospital.name], data, LABEL)
+        write_labelled(data, parts[hospital.name], LABEL)
         home = private_directory(work / "synthetic" / f"party_{at}")
         (home / POLICY_FILE).write_text(hospital.policy)
         out = work / f"{hospital.name}.parquet"
@@ -182,7 +181,7 @@ def _campaign(
 
 def _reread(records: Dataset, path: Path) -> Dataset:
     """Return records as a reader of their CSV has them: kinds that are numbers are numbers."""
-    write_csv(records, path, LABEL)
+    write_labelled(path, records, LABEL)
     return read_dataset(path, label=LABEL)
 
 
@@ -193,14 +192,11 @@ def main() -> None:
     os.environ.update(QUIET_FLOWER)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=None, help="kept; default: a scratch folder")
-    parser.add_argument("--out", type=Path, default=None, help="where to write the figures as JSON")
+    add_out(parser)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pate-synthesis-") as scratch:
         found = run(asked.work or Path(scratch), Screen("synthesis"))
-    text = json.dumps(found, indent=2) + "\n"
-    if asked.out is not None:
-        asked.out.write_text(text)
-    sys.stdout.write(text)
+    publish(found, asked.out, "heart")
 
 
 if __name__ == "__main__":

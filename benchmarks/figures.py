@@ -1,0 +1,44 @@
+"""What a benchmark found: printed as JSON, and kept with its pictures where that is asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """Add ``--out``."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for figures and pictures")
+
+
+def publish(
+    found: Mapping[str, Any],
+    out: Path | None,
+    name: str,
+    draw: Callable[[Path], None] = lambda _: None,
+) -> None:
+    """Print the figures, and keep them in a folder.
+
+    Args:
+        found: the figures; ``checks``, if there are any, say by name whether each ``holds``.
+        out: the folder; None: they are printed only.
+        name: of the file.
+        draw: adds pictures to the folder.
+
+    Raises:
+        SystemExit: if a check does not hold.
+    """
+    text = json.dumps(found, indent=2)
+    print(text)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        draw(out)
+    if any(check["holds"] is False for check in found.get("checks", {}).values()):
+        sys.exit("a promise does not hold: see `checks`")
