@@ -10,16 +10,19 @@ four, one of whom may collude) two shares are counted and four are in the sum. N
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.field import alone, plan, votes_only
 from benchmarks.papers.data import mnist
-from pate.formats.labels import LabelSet
+from pate.runtime.screen import Screen
 from simulation.datasets import write_inputs, write_labelled
+from simulation.demo import run_roles
+from simulation.programs import Cast, Program, python
 from simulation.report import label_accuracy
 
 HOSPITALS = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")
@@ -33,33 +36,35 @@ CAMPAIGNS = {
 }
 
 
-def run(place: Path | None = None) -> dict[str, object]:
+def run() -> dict[str, object]:
+    """Run the campaigns in a folder that is removed, and return their figures."""
+    with tempfile.TemporaryDirectory(prefix="pate-observers-") as scratch:
+        return run_in(Path(scratch))
+
+
+def run_in(place: Path) -> dict[str, object]:
     """Run the campaigns and return their figures."""
-    if place is None:
-        with tempfile.TemporaryDirectory(prefix="pate-observers-") as scratch:
-            return run(Path(scratch))
     split = mnist.load()
     for number, name in enumerate(HOSPITALS):
         (place / name).mkdir(exist_ok=True)
         rows = np.arange(number, len(split.private), len(HOSPITALS))
         write_labelled(place / name / "records.npz", split.private.take(rows))
     write_inputs(place / "public", split.queries)
-    parties = {
-        name: ("--data", str(place / name), "--teachers", str(TEACHERS)) for name in HOSPITALS
-    }
     found: dict[str, object] = {"sigma": SIGMA, "delta": DELTA, "unit": "record"}
     for name, options in CAMPAIGNS.items():
-        text = votes_only(
-            place,
-            public=place / "public.npz",
-            parties=parties,
-            campaign=name,
-            server=(
-                "--aggregator", "gnmax", "--sigma2", str(SIGMA), *options,
-                "--epsilon", str(EPSILON), "--delta", str(DELTA),
-            ),
-        )  # fmt: skip
-        labels = LabelSet.from_json(text)
+        with Cast(Screen("benchmark"), place) as cast:
+            labels = run_roles(
+                cast,
+                place,
+                home=place / "server",
+                parties=HOSPITALS,
+                server=(
+                    "--aggregator", "gnmax", "--sigma2", SIGMA, *options,
+                    "--epsilon", EPSILON, "--delta", DELTA,
+                ),
+                party=("--teachers", TEACHERS),
+                campaign=name,
+            )  # fmt: skip
         stated = json.loads(labels.privacy)
         towards = {each["observer"]: each["epsilon"] for each in stated["statements"]}
         figures: dict[str, object] = {
@@ -69,14 +74,32 @@ def run(place: Path | None = None) -> dict[str, object]:
             "epsilon_server": towards["server"],
         }
         if "distributed" in name:
-            figures["planned"] = plan(
-                "--teachers", str(len(HOSPITALS) * TEACHERS), "--parties", str(len(HOSPITALS)),
-                "--mechanism", "gnmax", "--sigma2", str(SIGMA), *options,
-                "--queries", "9000", "--epsilon", str(EPSILON), "--delta", str(DELTA),
-            )  # fmt: skip
+            figures["planned"] = plan(place, *options)
         found[name] = figures
     return found
 
 
+def plan(place: Path, *options: str) -> dict[str, object]:
+    """Return what ``pate plan`` says of the settings as given, to both observers."""
+    program = Program(place, "plan", python(
+        "simulation", "plan", "--teachers", len(HOSPITALS) * TEACHERS, "--parties", len(HOSPITALS),
+        "--mechanism", "gnmax", "--sigma2", SIGMA, *options, "--queries", 9000,
+        "--epsilon", EPSILON, "--delta", DELTA, "--json",
+    ))  # fmt: skip
+    program.ends(0)
+    given: Any = program.result()["plans"]
+    given = given["given"]
+    return {
+        "labels": given["expected"]["answered"],
+        "epsilon_public": given["guarantee"]["epsilon"],
+        "epsilon_server": given["server_of_noisy_histograms"],
+    }
+
+
 if __name__ == "__main__":
-    alone(run, __doc__ or "")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, help="folder to work in and to keep")
+    kept = parser.parse_args().keep
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+    print(json.dumps(run() if kept is None else run_in(kept), indent=2))

@@ -19,10 +19,12 @@ from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.child import free_port
 from pate.runtime.tokens import STUDENT_TOKEN
 from simulation.datasets import Deal, deal, digits, write_deal
-from simulation.processes import Cast
-from simulation.report import Report, draw, label_accuracy, majority_accuracy
+from simulation.programs import Cast
+from simulation.report import Report, draw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pate.runtime.screen import Screen
 
 HOSPITALS: Final = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")
@@ -85,7 +87,6 @@ def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
         ProcessError: if one of the processes fails.
     """
     dealt = deal(digits(), len(HOSPITALS), public=PUBLIC, test=TEST)
-    (out / "logs").mkdir(parents=True, exist_ok=True)
     pooled = pooled_accuracy(dealt)
     with tempfile.TemporaryDirectory(prefix="pate-demo-") as scratch:
         place = Path(scratch)
@@ -120,92 +121,112 @@ def _perform(
     """Run one campaign and say what came of it."""
     began = time.monotonic()
     screen.say(f"--- {act.aggregator}, epsilon {act.epsilon:g} ---")
-    labels = _campaign(act, place, out, screen)
-    evaluation = _evaluate(act, place, out, screen)
-    student = out / f"student{act.ending}"
-    statement = PrivacyStatement.from_json((student / "privacy.json").read_text())
-    accuracy = evaluation["accuracy"]
+    student, picture = out / f"student{act.ending}", out / f"campaign{act.ending}.png"
+    evaluated, logs = out / f"evaluation{act.ending}", out / f"logs{act.ending}"
+    logs.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(student, ignore_errors=True)
+    test = ("--test", place / "test.npz", "--out", student)
+    home, page_port = place / f"server{act.ending}", free_port()
+    with Cast(screen, logs) as cast:
+
+        def say_where() -> None:
+            cast.wait_for_door(page_port)
+            address = f"http://127.0.0.1:{page_port}/?token={kept_token(home)}"
+            screen.say(f"watch it in a browser: {address}")
+
+        labels = run_roles(
+            cast,
+            place,
+            home=home,
+            parties=HOSPITALS,
+            server=(
+                "--aggregator", act.aggregator, *act.server, "--epsilon", act.epsilon,
+                "--delta", DELTA, "--page-port", page_port,
+            ),
+            party=act.party,
+            student=test,
+            meanwhile=say_where,
+        )  # fmt: skip
+        cast.start(
+            "evaluation", "student", "evaluate", "--model", student, "--data", place / "test.npz",
+            "--out", evaluated, "--json",
+        )  # fmt: skip
+        accuracy = cast.wait("evaluation")["evaluation"]["accuracy"]
     if not isinstance(accuracy, float):
         raise TypeError("the evaluation printed no accuracy")
-    picture = out / f"campaign{act.ending}.png"
-    report = Report(
-        parties=len(HOSPITALS),
+    report = Report.of(
+        PrivacyStatement.from_json((student / "privacy.json").read_text()),
+        labels,
+        dealt,
+        mechanism=act.aggregator,
         teachers=act.teachers,
-        labels_asked=statement.queries_asked,
-        labels_answered=len(labels.rows),
-        label_accuracy=label_accuracy(labels, dealt.public),
         student_accuracy=accuracy,
         nonprivate_accuracy=pooled,
-        majority_accuracy=majority_accuracy(dealt.test),
-        epsilon=statement.epsilon,
-        delta=statement.delta,
-        unit=statement.unit,
-        adjacency=statement.adjacency,
-        observer=statement.observer,
-        mechanism=act.aggregator,
-        seconds=round(time.monotonic() - began, 1),
+        seconds=time.monotonic() - began,
         files={
             "student": str(student),
             "picture": str(picture),
-            "evaluation": str(out / f"evaluation{act.ending}"),
-            "logs": str(_logs(act, out)),
+            "evaluation": str(evaluated),
+            "logs": str(logs),
         },
     )
     draw(picture, report, labels, dealt.public)
     return report
 
 
-def _logs(act: Act, out: Path) -> Path:
-    made = out / f"logs{act.ending}"
-    made.mkdir(parents=True, exist_ok=True)
-    return made
+def run_roles(
+    cast: Cast,
+    place: Path,
+    *,
+    home: Path,
+    parties: Sequence[str],
+    server: Sequence[object],
+    party: Sequence[object],
+    campaign: str = "campaign",
+    student: Sequence[object] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> LabelSet:
+    """Run a campaign of the real commands to its end, as in so many terminals; return its labels.
 
+    Campaigns in one place share the parties' homes, and so their teachers and votes.
 
-def _campaign(act: Act, place: Path, out: Path, screen: Screen) -> LabelSet:
-    port, student_port, page_port = free_port(), free_port(), free_port()
-    server, exported = place / f"server{act.ending}", place / f"labels{act.ending}.json"
-    with Cast(screen, _logs(act, out)) as cast:
+    Args:
+        cast: which starts them.
+        place: with a folder of data for each party, and ``public.npz``.
+        home: of the server.
+        parties: their names.
+        server: further options of the server.
+        party: of each party.
+        campaign: its name.
+        student: further options of the student; None: there is no student.
+        meanwhile: called when all have been started.
+
+    Raises:
+        ProcessError: if one of the processes fails.
+    """
+    port, public = free_port(), place / "public.npz"
+    student_port, linger = (0, 0) if student is None else (free_port(), 60)
+    cast.start(
+        "server", "aggregator_server", "--public", public, "--parties", ",".join(parties),
+        "--port", port, "--student-port", student_port, "--home", home, "--campaign", campaign,
+        "--linger", linger, "--json", *server,
+    )  # fmt: skip
+    for name in parties:
         cast.start(
-            "server", "aggregator_server",
-            "--aggregator", act.aggregator, "--public", str(place / "public.npz"),
-            "--parties", ",".join(HOSPITALS), *act.server,
-            "--epsilon", str(act.epsilon), "--delta", str(DELTA),
-            "--port", str(port), "--student-port", str(student_port),
-            "--page-port", str(page_port),
-            "--home", str(server), "--linger", "60", "--json",
+            name, "party", "start", "--data", place / name, "--server", f"127.0.0.1:{port}",
+            "--home", place / "homes" / name, "--json", *party,
         )  # fmt: skip
-        for name in HOSPITALS:
-            cast.start(
-                name, "party",
-                "start", "--data", str(place / name), "--server", f"127.0.0.1:{port}",
-                *act.party, "--home", str(place / "homes" / name), "--json",
-            )  # fmt: skip
-        student = out / f"student{act.ending}"
-        if student.exists():
-            shutil.rmtree(student)
+    if student is not None:
         cast.start(
-            "student", "student",
-            "train", "--server", f"127.0.0.1:{student_port}", "--public", str(place / "public.npz"),
-            "--token-file", str(server / STUDENT_TOKEN),
-            "--test", str(place / "test.npz"), "--out", str(student), "--json",
+            "student", "student", "train", "--server", f"127.0.0.1:{student_port}",
+            "--public", public, "--token-file", home / STUDENT_TOKEN, "--json", *student,
         )  # fmt: skip
-        cast.wait_for_door(page_port)
-        address = f"http://127.0.0.1:{page_port}/?token={kept_token(server)}"
-        screen.say(f"watch it in a browser: {address}")
-        cast.wait("server", "student", *HOSPITALS)
-        cast.start(
-            "labels", "aggregator_server", "export", "--home", str(server), "--out", str(exported)
-        )
-        cast.wait("labels")
+    meanwhile()
+    cast.wait("server", *parties, *(() if student is None else ("student",)))
+    exported = place / f"{campaign}.json"
+    cast.start(
+        "labels", "aggregator_server", "export", "--home", home, "--campaign", campaign,
+        "--out", exported,
+    )  # fmt: skip
+    cast.wait("labels")
     return LabelSet.from_json(exported.read_text())
-
-
-def _evaluate(act: Act, place: Path, out: Path, screen: Screen) -> dict[str, object]:
-    with Cast(screen, _logs(act, out)) as cast:
-        cast.start(
-            "evaluation", "student",
-            "evaluate", "--model", str(out / f"student{act.ending}"),
-            "--data", str(place / "test.npz"), "--out", str(out / f"evaluation{act.ending}"),
-            "--json",
-        )  # fmt: skip
-        return cast.wait("evaluation")["evaluation"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from rich.console import Console
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.formats.labels import LabelSet
+    from pate.formats.privacy_statement import PrivacyStatement
+    from simulation.datasets import Deal
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,40 @@ class Report:
     mechanism: str
     seconds: float
     files: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        statement: PrivacyStatement,
+        labels: LabelSet,
+        dealt: Deal,
+        *,
+        mechanism: str,
+        teachers: int,
+        student_accuracy: float | None,
+        seconds: float,
+        files: dict[str, str],
+        nonprivate_accuracy: float | None = None,
+    ) -> Self:
+        """Return the numbers of a finished campaign; arguments that are attributes are those."""
+        return cls(
+            parties=len(dealt.parties),
+            teachers=teachers,
+            labels_asked=statement.queries_asked,
+            labels_answered=len(labels.rows),
+            label_accuracy=label_accuracy(labels, dealt.public),
+            student_accuracy=student_accuracy,
+            nonprivate_accuracy=nonprivate_accuracy,
+            majority_accuracy=majority_accuracy(dealt.test),
+            epsilon=statement.epsilon,
+            delta=statement.delta,
+            unit=statement.unit,
+            adjacency=statement.adjacency,
+            observer=statement.observer,
+            mechanism=mechanism,
+            seconds=round(seconds, 1),
+            files=files,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return a JSON object."""

@@ -33,8 +33,8 @@ from simulation.party import (
     worker,
 )
 from simulation.party_processes import PartyProcesses, memory_peak
-from simulation.processes import Cast
-from simulation.report import Report, draw, label_accuracy, majority_accuracy
+from simulation.programs import Cast
+from simulation.report import Report, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,22 +127,14 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         # Kept where `pate-server ledger verify --home OUT` finds it.
         kept = private_directory(setting.out / folder.name) / LEDGER_FILE
         write_file(kept, (folder / LEDGER_FILE).read_bytes())
-    report = Report(
-        parties=setting.parties,
-        teachers=teachers,
-        labels_asked=statement.queries_asked,
-        labels_answered=len(labels.rows),
-        label_accuracy=label_accuracy(labels, dealt.public),
-        student_accuracy=accuracy,
-        nonprivate_accuracy=None,
-        majority_accuracy=majority_accuracy(dealt.test),
-        epsilon=statement.epsilon,
-        delta=statement.delta,
-        unit=statement.unit,
-        adjacency=statement.adjacency,
-        observer=statement.observer,
+    report = Report.of(
+        statement,
+        labels,
+        dealt,
         mechanism=setting.aggregator,
-        seconds=round(time.monotonic() - began, 1),
+        teachers=teachers,
+        student_accuracy=accuracy,
+        seconds=time.monotonic() - began,
         files={"picture": str(setting.out / "campaign.png"), "ledger": str(kept)},
     )
     draw(setting.out / "campaign.png", report, labels, dealt.public)

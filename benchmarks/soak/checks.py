@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.results.report import label_set
-from benchmarks.soak.enrolled import python
-from benchmarks.soak.processes import until
 from pate.errors import PateError, UnreachableError
+from simulation.programs import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.enrolled import Stage
     from benchmarks.soak.faults import Havoc
     from benchmarks.soak.play import Stand
-    from benchmarks.soak.processes import Program
+    from simulation.programs import Program
 
 #: In this order.
 CHECKS: Final = (
@@ -95,7 +94,7 @@ class Left:
     def _all_ended(self) -> None:
         for name, party in self.stage.parties.items():
             if name not in self.havoc.disturbed:
-                party.ends(0, _ENDS_S)
+                party.ends(0, deadline_s=_ENDS_S)
             else:
                 _ends_or_is_alone(party)
         if (student := self.stage.student) is not None:
@@ -151,13 +150,13 @@ class Left:
 
     def _parties_verify(self) -> None:
         for name in self.stage.names:
-            self._tells("party", "ledger", "--home", self.stage.home_of(name))
+            self._tells("party", "ledger", "--home", self.stage.sites.home(name))
 
     def _parties_agree(self) -> None:
         statement = self.stage.folder / "privacy.json"
         statement.write_text(label_set(self.stage.place).privacy)
         for name in self.stage.names:
-            home = self.stage.home_of(name)
+            home = self.stage.sites.home(name)
             told = self._tells("party", "verify", statement, "--home", home)
             assert told["agrees"] is True, f"{name}: {told}"
 
@@ -174,9 +173,8 @@ class Left:
 
     def _tells(self, module: str, *arguments: object) -> dict[str, object]:
         """Return what a command prints as JSON; it ends with 0."""
-        command = python(module, *map(str, arguments), "--json")
-        program = self.stage.run(f"{module}-{arguments[0]}", command)
-        program.ends(0, _ENDS_S)
+        program = self.stage.run(f"{module}-{arguments[0]}", module, *arguments, "--json")
+        program.ends(0, deadline_s=_ENDS_S)
         return program.result()
 
 

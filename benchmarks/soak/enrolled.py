@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import random
 import shutil
-import signal
 import socket
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
-
-import numpy as np
+from typing import Final, Self
 
 from aggregator_server.results.report import LEDGER_FILE
-from benchmarks.soak.play import KINDS, TEACHERS, Stand
-from benchmarks.soak.processes import Program, Surroundings, until
-from pate.errors import StateError
-from simulation.datasets import digits, write_labelled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from benchmarks.soak.play import KINDS, Stand
+from simulation.commands import Commands, Sites
+from simulation.programs import Program, Surroundings, python, until
 
 #: Of a campaign the first three or all four.
 NAMES: Final = ("east", "north", "south", "west")
-_RECORDS: Final = 120
 _PATIENT_S: Final = 300.0
 #: Ports below those that connections are given, so that nobody has one while its server is down.
 _DOORS: Final = range(20_000, 32_000)
@@ -80,86 +71,39 @@ def free_door() -> int:
             return port
 
 
-def python(module: str, *arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", module, *map(str, arguments)]
-
-
 @dataclass(frozen=True)
 class Base:
-    """Homes of an enrolled server and its parties, from which every campaign starts anew.
+    """Parties that are enrolled with a server, from which every campaign starts anew.
 
     Attributes:
-        folder: with ``server``, ``homes/NAME`` and ``data/NAME``.
+        sites: of the parties, whose teachers are trained.
+        server: the home of the server.
     """
 
-    folder: Path
+    sites: Sites
+    server: Path
 
     @classmethod
     def make(cls, folder: Path) -> Self:
         """Deal the data, enrol the parties and train their teachers, by the real commands.
 
         Raises:
-            AssertionError: if one of them fails.
+            PateError: if one of them fails.
         """
-        base, log = cls(folder), folder / "log"
-        log.mkdir(parents=True)
-        records = digits()
-        records = records.take(np.random.default_rng(0).permutation(len(records)))
-
-        def does(module: str, *arguments: str | Path) -> None:
-            Program(log, module, python(module, *arguments)).ends(0)
-
-        does("aggregator_server", "init", "--home", base.server)
-        trained = []
-        try:
-            for at, name in enumerate(NAMES):
-                (base.data(name)).mkdir(parents=True)
-                rows = range(at * _RECORDS, (at + 1) * _RECORDS)
-                write_labelled(base.data(name) / "records.npz", records.take(rows))
-                bundle, answer = folder / f"{name}.json", folder / f"{name}.answer"
-                home = folder / "homes" / name
-                does("aggregator_server", "enroll", name, "--out", bundle, "--home", base.server)
-                does("party", "enroll", bundle, "--answer", answer, "--home", home)
-                does("aggregator_server", "admit", answer, "--home", base.server)
-                (home / "policy.toml").write_text(_POLICY)
-                # A server that is not there: it trains, and is stopped when it looks for it.
-                command = base.start(name, home, free_door())
-                trained.append(Program(log, name, command))
-            for party in trained:
-                party.says("teachers are ready")
-                party.send(signal.SIGTERM)
-                party.ends(130)
-        finally:
-            for party in trained:
-                party.sweep()
-        return base
-
-    @property
-    def server(self) -> Path:
-        return self.folder / "server"
-
-    def data(self, name: str) -> Path:
-        return self.folder / "data" / name
-
-    def start(self, name: str, home: Path, port: int, *options: str) -> list[str]:
-        """Return the command line of a party."""
-        return python(
-            "party", "start", "--data", self.data(name), "--model", "linear",
-            "--teachers", str(TEACHERS), "--server", f"127.0.0.1:{port}", "--home", home,
-            "--json", *options,
-        )  # fmt: skip
+        sites = Sites(folder, NAMES).deal()
+        with Commands(folder / "enrolment", sites) as commands:
+            commands.enrol(_POLICY)
+            commands.train()
+        return cls(sites, commands.home)
 
 
 @dataclass
-class Stage:
+class Stage(Commands):
     """One campaign: its homes, and the processes that run for it.
 
     Attributes:
-        folder: of the logs, the homes, and what is temporary.
-        base: from which the homes are copied.
         public: the public set.
         mode: one of :data:`MODES`.
-        names: of the parties.
         patience: of the server, seconds.
         chance: draws what differs between two starts of the same command.
         server: its present process.
@@ -167,48 +111,44 @@ class Stage:
         student: its present process; None: the campaign needs none.
     """
 
-    folder: Path
-    base: Base
-    public: Path
-    mode: str
-    names: tuple[str, ...]
-    patience: float
-    chance: random.Random
     port: int = field(default_factory=free_door)
     student_port: int = field(default_factory=free_door)
-    programs: list[Program] = field(default_factory=list)
+    public: Path = field(kw_only=True)
+    mode: str = field(kw_only=True)
+    patience: float = field(kw_only=True)
+    chance: random.Random = field(kw_only=True)
     server: Program = field(init=False)
     parties: dict[str, Program] = field(default_factory=dict)
     student: Program | None = None
 
-    def __enter__(self) -> Self:
+    @classmethod
+    def of(
+        cls,
+        base: Base,
+        folder: Path,
+        names: tuple[str, ...],
+        *,
+        public: Path,
+        mode: str,
+        patience: float,
+        chance: random.Random,
+    ) -> Self:
+        """Return a campaign of some of the parties that is still to be started."""
+        sites = base.sites.copy(folder, names)
+        shutil.copytree(base.server, folder / "server")
         for part in ("log", "tmp", "elsewhere"):
-            (self.folder / part).mkdir(parents=True)
-        shutil.copytree(self.base.server, self.home)
-        for name in self.names:
-            shutil.copytree(self.base.folder / "homes" / name, self.home_of(name))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for program in self.programs:
-            program.sweep()
+            (folder / part).mkdir()
+        return cls(folder, sites, public=public, mode=mode, patience=patience, chance=chance)
 
     @property
-    def home(self) -> Path:
-        return self.folder / "server"
-
-    @property
-    def place(self) -> Path:
-        """The campaign's folder in the server's home."""
-        return self.home / "campaign"
+    def names(self) -> tuple[str, ...]:
+        """Of the parties."""
+        return self.sites.names
 
     @property
     def temporary(self) -> Path:
         """What the processes of this campaign, and no others, have as their TMPDIR."""
         return self.folder / "tmp"
-
-    def home_of(self, name: str) -> Path:
-        return self.folder / "homes" / name
 
     # --- starting ----------------------------------------------------------------------------
 
@@ -237,29 +177,30 @@ class Stage:
                 "--public", self.public, "--parties", ",".join(self.names), "--min-parties", 3,
                 "--delta", "1e-4", *doors, *KINDS[self.mode], *MODES[self.mode].options,
             ]  # fmt: skip
-        self.server = self.run("server", python("aggregator_server", *map(str, command)))
+        self.server = self.run("server", "aggregator_server", *command)
 
     def start(self, name: str) -> None:
         """Start a party; the same command goes on with one that was killed."""
-        self.parties[name] = self.run(name, self.base.start(name, self.home_of(name), self.port))
+        self.parties[name] = self.party(name)
 
     def study(self) -> None:
         """Start the student."""
-        command = python(
-            "student", "train", "--server", f"127.0.0.1:{self.student_port}",
-            "--public", self.public, "--out", self.folder / "student", "--steps", "3",
-            "--max-wait", "120", "--json",
+        token = self.home / "student.token"  # of a server that knows its own student
+        self.student = self.run(
+            "student", "student", "train", "--server", f"127.0.0.1:{self.student_port}",
+            "--public", self.public, "--out", self.folder / "student", "--steps", 3,
+            "--max-wait", 120, "--json", *(("--token-file", token) if token.exists() else ()),
         )  # fmt: skip
-        if (token := self.home / "student.token").exists():  # a server that knows its own student
-            command += ["--token-file", str(token)]
-        self.student = self.run("student", command)
 
-    def run(self, name: str, command: Sequence[str]) -> Program:
-        """Start a process; hash seed, folder and umask differ each time."""
-        program = Program(
+    def _program(
+        self, name: str, module: str, *arguments: object, failpoint: str | None
+    ) -> Program:
+        """Return a program whose hash seed, folder and umask are others each time."""
+        return Program(
             self.folder / "log",
             name,
-            command,
+            python(module, *arguments),
+            failpoint=failpoint,
             around=Surroundings(
                 {
                     "TMPDIR": str(self.temporary),
@@ -269,8 +210,6 @@ class Stage:
                 self.chance.choice([0, 0o022, 0o027, 0o077]),
             ),
         )
-        self.programs.append(program)
-        return program
 
     # --- looking -----------------------------------------------------------------------------
 
@@ -294,12 +233,7 @@ class Stage:
 
     def stand(self) -> Stand | None:
         """Return what the server's ledger says; None if there is none yet."""
-        try:
-            return Stand.of(self.place)
-        except StateError:
-            if (self.place / LEDGER_FILE).exists():
-                raise
-            return None
+        return Stand.at(self.place)
 
     def processes(self) -> list[int]:
         """Return the processes that belong to this campaign, whoever started them."""

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.soak.processes import children
 from pate.errors import QuorumError
+from simulation.programs import children
 
 if TYPE_CHECKING:
     import random

@@ -153,7 +153,10 @@ class FlowerSoak:
         folder.mkdir(parents=True)
         inputs = digits_like(MODES[mode].queries, seed=self.seed * 10_000 + number).inputs
         public = write_inputs(folder / "public", inputs)
-        with Stage(folder, base, public, mode, names, chance.choice((5.0, 30.0)), chance) as stage:
+        patience = chance.choice((5.0, 30.0))
+        with Stage.of(
+            base, folder, names, public=public, mode=mode, patience=patience, chance=chance
+        ) as stage:
             havoc = Havoc(stage, began + _WITHIN_S)
             self._under_way.append(havoc)
             try:

@@ -96,7 +96,7 @@ class _Server:
 
 
 class _Party:
-    """Takes part with one voter in campaign after campaign: ``name data home teachers server``."""
+    """Takes part with one voter in campaign after campaign: ``data home teachers server``."""
 
     def __init__(self) -> None:
         self._voter: object = None
@@ -104,30 +104,16 @@ class _Party:
     def run(self, arguments: list[str]) -> None:
         from pathlib import Path
 
-        from party.identity.keys import identity_key, shard_key
-        from party.ledger.ledger import LEDGER_FILE, PartyLedger
-        from party.policy.policy import Policy
-        from party.teachers.training import train_ensemble
-        from party.voting.site import Site
         from party.voting.voter import Voter
         from pate.data.read import read_dataset
-        from pate.noise.exact import SystemNoise
+        from simulation.party import open_ensemble, open_voter
 
-        name, data, place, teachers, server = arguments
+        data, place, teachers, server = arguments
         home = Path(place)
         if self._voter is None:
             records = read_dataset(Path(data))
-            self._voter = Voter(
-                name=name,
-                identity=identity_key(home),
-                ensemble=train_ensemble(
-                    records, teachers=int(teachers), model="linear", device="cpu", home=home,
-                    key=shard_key(home), progress=lambda *_: None,
-                ),
-                home=home,
-                site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE)),
-                noise=SystemNoise(),
-            )  # fmt: skip
+            ensemble = open_ensemble(home, records, int(teachers), model="linear")
+            self._voter = open_voter(home, ensemble)
         voter = self._voter
         assert isinstance(voter, Voter)
         voter.ending = voter.refusal = None

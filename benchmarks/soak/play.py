@@ -11,13 +11,14 @@ from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.results.report import LEDGER_FILE, verify
 from benchmarks.soak.commands import Command
 from pate.errors import StateError
-from pate.runtime.child import free_port
+from simulation.commands import Commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from simulation.programs import Program
+
 NAMES: Final = ("north", "south", "west")
-TEACHERS: Final = 3
 #: Options of the server by what a campaign is like.
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "masked": ("--aggregator", "confident-gnmax", "--threshold", "5", "--sigma1", "2", "--sigma2", "1"),
@@ -94,6 +95,16 @@ class Stand:
             Fraction(str(told["wasted"])),
         )
 
+    @classmethod
+    def at(cls, place: Path) -> Self | None:
+        """The same; None if there is no ledger yet."""
+        try:
+            return cls.of(place)
+        except StateError:
+            if (place / LEDGER_FILE).exists():
+                raise
+            return None
+
     def follows(self, earlier: Stand) -> None:
         """Check that this ledger is the earlier one and maybe more.
 
@@ -106,105 +117,61 @@ class Stand:
 
 
 @dataclass
-class Play:
-    """A campaign: where it lies, and the commands that run for it.
+class Play(Commands):
+    """A campaign over the direct link, of forked commands.
 
     Attributes:
-        folder: of the logs and the server's home.
-        homes: a folder with the data and the home of each party.
         public: the public set.
         kind: one of :data:`KINDS`.
     """
 
-    folder: Path
-    homes: Path
-    public: Path
+    public: Path = field(kw_only=True)
     kind: str = "masked"
-    port: int = field(default_factory=free_port)
-    student_port: int = field(default_factory=free_port)
-    commands: list[Command] = field(default_factory=list)
 
-    @property
-    def home(self) -> Path:
-        return self.folder / "server"
+    def _program(
+        self, name: str, module: str, *arguments: object, failpoint: str | None
+    ) -> Command:
+        return Command(self.folder, name, module, *map(str, arguments), failpoint=failpoint)
 
-    @property
-    def place(self) -> Path:
-        """The campaign's folder in the server's home."""
-        return self.home / "campaign"
-
-    def __enter__(self) -> Self:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for command in self.commands:
-            command.sweep()
-
-    def run(self, program: str, *arguments: str | Path, failpoint: str | None = None) -> Command:
-        """Start a command."""
-        log = self.folder / f"{program}-{len(self.commands)}"
-        command = Command(log, program, *arguments, failpoint=failpoint)
-        self.commands.append(command)
-        return command
-
-    def serve(self, *options: str | Path, failpoint: str | None = None) -> Command:
+    def serve(self, *options: object, failpoint: str | None = None) -> Program:
         """Start the campaign, or go on with it if there is a ledger."""
-        program, *arguments = self.arguments()
-        return self.run(program, *arguments, *options, failpoint=failpoint)
+        return self.run(
+            "server", "aggregator_server", *self.arguments(), *options, failpoint=failpoint
+        )
 
     def arguments(self) -> list[str]:
         """Return the server's command line."""
+        doors = (
+            "--port", self.port, "--student-port", self.student_port, "--home", self.home,
+            "--linger", 30 if self.kind == "interactive" else 0, "--patience", 1, "--no-page",
+            "--json",
+        )  # fmt: skip
         if (self.place / LEDGER_FILE).exists():
-            return ["pate-server", "resume", *self._doors()]
+            return ["resume", *map(str, doors)]
         return [
-            "pate-server", "--public", str(self.public), "--parties", ",".join(NAMES),
-            "--epsilon", "1000", "--delta", "1e-4", *self._doors(), *KINDS[self.kind],
+            "--public", str(self.public), "--parties", ",".join(NAMES),
+            "--epsilon", "1000", "--delta", "1e-4", *map(str, doors), *KINDS[self.kind],
         ]  # fmt: skip
 
-    def party(self, name: str, *options: str | Path, failpoint: str | None = None) -> Command:
-        """Start a party."""
-        return self.run(
-            "pate-party", "start", "--data", self.homes / "data" / name, "--model", "linear",
-            "--server", f"127.0.0.1:{self.port}", "--teachers", str(TEACHERS),
-            "--home", self.homes / name, "--json", *options, failpoint=failpoint,
-        )  # fmt: skip
-
-    def student(self) -> Command:
+    def student(self) -> Program:
         """Start a student, see :mod:`benchmarks.soak.pupil`."""
-        address = f"127.0.0.1:{self.student_port}"
         return self.run(
-            "student",
-            address,
-            self.public,
-            self.folder / "labels.json",
-            self.home / "student.token",
-        )
+            "student", "student", f"127.0.0.1:{self.student_port}", self.public,
+            self.folder / "labels.json", self.home / "student.token",
+        )  # fmt: skip
 
     def stand(self) -> Stand | None:
         """Return what the server's ledger says; None if there is none yet."""
-        try:
-            return Stand.of(self.place)
-        except StateError:
-            if (self.place / LEDGER_FILE).exists():
-                raise
-            return None
+        return Stand.at(self.place)
 
     def check_parties(self) -> None:
         """Check the ledgers of all parties.
 
-        In a process of its own: the books grow with every campaign of a party, and whoever reads
-        them grows with them.
+        In a process of its own: a party's ledger grows with every campaign, and whoever reads it
+        grows with it.
 
         Raises:
-            AssertionError: if one does not hold.
+            ProcessError: if one does not hold.
         """
-        books = [self.homes / name / "ledger.db" for name in NAMES]
-        self.run("books", *(path for path in books if path.exists())).ends(0)
-
-    def _doors(self) -> tuple[str, ...]:
-        return (
-            "--port", str(self.port), "--student-port", str(self.student_port),
-            "--home", str(self.home), "--linger", "30" if self.kind == "interactive" else "0",
-            "--patience", "1", "--no-page", "--json",
-        )  # fmt: skip
+        ledgers = [self.sites.home(name) / "ledger.db" for name in NAMES]
+        self.run("ledgers", "ledgers", *(path for path in ledgers if path.exists())).ends(0)

@@ -16,21 +16,21 @@ import numpy as np
 
 from benchmarks.soak.hosts import Host
 from benchmarks.soak.leaks import Held
-from benchmarks.soak.play import KINDS, NAMES, TEACHERS, Play
+from benchmarks.soak.play import KINDS, NAMES, Play
 from benchmarks.soak.report import tell
 from benchmarks.soak.result import Result
 from pate.data.values import Images
 from pate.errors import PateError, UnreachableError
-from simulation.datasets import digits, write_inputs, write_labelled
+from simulation.commands import TEACHERS, Sites
+from simulation.datasets import write_inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.commands import Command
+    from simulation.programs import Program
 
 #: Queries of a campaign: more than one charge.
 _QUERIES: Final = 80
-_RECORDS: Final = 120
 #: The party that lives all the time.
 _HOST: Final = NAMES[0]
 #: How long a party that was killed and started again waits for a server that may be gone.
@@ -107,7 +107,7 @@ class Soak:
         kind, fault = chance.choice(_KINDS), chance.choice(_FAULTS)
         began = time.monotonic()
         folder = self.out / "campaigns" / f"{number:04d}"
-        with Play(folder, self.out / "homes", self._public(number), kind) as play:
+        with Play(folder, self._sites, public=self._public(number), kind=kind) as play:
             result = Result(number, kind, fault, 0.0, 0, 0)
             try:
                 self._with_fault(play, chance, result, party, server)
@@ -137,9 +137,9 @@ class Soak:
         if on_server:
             served = play.serve(failpoint=point)
         else:
-            server.begin(play.arguments()[1:])
+            server.begin(play.arguments())
         party.begin([
-            _HOST, str(play.homes / "data" / _HOST), str(play.homes / _HOST), str(TEACHERS),
+            str(self._sites.data(_HOST)), str(self._sites.home(_HOST)), str(TEACHERS),
             f"127.0.0.1:{play.port}",
         ])  # fmt: skip
         others = {
@@ -165,11 +165,11 @@ class Soak:
             raise AssertionError(f"{_HOST} ended with {wrong}")
 
     def _kill_server(
-        self, play: Play, chance: random.Random, result: Result, served: Command
+        self, play: Play, chance: random.Random, result: Result, served: Program
     ) -> None:
         if result.fault == "server kill":
             after = chance.uniform(0.1, 3.0)
-            served.process.join(after)
+            served.pause(after)
             served.send(signal.SIGKILL)
             result.fault += f" at {after:.2f} s"
         code = served.ends(0, -signal.SIGKILL)
@@ -183,18 +183,18 @@ class Soak:
             after_it.follows(before)
 
     def _harm_party(
-        self, play: Play, chance: random.Random, result: Result, victim: Command, name: str
-    ) -> Command:
+        self, play: Play, chance: random.Random, result: Result, victim: Program, name: str
+    ) -> Program:
         after = chance.uniform(0.1, 2.0)
         if result.fault == "party stop":
-            victim.process.join(after)
+            victim.pause(after)
             victim.send(signal.SIGSTOP)
-            victim.process.join(chance.uniform(0.2, 3.0))
+            victim.pause(chance.uniform(0.2, 3.0))
             victim.send(signal.SIGCONT)
             result.fault += f" {name} at {after:.2f} s"
             return victim
         if result.fault == "party kill":
-            victim.process.join(after)
+            victim.pause(after)
             victim.send(signal.SIGKILL)
             result.fault += f" {name} at {after:.2f} s"
         if victim.ends(0, -signal.SIGKILL) == 0:
@@ -231,21 +231,13 @@ class Soak:
     def _deal(self) -> None:
         shutil.rmtree(self.out, ignore_errors=True)
         (self.out / "campaigns").mkdir(parents=True)
-        records = digits()
-        order = np.random.default_rng(self.seed).permutation(len(records))
-        self._records = records.take(order)
-        for at, name in enumerate(NAMES):
-            place = self.out / "homes" / "data" / name
-            place.mkdir(parents=True)
-            rows = range(at * _RECORDS, (at + 1) * _RECORDS)
-            write_labelled(place / "records.npz", self._records.take(rows))
+        self._sites = Sites(self.out, NAMES, self.seed).deal()
 
     def _public(self, number: int) -> Path:
         """Write a public set that no other campaign has: digits with some noise on each pixel."""
         rng = np.random.default_rng([self.seed, number])
-        start = len(NAMES) * _RECORDS
-        rows = start + rng.choice(len(self._records) - start, _QUERIES, replace=False)
-        inputs = self._records.take(rows.tolist()).inputs
+        left = self._sites.left()
+        inputs = left.take(rng.choice(len(left), _QUERIES, replace=False).tolist()).inputs
         assert isinstance(inputs, Images)
         noise = rng.integers(0, 8, inputs.pixels.shape, dtype=np.uint8)
         pixels = np.where(inputs.pixels < 248, inputs.pixels + noise, inputs.pixels)

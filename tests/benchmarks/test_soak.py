@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from benchmarks.soak.checks import CHECKS, Left
-from benchmarks.soak.enrolled import MODES, NAMES, Base, Stage, free_door
+from benchmarks.soak.enrolled import MODES, NAMES, Stage, free_door
 from benchmarks.soak.faults import Fault, Havoc
 from benchmarks.soak.leaks import BOUNDS, Held, Slope
 from benchmarks.soak.play import Stand
-from benchmarks.soak.processes import Program, Surroundings, until
+from simulation.commands import Sites
+from simulation.programs import Program, Surroundings, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,12 +91,11 @@ def left(tmp_path: Path) -> Left:
     """A campaign of which only its folders are there, and a ledger that says :data:`STAND`."""
     stage = Stage(
         tmp_path / "c",
-        Base(tmp_path),
-        tmp_path,
-        "masked",
-        NAMES[:3],
-        1.0,
-        random.Random(0),  # noqa: S311 - a simulation
+        Sites(tmp_path / "c", NAMES[:3]),
+        public=tmp_path,
+        mode="masked",
+        patience=1.0,
+        chance=random.Random(0),  # noqa: S311 - a simulation
     )
     for part in ("tmp", "elsewhere", "server", "homes"):
         (stage.folder / part).mkdir(parents=True)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from aggregator_server.results.report import entries
-from tests.support.processes.commands import Campaign, Sites
-from tests.support.processes.enrolling import enrol
+from simulation.commands import Sites
+from tests.support.processes.commands import Campaign
 
 pytestmark = pytest.mark.slow
 
@@ -29,16 +29,16 @@ QUERIES = 60
 def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("enrolled")
-    sites = Sites.make(folder, NAMES)
+    sites = Sites(folder, NAMES).deal()
     with Campaign(folder / "campaign", sites) as campaign:
-        enrol(campaign, POLICY)
+        campaign.enrol(POLICY)
         started = campaign.serve(
             sites.public(0, QUERIES), "--min-parties", "3", "--colluders", "0", "--patience", "8",
             "--aggregator", "gnmax", "--sigma2", "2", "--vote-proofs", parties=",".join(NAMES),
         )  # fmt: skip
         # Two of five die: one when its shares have left, one when its masked votes have.
         points = {"south": "shares-sent", "up": "masked-sent"}
-        joined = {name: campaign.enrolled_party(name, failpoint=points.get(name)) for name in NAMES}
+        joined = {name: campaign.party(name, failpoint=points.get(name)) for name in NAMES}
         started.ends(0)
         for name, one in joined.items():
             one.ends(-9 if name in points else 0)

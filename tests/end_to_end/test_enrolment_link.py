@@ -43,8 +43,8 @@ from party.flower.supernode import UntrustedServerError
 from party.identity.enrolment import Enrolment, enrol
 from pate.errors import PateError, RefusedError
 from pate.formats.enrolment import node_key
+from simulation.programs import until
 from tests.end_to_end.test_flower_link import collect, every_other_route
-from tests.support.processes.commands import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

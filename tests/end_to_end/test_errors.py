@@ -16,13 +16,15 @@ import party.cli.main
 from aggregator_server.results.report import describe, verify
 from party.ledger.ledger import PartyLedger
 from pate.runtime.child import free_port
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign, stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from simulation.commands import Sites
 
 pytestmark = pytest.mark.slow
 
@@ -234,7 +236,7 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
         assert "only west has none" in server.lines[-1]
         # The parties wait for a server that knows better, until they are told to stop.
         for program in (north, west):
-            program.stopped("pate-party", signal.SIGTERM)
+            stopped(program, "pate-party", signal.SIGTERM)
         assert describe(campaign.place)["phase"] == "gathering"
         campaign.verified()
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from simulation.commands import Sites
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,10 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
+from simulation.commands import TEACHERS, Sites
+from simulation.programs import until
 from tests.support.campaign_messages import site
-from tests.support.processes.commands import TEACHERS, Campaign, Sites, until
+from tests.support.processes.commands import Campaign
 from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:

@@ -12,10 +12,12 @@ import pytest
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from tests.support.processes.commands import Campaign, Program, Sites
+from simulation.commands import Sites
+from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from pate.data.values import Dataset
+    from simulation.programs import Program
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ VOTES = ("--votes", "neighbour")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("neighbour")
-    sites = Sites.make(folder)
+    sites = Sites(folder).deal()
     with Campaign(folder / "campaign", sites) as campaign:
         server = campaign.serve(
             sites.public(0, QUERIES), *MATRIX, "--patience", "3", parties=",".join(sites.names)
@@ -109,8 +111,7 @@ def test_labels_are_what_the_noisy_votes_say(told: Campaign, labels: LabelSet) -
 
 
 def _public(told: Campaign) -> Dataset:
-    start = len(told.sites.names) * 120
-    return told.sites.records.take(range(start, start + QUERIES))
+    return told.sites.left().take(range(QUERIES))
 
 
 def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels: LabelSet) -> None:

@@ -16,10 +16,11 @@ import pytest
 
 from aggregator_server.results.report import entries
 from pate.runtime.screen import EVERY
+from simulation.commands import TEACHERS, Sites
+from simulation.programs import Program, until
 from tests.support.hosts import tls_door
-from tests.support.hosts.enrolling import enrol
 from tests.support.hosts.network import Network, Spread, require_hosts
-from tests.support.processes.commands import TEACHERS, Campaign, Program, Sites, until
+from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,14 +67,14 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     require_hosts()
     folder = tmp_path_factory.mktemp("network")
-    sites = Sites.make(folder, NAMES)
+    sites = Sites(folder, NAMES).deal()
     public = sites.public(0, QUERIES)
     with (
         Network(("server", *NAMES, "desk")) as network,
         Campaign(folder / "campaign", sites) as campaign,
     ):
         spread, hosts = Spread(campaign, network), network.hosts
-        enrol(campaign, POLICY, hosts["server"].address)
+        campaign.enrol(POLICY, hosts["server"].address)
         worsened = hosts["east"].worsen()
         at_server = spread.on("server")
         at_server.prefix += (f"{EVERY}=0.1",)  # the lines that are waited for below
@@ -83,7 +84,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
             "--sigma2", "2", "--linger", "600", parties=",".join(NAMES),
         )  # fmt: skip
         hears(server, "waiting for parties")
-        parties = {name: spread.on(name).enrolled_party(name) for name in NAMES}
+        parties = {name: spread.on(name).party(name) for name in NAMES}
 
         hears(server, "the roster is complete")
         hosts["server"].pull_cable()
@@ -125,10 +126,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
             "--ca", pinned, "--public", public, "--token-file", campaign.home / "student.token",
             "--out", folder / "student", "--steps", "3", "--json",
         )  # fmt: skip
-        student.ends(0, PATIENT_S)
-        server.ends(0, PATIENT_S)
+        student.ends(0, deadline_s=PATIENT_S)
+        server.ends(0, deadline_s=PATIENT_S)
         for name in ("east", "north", "south"):
-            parties[name].ends(0, PATIENT_S)
+            parties[name].ends(0, deadline_s=PATIENT_S)
         yield Played(
             campaign, server, parties, worsened, hosts["east"].dropped(),
             (at_first, hosts["server"].connections(hosts["west"])), reached, folder / "student",

@@ -34,8 +34,10 @@ from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError
 from pate.runtime.tokens import STUDENT_TOKEN
+from simulation.commands import Sites
+from simulation.programs import Program, until
 from tests.support.processes import searching
-from tests.support.processes.commands import Campaign, Program, Sites, until
+from tests.support.processes.commands import Campaign
 from tests.support.processes.searching import Secret, files_of, found
 from tests.support.processes.watcher import Watcher, bearer
 
@@ -98,8 +100,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     folder = tmp_path_factory.mktemp("secret")
     public = _deal(folder)
     watcher = Watcher()
-    with Campaign(folder / "campaign", Sites(folder, None, tuple(RECORDS))) as campaign:  # type: ignore[arg-type]
-        _enrol(campaign)
+    with Campaign(folder / "campaign", Sites(folder, tuple(RECORDS))) as campaign:
+        campaign.enrol(POLICY)
         programs = {"server": _serve(campaign, public)}
         server = programs["server"]
         server.says("page: ")
@@ -153,28 +155,12 @@ def _deal(folder: Path) -> Path:
     return folder / "public.parquet"
 
 
-def _enrol(campaign: Campaign) -> None:
-    def does(app: typer.Typer, *arguments: str | Path) -> None:
-        done = CliRunner().invoke(app, list(map(str, arguments)))
-        assert done.exit_code == 0, done.output
-
-    home = ("--home", campaign.home)
-    does(server_app, "init", "--port", str(campaign.port), *home)
-    for name in RECORDS:
-        bundle, answer = campaign.folder / f"{name}.json", campaign.folder / f"{name}.answer"
-        does(server_app, "enroll", name, "--out", bundle, *home)
-        place = campaign.sites.home(name)
-        does(party_app, "enroll", bundle, "--answer", answer, "--home", place)
-        does(server_app, "admit", answer, *home)
-        (place / "policy.toml").write_text(POLICY)
-
-
 def _serve(campaign: Campaign, public: Path) -> Program:
     return campaign.run(
         "server", "aggregator_server", "--public", public, "--parties", ",".join(RECORDS),
         "--epsilon", "1000", "--delta", str(DELTA), "--aggregator", "gnmax",
         "--sigma2", str(SIGMA), "--colluders", "0", "--page-port", "0",
-        "--port", str(campaign.port), "--student-port", str(campaign.student_port),
+        "--student-port", str(campaign.student_port),
         "--home", campaign.home, "--json", "--log", "json",
     )  # fmt: skip
 

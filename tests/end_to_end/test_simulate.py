@@ -12,8 +12,8 @@ import pytest
 from aggregator_server.results.report import LEDGER_FILE, describe, verify
 from pate.masking.context import check_threshold
 from pate.masking.degree import degree_for
+from simulation.programs import Program
 from simulation.simulate import quorum
-from tests.support.processes.commands import Program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def simulate(folder: Path, *options: str) -> Program:
 def outcome(folder: Path, program: Program) -> dict[str, Any]:
     """The report of a simulation that ends well, compared with the ledger that it leaves."""
     try:
-        program.ends(0, DEADLINE_S)
+        program.ends(0, deadline_s=DEADLINE_S)
     finally:
         program.sweep()
     report = program.result()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import verify
-from tests.support.processes.commands import Program
+from simulation.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def test_parties_in_worker_processes_vote_and_the_ledger_holds(
 ) -> None:
     simulation.says("votes from parties: 0 of 6")
     assert simulation.family(), "the engine's processes are children of the command"
-    simulation.ends(0, DEADLINE_S)
+    simulation.ends(0, deadline_s=DEADLINE_S)
     simulation.leaves_nobody()
     report = simulation.result()
     assert (report["parties"], report["teachers"]) == (6, 30)
@@ -69,7 +69,7 @@ def test_an_interrupted_simulation_takes_ray_with_it(
 ) -> None:
     simulation.says("waiting for parties")
     simulation.send(number)
-    simulation.ends(130, DEADLINE_S)
+    simulation.ends(130, deadline_s=DEADLINE_S)
     assert strangers(simulation) == ["pate: stopped"]
     simulation.leaves_nobody()
 
@@ -102,7 +102,7 @@ def test_what_an_actor_reads_is_there_until_it_has_ended(tmp_path: Path) -> None
     )
     program = Program(tmp_path, "engine", [sys.executable, "-c", code, str(tmp_path)])
     try:
-        program.ends(1, DEADLINE_S)
+        program.ends(1, deadline_s=DEADLINE_S)
         program.leaves_nobody()
     finally:
         program.sweep()
@@ -128,7 +128,7 @@ def test_a_party_that_fails_ends_the_simulation_with_one_line(tmp_path: Path) ->
     )
     program = Program(tmp_path, "engine", [sys.executable, "-c", code, str(tmp_path)])
     try:
-        program.ends(1, DEADLINE_S)
+        program.ends(1, deadline_s=DEADLINE_S)
     finally:
         program.sweep()
     assert program.lines == [f"a simulated party failed; {tmp_path / 'ray.log'} says why"]

@@ -13,10 +13,12 @@ import pytest
 
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from simulation.commands import Sites
 
 pytestmark = pytest.mark.slow
 

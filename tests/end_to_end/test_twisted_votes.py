@@ -19,8 +19,8 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE, entries
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
+from simulation.commands import TEACHERS
 from tests.end_to_end.test_misbehaving_party import QUERIES, Rogue
-from tests.support.processes.commands import TEACHERS
 from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from benchmarks.soak.commands import Command
     from benchmarks.soak.play import Play, Stand
+    from simulation.programs import Program
 
 pytestmark = pytest.mark.slow
 
@@ -106,8 +106,8 @@ class Table:
     """A campaign with the rogue at it."""
 
     play: Play
-    server: Command
-    parties: list[Command]
+    server: Program
+    parties: list[Program]
     rogue: Rogue
 
     @property

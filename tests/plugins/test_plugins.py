@@ -17,10 +17,11 @@ from party.teachers.conformance import NotConformingError, check_kind
 from party.teachers.registry import kind_for
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins
+from simulation.commands import Sites
 from simulation.datasets import digits
 from student import weights
 from student.trainers.choose import train
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign
 from tests.support.student_samples import noisy_lesson, tumours
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def test_parties_with_teachers_of_a_plugin_take_part(
 ) -> None:
     path = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("PYTHONPATH", path)
-    sites = Sites.make(tmp_path)
+    sites = Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
         server = campaign.serve(sites.public(0, 12), "--aggregator", "gnmax", parties="3")
         for name in sites.names:

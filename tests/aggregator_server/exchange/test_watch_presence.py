@@ -15,6 +15,7 @@ from aggregator_server.student_service import StudentService
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set
 from protos.student_proof import PROOF_KEY, predictions_proof
+from simulation.programs import until
 from tests.aggregator_server.exchange.test_exchange import (
     BATCH,
     PUBLIC,
@@ -24,7 +25,6 @@ from tests.aggregator_server.exchange.test_exchange import (
     fix,
 )
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, no_bar
-from tests.support.processes.commands import until
 from tests.support.server.boards import INTERACTIVE
 from tests.support.server.campaigns import label, make_predictions, start
 

@@ -38,7 +38,7 @@ from aggregator_server.flower.gateway import Gateway
 from pate.errors import PortInUseError, UsageError
 from pate.formats.enrolment import MAX_FILE, ROUTE
 from pate.runtime.child import free_port, listen
-from tests.support.processes.commands import until
+from simulation.programs import until
 from tests.support.server.fleet_nodes import Attacker, piece, signed, some_id
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.soak.commands import until
 from benchmarks.soak.play import NAMES, Play
+from simulation.commands import Sites
+from simulation.programs import until
 from tests.support.server.boards import chromium
 
 if TYPE_CHECKING:
@@ -59,18 +60,21 @@ def test_odd_names_are_shown_as_text_and_break_nothing(tmp_path: Path) -> None:
         _table(rng, 400).to_parquet(folder / "records.parquet")
     public = tmp_path / "public.parquet"
     _table(rng, _QUERIES).drop(columns="class").to_parquet(public)
-    with chromium() as browser, Play(tmp_path / "play", tmp_path, public) as play:
+    with (
+        chromium() as browser,
+        Play(tmp_path / "play", Sites(tmp_path, NAMES), public=public) as play,
+    ):
         server = play.run(
-            "pate-server", "--public", public, "--parties", ",".join(NAMES), "--epsilon", "1000",
-            "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1", "--colluders", "0",
-            "--port", str(play.port), "--student-port", str(play.student_port),
+            "server", "aggregator_server", "--public", public, "--parties", ",".join(NAMES),
+            "--epsilon", "1000", "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1",
+            "--colluders", "0", "--port", str(play.port), "--student-port", str(play.student_port),
             "--page-port", "0", "--home", play.home, "--linger", "-1", "--json",
         )  # fmt: skip
         server.says("page: ")
         address = re.findall(r"page: (http://[\w.]+:\d+)", server.text)[0]
         parties = [
             play.run(
-                "pate-party", "start", "--data", tmp_path / "data" / name, "--label", "class",
+                "party", "party", "start", "--data", tmp_path / "data" / name, "--label", "class",
                 "--model", "logistic", "--server", f"127.0.0.1:{play.port}", "--teachers", "3",
                 "--home", tmp_path / name, "--json",
             )

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from aggregator_server.monitoring.token import TOKEN_FILE
-from tests.support.processes.commands import Campaign, Sites
+from simulation.commands import Sites
+from tests.support.processes.commands import Campaign
 from tests.support.server.boards import chromium
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ SOON_MS = 120_000
 
 
 def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
-    sites = Sites.make(tmp_path, names=("north", "south"))
+    sites = Sites(tmp_path, names=("north", "south")).deal()
     with chromium() as browser, Campaign(tmp_path / "run", sites) as campaign:
         server = campaign.serve(
             sites.public(480, 60), "--aggregator", "gnmax", "--sigma2", "1", "--page-port", "0",

@@ -15,7 +15,7 @@ from tests.support.processes.homes import Homes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.commands import Command
+    from simulation.programs import Program
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def is_refused(command: Command) -> None:
+def is_refused(command: Program) -> None:
     command.ends(StateError.exit_code)
     assert f"belongs to user {STRANGER}, and this is user root" in command.lines[-1]
     assert "Traceback" not in command.text
@@ -54,7 +54,7 @@ def test_root_does_not_go_on_in_the_home_of_another(tmp_path: Path) -> None:
         west = play.party("west", failpoint="votes-cached")
         others = [play.party(name) for name in homes.names if name != "west"]
         west.ends(-signal.SIGKILL)
-        home = play.homes / "west"
+        home = play.sites.home("west")
         give(home, STRANGER)
         before = state(home)
         is_refused(play.party("west"))
@@ -70,7 +70,9 @@ def test_root_does_not_go_on_in_the_home_of_another(tmp_path: Path) -> None:
         before = state(play.home)
         is_refused(play.serve())
         # Reading is another matter, and leaves nothing either.
-        play.run("pate-server", "ledger", "verify", "--json", "--home", play.home).ends(0)
+        play.run(
+            "server", "aggregator_server", "ledger", "verify", "--json", "--home", play.home
+        ).ends(0)
         assert {name: owner for name, (owner, *_) in state(play.home).items()} == {
             name: owner for name, (owner, *_) in before.items()
         }

@@ -17,9 +17,9 @@ from aggregator_server.results.report import LEDGER_FILE, verify
 from party.ledger.ledger import PartyLedger
 from pate.errors import UnreachableError
 from pate.votes import Histogram
-from tests.support.hosts.enrolling import enrol
+from simulation.commands import Sites
 from tests.support.needs import require
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign
 from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_spec, make_votes
 
 if TYPE_CHECKING:
@@ -150,26 +150,26 @@ def test_a_partys_clock_jumps_over_the_servers_certificate(
     tmp_path: Path, days: int, fault: str
 ) -> None:
     """At the next handshake it waits, as for a server that is away; a party that starts so does not."""
-    clock, sites = Clock(tmp_path), Sites.make(tmp_path)
+    clock, sites = Clock(tmp_path), Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
-        enrol(campaign, _POLICY)
+        campaign.enrol(_POLICY)
         server = campaign.serve(
             sites.public(0, 20), *_MECHANISM, "--colluders", "0", parties=",".join(sites.names)
         )
         server.says("waiting for parties")
         campaign.prefix = clock.prefix
         clock.set(days * _DAY_S)
-        early = campaign.enrolled_party("north")
+        early = campaign.party("north")
         early.ends(UnreachableError.exit_code)
         assert f"{fault}: is the clock of this machine right?" in early.lines[-1]
         clock.set(0)
-        north = campaign.enrolled_party("north")
+        north = campaign.party("north")
         server.says("north joined")
         clock.set(days * _DAY_S)
         north.says(f"{fault}: is the clock of this machine right?")
         clock.set(0)
         campaign.prefix = ()
-        others = [campaign.enrolled_party(name) for name in sites.names if name != "north"]
+        others = [campaign.party(name) for name in sites.names if name != "north"]
         for program in (server, north, *others):
             program.ends(0)
         assert campaign.verified()["labels_released"] == 20

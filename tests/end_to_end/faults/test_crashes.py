@@ -15,15 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.results.report import entries, verify
-from tests.support.processes.commands import (
-    TEACHERS,
-    Campaign,
-    Program,
-    Sites,
-    children,
-    names_of,
-    until,
-)
+from simulation.commands import TEACHERS, Sites
+from simulation.programs import Program, children, until
+from tests.support.processes.commands import Campaign, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from benchmarks.soak.commands import until
 from benchmarks.soak.play import NAMES, Play, Stand
 from party.ledger.ledger import PartyLedger
 from pate.runtime import failpoints
+from simulation.programs import until
 from tests.end_to_end import test_synthetic_queries
 from tests.support.processes.homes import Homes
 
@@ -139,7 +139,7 @@ def test_a_campaign_goes_on_after_a_kill(play: Play, case: Case) -> None:
     else:
         parties[case.who].ends(-signal.SIGKILL)
         before = play.stand()
-        PartyLedger(play.homes / case.who / "ledger.db", read_only=True).verify()
+        PartyLedger(play.sites.home(case.who) / "ledger.db", read_only=True).verify()
         parties[case.who] = play.party(case.who, "--max-wait", "1" if case in AT_THE_END else "60")
     for command in (server, student):
         if command is not None:
@@ -182,14 +182,14 @@ def _check_student(play: Play, end: Stand) -> None:
 
 def _check_ended(play: Play, unless: str) -> None:
     for name in NAMES:
-        (campaign,) = PartyLedger(play.homes / name / "ledger.db", read_only=True).campaigns()
+        (campaign,) = PartyLedger(play.sites.home(name) / "ledger.db", read_only=True).campaigns()
         assert campaign.ending is not None or name == unless
         assert all(batch.survivors for batch in campaign.batches)
 
 
 @pytest.mark.parametrize("case", TRAINING, ids=str)
 def test_training_goes_on_after_a_kill(play: Play, case: Case) -> None:
-    home = play.homes / case.who
+    home = play.sites.home(case.who)
     shutil.rmtree(home)
     play.party(case.who, failpoint=case.failpoint).ends(-signal.SIGKILL)
     stored = _models(home)
@@ -218,37 +218,37 @@ def _models(home: Path) -> dict[str, tuple[int, int]]:
 def test_enrolment_goes_on_after_a_kill(play: Play, case: Case) -> None:
     home = ("--home", play.home)
     bundle, answer = play.folder / "west.json", play.folder / "west.answer"
-    party = ("--home", play.homes / "west")
+    party = ("--home", play.sites.home("west"))
     steps = {
-        "init": ("pate-server", "init", "--port", str(play.port), *home),
-        "enroll": ("pate-server", "enroll", "west", "--out", bundle, *home),
+        "init": ("aggregator_server", "init", "--port", str(play.port), *home),
+        "enroll": ("aggregator_server", "enroll", "west", "--out", bundle, *home),
         "west": (
-            "pate-party", "enroll", bundle, "--answer", answer, *party,
+            "party", "enroll", bundle, "--answer", answer, *party,
             # What moves a new identity key to its place is a step of its own.
             *(("--new-identity",) if case.who == "west" else ()),
         ),
-        "admit": ("pate-server", "admit", answer, *home),
+        "admit": ("aggregator_server", "admit", answer, *home),
     }  # fmt: skip
-    for step, (program, *arguments) in steps.items():
+    for step, (module, *arguments) in steps.items():
         if step == case.who:
-            play.run(program, *arguments, failpoint=case.failpoint).ends(-signal.SIGKILL)
-        _again(play, step, program, *arguments)
-    shown = play.run("pate-server", "parties", "--json", *home)
+            play.run(step, module, *arguments, failpoint=case.failpoint).ends(-signal.SIGKILL)
+        _again(play, step, module, *arguments)
+    shown = play.run("server", "aggregator_server", "parties", "--json", *home)
     shown.ends(0)
     (west,) = json.loads(shown.output)["parties"]
     assert west["state"] == "enrolled"
-    identity = (play.homes / "west" / "identity.key").read_bytes()
+    identity = (play.sites.home("west") / "identity.key").read_bytes()
     assert len(identity) == 32
     started = play.party("west")
     started.says("teachers are ready")
     started.send(signal.SIGTERM)
     started.ends(130)
-    assert len(list((play.homes / "west" / "enrolments").iterdir())) == 1
+    assert len(list((play.sites.home("west") / "enrolments").iterdir())) == 1
 
 
-def _again(play: Play, step: str, program: str, *arguments: str | Path) -> None:
+def _again(play: Play, step: str, module: str, *arguments: str | Path) -> None:
     """Give a command that was killed once more; that it was carried out may be its answer."""
-    done = play.run(program, *arguments)
+    done = play.run(step, module, *arguments)
     until(lambda: done.code is not None, f"{step} ends")
     if step == "init" and done.code == 12:
         assert "is an identity already" in done.text

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.soak.commands import until
 from pate.errors import DiskError, UnreachableError
+from simulation.programs import until
 from tests.support.needs import require
 from tests.support.processes.homes import Homes
 
@@ -80,9 +80,9 @@ def test_a_party_whose_disk_is_full(
     homes: Homes, tmp_path: Path, small_disk: Path, leave: int
 ) -> None:
     with homes.play(tmp_path / "campaign") as play:
-        home = play.homes / "west"
+        home = play.sites.home("west")
         subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)
-        home.rename(play.homes / "west.moved")
+        home.rename(play.sites.home("west.moved"))
         home.symlink_to(small_disk)
         ballast = fill(small_disk, leave * 1024)
         server = play.serve()
@@ -112,9 +112,9 @@ def test_a_party_whose_disk_fills_up_on_the_way(
 ) -> None:
     """Whatever is being written then is there or is not; with room again it goes on from there."""
     with homes.play(tmp_path / "campaign", "noisy") as play:
-        home = play.homes / "west"
+        home = play.sites.home("west")
         subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)
-        home.rename(play.homes / "west.moved")
+        home.rename(play.sites.home("west.moved"))
         home.symlink_to(small_disk)
         server = play.serve()
         others = [play.party(name) for name in homes.names if name != "west"]

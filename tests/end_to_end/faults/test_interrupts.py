@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes.commands import Campaign, Sites
+from tests.support.processes.commands import Campaign, stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from simulation.commands import Sites
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +25,6 @@ def test_ctrl_c_in_the_middle_of_a_vote_is_clean(sites: Sites, tmp_path: Path) -
         north = campaign.party("north")
         # It dies before its votes are sent, so the campaign stands where it is.
         campaign.party("south", failpoint="voting").ends(-signal.SIGKILL)
-        server.stopped("pate-server", signal.SIGINT)
+        stopped(server, "pate-server", signal.SIGINT)
         assert campaign.verified()["phase"] == "voting"
-        north.stopped("pate-party", signal.SIGINT)
+        stopped(north, "pate-party", signal.SIGINT)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from tests.support.processes.commands import Campaign, Sites, children, is_alive, names_of, until
-from tests.support.processes.enrolling import enrol
+from simulation.commands import Sites
+from simulation.programs import children, is_alive, until
+from tests.support.processes.commands import Campaign, names_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.processes.commands import Program
+    from simulation.programs import Program
 
 pytestmark = pytest.mark.slow
 
@@ -32,22 +33,22 @@ REFUSED = "does not let this party in"
 
 
 def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> None:
-    sites = Sites.make(tmp_path)
+    sites = Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
-        enrol(campaign, POLICY)
+        campaign.enrol(POLICY)
         # Flower takes who was killed for connected for a minute: longer than anybody is waited for.
         server = campaign.serve(
             sites.public(0, 40), "--min-parties", "2", "--colluders", "0", "--patience", "40",
             "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),
         )  # fmt: skip
-        first = campaign.enrolled_party("south")
+        first = campaign.party("south")
         server.says("south joined")
 
         # Its SuperNode cannot end with it, nor say that it has gone.
         (orphan,) = supernodes(first)
         os.kill(orphan, signal.SIGSTOP)
         first.kill()
-        south = campaign.enrolled_party("south")
+        south = campaign.party("south")
         server.says("south is back")
         os.kill(orphan, signal.SIGCONT)
         until(lambda: not is_alive(orphan), "the SuperNode that was left behind has ended")
@@ -55,20 +56,20 @@ def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> N
         # A copy of its home, while it lives.
         shutil.copytree(sites.home("south"), tmp_path / "homes" / "copy")
         copy = campaign.run(
-            "copy", "party", "start", "--data", sites.folder / "south", "--model", "linear",
+            "copy", "party", "start", "--data", sites.data("south"), "--model", "linear",
             "--teachers", "3", "--home", tmp_path / "homes" / "copy",
         )  # fmt: skip
         copy.says(REFUSED)
         copy.kill()
 
         # Killed before it has given its keys; the others have given theirs.
-        west = campaign.enrolled_party("west")
+        west = campaign.party("west")
         server.says("west joined")
         west.send(signal.SIGSTOP)
-        north = campaign.enrolled_party("north")
+        north = campaign.party("north")
         server.says("the roster is complete")
         west.kill()
-        west = campaign.enrolled_party("west")
+        west = campaign.party("west")
         for program in (server, north, south, west):
             program.ends(0)
         assert server.text.count("south is back") == 1

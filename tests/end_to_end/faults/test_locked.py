@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import LEDGER_FILE
-from benchmarks.soak.commands import until
 from pate.errors import StateError
+from simulation.programs import until
 from tests.support.processes.homes import Homes
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ def test_a_second_server_is_refused_and_a_reader_is_not(homes: Homes, tmp_path: 
         assert "in use by another server" in second.lines[-1]
         # At once: the lock of the file is not waited for, as a busy database would be.
         assert time.monotonic() - began < 60
-        status = play.run("pate-server", "status", "--json", "--home", play.home)
-        verify = play.run("pate-server", "ledger", "verify", "--json", "--home", play.home)
+        status = play.run("server", "aggregator_server", "status", "--json", "--home", play.home)
+        verify = play.run(
+            "server", "aggregator_server", "ledger", "verify", "--json", "--home", play.home
+        )
         for reader in (status, verify):
             reader.ends(0)
             assert json.loads(reader.output)["phase"] == "gathering"
@@ -66,7 +68,9 @@ def test_a_lock_that_is_held_for_a_while_is_waited_for(homes: Homes, tmp_path: P
             for name in homes.names:
                 server.says(f"{name} joined")
             # The roster is to be written now, and cannot be.
-            status = play.run("pate-server", "status", "--json", "--home", play.home)
+            status = play.run(
+                "server", "aggregator_server", "status", "--json", "--home", play.home
+            )
             status.ends(0)
             assert json.loads(status.output)["phase"] == "gathering"
             assert "roster is complete" not in server.text
@@ -99,10 +103,10 @@ def test_a_partys_ledger_that_is_held_for_a_while(homes: Homes, tmp_path: Path) 
         others = [play.party(name) for name in homes.names if name != "west"]
         west = play.party("west")
         server.says("west joined")
-        path = play.homes / "west" / "ledger.db"
+        path = play.sites.home("west") / "ledger.db"
         with held(path):
             # Another reads it meanwhile, as `pate-party ledger` does.
-            shown = play.run("pate-party", "ledger", "--json", "--home", path.parent)
+            shown = play.run("party", "party", "ledger", "--json", "--home", path.parent)
             shown.ends(0)
         for command in (server, west, *others):
             command.ends(0)
@@ -124,7 +128,15 @@ def test_a_copy_that_is_made_during_a_run_verifies(homes: Homes, tmp_path: Path)
                 contextlib.closing(sqlite3.connect(place / LEDGER_FILE)) as theirs,
             ):
                 ours.backup(theirs)
-            checked = play.run("pate-server", "ledger", "verify", "--json", "--home", place.parent)
+            checked = play.run(
+                "pate-server",
+                "aggregator_server",
+                "ledger",
+                "verify",
+                "--json",
+                "--home",
+                place.parent,
+            )
             checked.ends(0)
             shutil.rmtree(place.parent)
         for command in (server, *parties):

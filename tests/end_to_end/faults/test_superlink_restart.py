@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
+from simulation.commands import TEACHERS, Sites
+from simulation.programs import Program, until
 from tests.end_to_end.faults.test_crashes import kill_superlink
-from tests.support.hosts.enrolling import enrol
-from tests.support.processes.commands import TEACHERS, Campaign, Program, Sites, until
+from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,9 +63,9 @@ def shown(campaign: Campaign) -> str:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("superlink")
-    sites = Sites.make(folder)
+    sites = Sites(folder).deal()
     with Campaign(folder / "campaign", sites) as campaign:
-        enrol(campaign, POLICY)
+        campaign.enrol(POLICY)
         first = campaign.serve(
             sites.public(0, QUERIES), "--no-page", "--min-parties", "3", "--colluders", "0",
             "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),
@@ -72,8 +73,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         )  # fmt: skip
         hears(first, "waiting for parties")
         before = shown(campaign)
-        parties = {name: campaign.enrolled_party(name) for name in sites.names}
-        first.ends(-signal.SIGKILL, PATIENT_S)
+        parties = {name: campaign.party(name) for name in sites.names}
+        first.ends(-signal.SIGKILL, deadline_s=PATIENT_S)
         campaign.run("rotate", "aggregator_server", "rotate", "--home", campaign.home).ends(0)
         parties["south"].kill()
         parties["south"].leaves_nobody()
@@ -84,10 +85,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         certificates = before, shown(campaign)
         kill_superlink(server)
         hears(server, "the SuperLink is back")
-        parties["south"] = campaign.enrolled_party("south")
-        server.ends(0, PATIENT_S)
+        parties["south"] = campaign.party("south")
+        server.ends(0, deadline_s=PATIENT_S)
         for party in parties.values():
-            party.ends(0, PATIENT_S)
+            party.ends(0, deadline_s=PATIENT_S)
         yield Played(campaign, server, parties, certificates)
 
 

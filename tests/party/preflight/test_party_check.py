@@ -36,8 +36,8 @@ from pate.errors import (
 )
 from pate.preflight.finding import Finding, Status
 from pate.runtime.child import free_port
+from simulation.programs import until
 from tests.support.party.offers import answer, gated, joining, queries, settled
-from tests.support.processes.commands import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

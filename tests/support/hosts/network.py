@@ -10,15 +10,17 @@ import os
 import secrets
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from tests.support.needs import require
-from tests.support.processes.commands import Campaign, Program
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+
+    from simulation.programs import Program
+    from tests.support.processes.commands import Campaign
 
 _NETWORK: Final = "10.77.0"
 _BRIDGE: Final = "bridge"
@@ -191,10 +193,7 @@ class Spread:
 
     def on(self, host: str) -> Campaign:
         """Return the campaign as seen from a host: what it starts, runs there."""
-        there, here = self.network[host], self.campaign
-        return Campaign(
-            here.folder, here.sites, there.prefix, here.port, here.student_port, here.programs
-        )
+        return replace(self.campaign, prefix=self.network[host].prefix)
 
     def script(self, host: str, file: Path, *arguments: str | Path) -> Program:
         """Start a Python script on a host."""

@@ -40,7 +40,7 @@ from aggregator_server.identities import Identities
 from pate.errors import ProcessError
 from pate.formats.enrolment import Answer
 from protos.flower.carriage import pack
-from tests.support.processes.commands import until
+from simulation.programs import until
 from tests.support.server.fleet_nodes import (
     SERVER,
     Attacker,

@@ -17,8 +17,8 @@ from tests.support.processes.homes import Homes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.commands import Command
     from benchmarks.soak.play import Play
+    from simulation.programs import Program
     from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.slow
@@ -36,28 +36,30 @@ def doors(play: Play, name: str) -> list[str]:
     ]  # fmt: skip
 
 
-def serve(play: Play, name: str, url: str, failpoint: str | None = None) -> Command:
+def serve(play: Play, name: str, url: str, failpoint: str | None = None) -> Program:
     return play.run(
-        "pate-server", "--public", play.public, "--parties", "north,south,west", "--epsilon", "1000",
-        "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1", "--ledger", url,
+        "server", "aggregator_server", "--public", play.public, "--parties", "north,south,west",
+        "--epsilon", "1000", "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1", "--ledger", url,
         *doors(play, name), failpoint=failpoint,
     )  # fmt: skip
 
 
-def resume(play: Play, name: str, failpoint: str | None = None) -> Command:
-    return play.run("pate-server", "resume", *doors(play, name), failpoint=failpoint)
+def resume(play: Play, name: str, failpoint: str | None = None) -> Program:
+    return play.run(
+        "server", "aggregator_server", "resume", *doors(play, name), failpoint=failpoint
+    )
 
 
 def asked(play: Play, *command: str, code: int = 0) -> dict[str, Any]:
     """What a command prints about a campaign."""
-    reader = play.run("pate-server", *command, "--home", play.home, "--json")
+    reader = play.run("server", "aggregator_server", *command, "--home", play.home, "--json")
     reader.ends(code)
     found = json.loads(reader.output)
     assert isinstance(found, dict)
     return found
 
 
-def ends_in_one_line(server: Command, code: int) -> str:
+def ends_in_one_line(server: Program, code: int) -> str:
     server.ends(code)
     *progress, last = server.lines
     assert last.startswith("pate-server: ")
@@ -95,8 +97,8 @@ def test_two_campaigns_end_to_end_whatever_is_killed(
         again = serve(play, name, cluster.url)
         assert "is finished" in ends_in_one_line(again, StateError.exit_code)
         kept = play.run(
-            "pate-server", "ledger", "backup", "--home", play.home, "--campaign", name, "--out",
-            tmp_path / "copy",
+            "server", "aggregator_server", "ledger", "backup", "--home", play.home, "--campaign", name,
+            "--out", tmp_path / "copy",
         )  # fmt: skip
         kept.ends(0)
         assert verify(tmp_path / "copy" / LEDGER_FILE).head == state.head

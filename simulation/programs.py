@@ -1,0 +1,366 @@
+"""Commands as real processes: started, listened to, killed, and never left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from pate.errors import ProcessError
+from pate.runtime.log import LOG
+from pate.runtime.screen import EVERY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pate.runtime.screen import Screen
+
+#: For whatever takes seconds on an idle machine.
+DEADLINE_S: Final = 300.0
+#: For ending on request: its children have 8 seconds to end by themselves.
+STOP_S: Final = 20.0
+_POLL_S: Final = 0.05
+_HERE: Final = "127.0.0.1"
+_PROGRESS: Final = re.compile(r"(.+): (\d+) of (\d+)")
+_STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What may differ between two starts of the same command.
+
+    Attributes:
+        variables: of the environment, beside those of this process.
+        folder: where it works; None: here.
+        umask: of it; -1: that of this process.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+    umask: int = -1
+
+
+def python(module: str, *arguments: object) -> list[str]:
+    """Return the command line of ``python -m module arguments``."""
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for a condition.
+
+    Raises:
+        TimeoutError: saying what was waited for.
+    """
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {deadline_s:.0f} s still not: {what}")
+        time.sleep(_POLL_S)
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended but was not reaped by its new parent does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes below ``pid``, at any depth."""
+    below: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                status = (entry / "stat").read_text(encoding="utf-8")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parent = int(status.rpartition(")")[2].split()[1])
+            below.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        found += (direct := below.get(waiting.pop(), []))
+        waiting += direct
+    return found
+
+
+class Program:
+    """One command that runs.
+
+    Attributes:
+        name: in messages, and of the files with what it prints.
+        log: the file with its standard error.
+    """
+
+    _process: subprocess.Popen[bytes]
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        command: Sequence[str],
+        *,
+        failpoint: str | None = None,
+        around: Surroundings | None = None,
+    ) -> None:
+        """Start it, without this process's own settings (PATE_...).
+
+        Args:
+            folder: gets what it prints, in files named after it.
+            name: in messages, and of those files.
+            command: its command line.
+            failpoint: at which it dies; None: at none.
+            around: what it finds when it starts.
+        """
+        self._named(folder, name)
+        around = around or Surroundings()
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
+        # All share this machine: threads that wait for one another make everything slower.
+        environment["OMP_NUM_THREADS"] = "1"
+        if failpoint is not None:
+            environment["PATE_FAILPOINT"] = failpoint
+        environment.update(around.variables)
+        with self.log.open("wb") as errors, self._out.open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env=environment,
+                cwd=around.folder,
+                umask=around.umask,
+            )
+
+    def _named(self, folder: Path, name: str) -> None:
+        """Take a name, and files in which nothing is yet."""
+        self.name, self.log, number = name, folder / f"{name}.log", 0
+        while self.log.exists():
+            number += 1
+            self.log = folder / f"{name}.{number}.log"
+        self._out = self.log.with_suffix(".out")
+        self._family: set[int] = set()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """How it ended, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def text(self) -> str:
+        """What it has said on its standard error so far."""
+        return _read(self.log)
+
+    @property
+    def lines(self) -> list[str]:
+        """The same, by line."""
+        return self.text.splitlines()
+
+    @property
+    def output(self) -> str:
+        """What it has printed on its standard output so far."""
+        return _read(self._out)
+
+    def result(self) -> dict[str, object]:
+        """Return the one JSON object that it printed; empty if it printed nothing.
+
+        Raises:
+            ProcessError: if it is something else.
+        """
+        try:
+            found = json.loads(self.output or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ProcessError(
+                f"{self.name} printed something that is not its result (see {self.log})"
+            )
+        return found
+
+    def family(self) -> set[int]:
+        """Return its children so far, those that have ended since included."""
+        if self.code is None:
+            self._family |= set(children(self.pid))
+        return self._family
+
+    def says(self, words: str, times: int = 1) -> None:
+        """Wait until it has said these words.
+
+        Raises:
+            ProcessError: if it has ended, and never said them.
+            TimeoutError: if it says something else.
+        """
+
+        def said() -> bool:
+            ended = self.code  # looked at first: what it said before its end is in the file
+            if self.text.count(words) >= times:
+                return True
+            if ended is not None:
+                raise ProcessError(f"{self.name} ended ({ended}) without {words!r}:\n{self.text}")
+            return False
+
+        until(said, f"{self.name} says {words!r}; it said:\n{self.text}")
+
+    def ends(self, *codes: int, deadline_s: float = DEADLINE_S) -> int:
+        """Wait until it ends by itself, and return its exit code (of a signal: negative).
+
+        Raises:
+            ProcessError: if it is none of these codes, or it does not end.
+        """
+        deadline = time.monotonic() + deadline_s
+        while (found := self.code) is None:
+            self.family()  # whom it starts must be known before it ends
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self.name} still runs:\n{self.text}")
+            self.pause(2 * _POLL_S)
+        if found not in codes:
+            raise ProcessError(f"{self.name} ended with {found}, not {codes}:\n{self.text}")
+        return found
+
+    def pause(self, seconds: float) -> None:
+        """Wait until it ends, or for so long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs still."""
+        self.family()
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As ``kill -9``; only the process itself, as a kernel short of memory would."""
+        self.send(signal.SIGKILL)
+        while self.code is None:
+            self.pause(1.0)
+
+    def leaves_nobody(self) -> None:
+        """Wait until none of its children runs.
+
+        Raises:
+            TimeoutError: if one goes on.
+        """
+        family = self.family()
+        until(lambda: not any(map(is_alive, family)), f"{self.name}'s children have ended")
+
+    def sweep(self) -> None:
+        """End it and all that it started, whatever state it is in."""
+        self.kill()
+        for pid in filter(is_alive, self._family):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+class Cast:
+    """The programs of a demonstration, started together, shown line by line, stopped together.
+
+    Each one's standard error goes to the screen under its name; its standard output is its result,
+    one JSON object. When one fails all are stopped. Use it as a context manager.
+
+    Args:
+        screen: for the lines.
+        logs: a folder for what they print; what an earlier cast printed there is removed.
+    """
+
+    def __init__(self, screen: Screen, logs: Path) -> None:
+        self._screen, self._logs = screen, logs
+        self._roles: dict[str, Program] = {}
+        self._shown: dict[str, int] = {}
+        self._bars = contextlib.ExitStack()
+        self._move: Callable[[str, int, int], None] | None = None
+
+    def __enter__(self) -> Self:
+        """Show the programs' progress."""
+        self._move = self._bars.enter_context(self._screen.bars())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop them all."""
+        try:
+            for role in self._roles.values():
+                role.send(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_S
+            for role in self._roles.values():
+                role.pause(max(0.0, deadline - time.monotonic()))
+                role.sweep()
+                self._show(role)
+        finally:
+            self._bars.close()
+
+    def start(self, name: str, module: str, *arguments: object) -> None:
+        """Start ``python -m module arguments`` under a name."""
+        # What they say is read here as lines, in whichever form it is then said again.
+        variables = {LOG: "lines"} | ({EVERY: "0.3"} if self._move else {})
+        (self._logs / f"{name}.log").unlink(missing_ok=True)
+        around = Surroundings(variables)
+        self._roles[name] = Program(self._logs, name, python(module, *arguments), around=around)
+        self._shown[name] = 0
+
+    def wait(self, *names: str) -> dict[str, dict[str, object]]:
+        """Wait until these roles have ended well, and return their results by name.
+
+        Raises:
+            ProcessError: as soon as any role has failed.
+        """
+        while any(self._roles[name].code is None for name in names):
+            self._require_well()
+            time.sleep(_POLL_S)
+        self._require_well()
+        return {name: self._roles[name].result() for name in names}
+
+    def wait_for_door(self, port: int) -> None:
+        """Wait until one of the roles listens on a port of this machine.
+
+        Raises:
+            ProcessError: as soon as any role has failed.
+        """
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((_HERE, port), _POLL_S):
+                return
+            self._require_well()
+            time.sleep(_POLL_S)
+
+    def _require_well(self) -> None:
+        for role in self._roles.values():
+            code = role.code
+            self._show(role)
+            if code:
+                said = [_STAMP.sub("", line) for line in role.lines if line.strip()]
+                last = said[-1] if said else "it said nothing"
+                raise ProcessError(
+                    f"{role.name} ended with exit code {code}: {last} (see {role.log})"
+                )
+
+    def _show(self, role: Program) -> None:
+        """Show the lines that a role has said since the last time."""
+        with role.log.open("rb") as log:
+            log.seek(self._shown[role.name])
+            whole, end, _ = log.read().rpartition(b"\n")
+        self._shown[role.name] += len(whole + end)
+        for line in whole.decode("utf-8", "replace").splitlines():
+            text = _STAMP.sub("", line.rstrip())
+            done = _PROGRESS.fullmatch(text)
+            if done and self._move:
+                self._move(f"{role.name:<11} {done[1]}", int(done[2]), int(done[3]))
+            elif text:
+                self._screen.say(f"{role.name:<11} {text}")
