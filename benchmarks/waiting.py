@@ -22,17 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final, Self
 
-from simulation.commands import Commands, Sites
+from simulation.commands import Commands, Sites, lenient
 from simulation.datasets import digits_like, write_inputs
 from simulation.programs import Program, Surroundings, python, until
 
-_POLICY: Final = """campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 3
-least_survivors = 2
-least_colluders = 0
-"""
 #: Each phase ends with the first line of the server that begins so.
 _PHASES: Final = (
     ("server imports and opens", "campaign "),
@@ -101,7 +94,7 @@ class Stage(Commands):
         """Deal the data, enrol the parties and train their teachers."""
         sites = Sites(folder, tuple(f"hospital_{chr(97 + i)}" for i in range(parties))).deal()
         with cls(folder, sites, at=at) as stage:
-            stage.enrol(_POLICY)
+            stage.enrol(lenient(3, 2))
             stage.train()
         return stage
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from pate.errors import ProcessError
 from pate.runtime.child import free_port
 from simulation.datasets import digits, write_inputs, write_labelled
 from simulation.programs import Program, python
@@ -82,9 +83,24 @@ class Sites:
         return records.take(np.random.default_rng(self.seed).permutation(len(records)))
 
 
+def lenient(roster: int, survivors: int) -> str:
+    """Return the policy of a party that knows its server, and has no objection to a large epsilon.
+
+    Args:
+        roster: least number of parties.
+        survivors: least number of those whose votes are summed.
+    """
+    return (
+        'campaigns = "enrolled"\nlargest_epsilon = "none"\naggregation = ["masked"]\n'
+        f"least_roster = {roster}\nleast_survivors = {survivors}\nleast_colluders = 0\n"
+    )
+
+
 def _do(app: typer.Typer, *arguments: object) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
-        app(list(map(str, arguments)), standalone_mode=False)
+        code = app(list(map(str, arguments)), standalone_mode=False)
+    if code:
+        raise ProcessError(f"{arguments[0]} ended with {code}: {said.getvalue()}")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from aggregator_server.results.report import LEDGER_FILE
 from benchmarks.soak.play import KINDS, Stand
-from simulation.commands import Commands, Sites
+from simulation.commands import Commands, Sites, lenient
 from simulation.programs import Program, Surroundings, python, until
 
 #: Of a campaign the first three or all four.
@@ -21,14 +21,6 @@ NAMES: Final = ("east", "north", "south", "west")
 _PATIENT_S: Final = 300.0
 #: Ports below those that connections are given, so that nobody has one while its server is down.
 _DOORS: Final = range(20_000, 32_000)
-_POLICY: Final = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 3
-least_survivors = 3
-least_colluders = 0
-"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,7 @@ class Base:
         """
         sites = Sites(folder, NAMES).deal()
         with Commands(folder / "enrolment", sites) as commands:
-            commands.enrol(_POLICY)
+            commands.enrol(lenient(3, 3))
             commands.train()
         return cls(sites, commands.home)
 

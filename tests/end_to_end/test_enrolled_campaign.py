@@ -7,21 +7,12 @@ import json
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import Sites
+from simulation.commands import Sites, lenient
 from tests.support.processes.commands import Campaign
 
 pytestmark = pytest.mark.slow
 
 NAMES = ("east", "north", "south", "up", "west")
-#: Five teachers agree or not; the budget is enough for all queries, and largest_epsilon is lifted.
-POLICY = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 5
-least_survivors = 3
-least_colluders = 0
-"""
 QUERIES = 60
 
 
@@ -31,7 +22,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     folder = tmp_path_factory.mktemp("enrolled")
     sites = Sites(folder, NAMES).deal()
     with Campaign(folder / "campaign", sites) as campaign:
-        campaign.enrol(POLICY)
+        campaign.enrol(lenient(5, 3))
         started = campaign.serve(
             sites.public(0, QUERIES), "--min-parties", "3", "--colluders", "0", "--patience", "8",
             "--aggregator", "gnmax", "--sigma2", "2", "--vote-proofs", parties=",".join(NAMES),

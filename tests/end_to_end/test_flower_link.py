@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,33 +34,16 @@ from party.flower.connection import Connection
 from party.flower.supernode import Server
 from pate.errors import PortInUseError, UnreachableError
 from pate.runtime.child import free_port
+from simulation.programs import is_alive, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from flwr.app import Context
 
 pytestmark = pytest.mark.slow
 
 DEADLINE_S = 90.0
-
-
-def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition; what is waited for is part of the failure."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"after {deadline_s:.0f} s still not: {what}"
-        time.sleep(0.05)
-
-
-def is_alive(pid: int) -> bool:
-    """A process that has ended but was not reaped by its new parent counts as ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def answer(body: bytes) -> bytes:

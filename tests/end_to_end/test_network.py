@@ -16,7 +16,7 @@ import pytest
 
 from aggregator_server.results.report import entries
 from pate.runtime.screen import EVERY
-from simulation.commands import TEACHERS, Sites
+from simulation.commands import TEACHERS, Sites, lenient
 from simulation.programs import Program, until
 from tests.support.hosts import tls_door
 from tests.support.hosts.network import Network, Spread, require_hosts
@@ -36,14 +36,6 @@ PATIENCE = 40
 PATIENT_S = 300.0
 #: Where the server's machine lets students in, over TLS.
 STUDENT_DOOR = 9443
-POLICY = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 4
-least_survivors = 3
-least_colluders = 0
-"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         Campaign(folder / "campaign", sites) as campaign,
     ):
         spread, hosts = Spread(campaign, network), network.hosts
-        campaign.enrol(POLICY, hosts["server"].address)
+        campaign.enrol(lenient(4, 3), hosts["server"].address)
         worsened = hosts["east"].worsen()
         at_server = spread.on("server")
         at_server.prefix += (f"{EVERY}=0.1",)  # the lines that are waited for below

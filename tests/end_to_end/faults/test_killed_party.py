@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import Sites
+from simulation.commands import Sites, lenient
 from simulation.programs import children, is_alive, until
 from tests.support.processes.commands import Campaign, names_of
 
@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-POLICY = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 3
-least_survivors = 2
-least_colluders = 0
-"""
 REFUSED = "does not let this party in"
 
 
 def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> None:
     sites = Sites(tmp_path).deal()
     with Campaign(tmp_path / "campaign", sites) as campaign:
-        campaign.enrol(POLICY)
+        campaign.enrol(lenient(3, 2))
         # Flower takes who was killed for connected for a minute: longer than anybody is waited for.
         server = campaign.serve(
             sites.public(0, 40), "--min-parties", "2", "--colluders", "0", "--patience", "40",

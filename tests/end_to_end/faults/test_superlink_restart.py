@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from simulation.commands import TEACHERS, Sites
+from simulation.commands import TEACHERS, Sites, lenient
 from simulation.programs import Program, until
 from tests.end_to_end.faults.test_crashes import kill_superlink
 from tests.support.processes.commands import Campaign
@@ -28,14 +28,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 QUERIES = 40
 #: Seconds; also for what waits on a busy machine.
 PATIENT_S = 300.0
-POLICY = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-aggregation = ["masked"]
-least_roster = 3
-least_survivors = 3
-least_colluders = 0
-"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("superlink")
     sites = Sites(folder).deal()
     with Campaign(folder / "campaign", sites) as campaign:
-        campaign.enrol(POLICY)
+        campaign.enrol(lenient(3, 3))
         first = campaign.serve(
             sites.public(0, QUERIES), "--no-page", "--min-parties", "3", "--colluders", "0",
             "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),

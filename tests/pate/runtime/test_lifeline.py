@@ -23,6 +23,7 @@ from pate.runtime.child import (
     listen,
     require_free_port,
 )
+from simulation.programs import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,16 +38,6 @@ def eventually(condition: Callable[[], bool]) -> bool:
             return False
         time.sleep(0.02)
     return True
-
-
-def is_alive(pid: int) -> bool:
-    """A process that has ended but was not reaped by its new parent counts as ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def sleeper(home: Path) -> Child:
