@@ -26,7 +26,7 @@ import argparse
 import time
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from pate.storage.table_cache import cached_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -65,15 +64,6 @@ TEACHERS, MANY = 240, 1200
 LABELS: Final = 50  # that GNMax sells for the budget
 EPSILON, DELTA = 1.0, 1e-5
 EPSILONS: Final = (1.0, 0.2)  # of neighbour votes
-#: By kind of votes: the mechanism whose labels are shown, a title, colour and style.
-_LINES: Final = {
-    "teachers": ("gnmax", "240 teachers", "#d1731f", "o-"),
-    "teachers-abstain": ("gnmax", "240 teachers, may abstain", "#d1731f", "s--"),
-    "many-teachers": ("gnmax", "1,200 teachers", "#7a1f1f", "o-"),
-    "many-teachers-abstain": ("gnmax", "1,200 teachers, may abstain", "#7a1f1f", "s--"),
-    "neighbour-1": (None, "neighbour votes, 300 queries", "#0b3c5d", "o-"),
-    "neighbour-0.2": (None, "neighbour votes, epsilon 0.2", "#0b3c5d", "^:"),
-}
 NEAR: Final = (
     0.9  # share of a shard's records that are at least as near to another as a query must be
 )
@@ -292,45 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_out(parser)
     out = parser.parse_args().out
-    found = run()
-    publish(found, out, "skew", lambda folder: draw(found, folder / "skew.png"))
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw how right labels are, and how many queries get one, against alpha; a line a way to vote."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    figure = Figure(figsize=(11.5, 6.6), dpi=120, layout="constrained")
-    figure.suptitle(
-        f"Label skew over parties, MNIST, {found['private']:,} records, epsilon {EPSILON:g} at delta "
-        f"{DELTA:g} for one record\n"
-        "Labels of teachers: 50 by GNMax for the whole budget. Queries with a label: by Confident-GNMax "
-        "with its default settings, at a cost each.",
-        fontsize=10,
-    )
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for row, parties in zip(panels, PARTIES, strict=True):
-        cases = [case for case in found["cases"] if case["parties"] == parties]
-        for name, (how, title, colour, style) in _LINES.items():
-            figures = [case[name] if how is None else case[name][how] for case in cases]
-            for axes, what in zip(row, ("accuracy", "answered"), strict=True):
-                if what == "answered" and how is not None:
-                    figures = [case[name]["confident"] for case in cases]
-                axes.plot(
-                    range(len(cases)), [each[what] for each in figures], style, color=colour,
-                    label=title, markersize=6,
-                )  # fmt: skip
-        row[0].set_title(f"{parties} parties: labels that are right", loc="left", fontsize=10)
-        row[1].set_title(f"{parties} parties: queries with a label", loc="left", fontsize=10)
-    for axes in panels.ravel():
-        axes.set_xticks(range(len(ALPHAS)), ["even", *(f"alpha {each:g}" for each in ALPHAS[1:])])
-        axes.set_ylim(0, 1.03)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.grid(alpha=0.3)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
-                  frameon=False, fontsize=9)  # fmt: skip
-    figure.savefig(path)
+    publish(run(), out, "skew")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import argparse
 
 import benchmarks.masking
 from benchmarks.figures import add_out, publish
-from benchmarks.masking.pictures import draw
 from benchmarks.masking.report import run
 
 
@@ -13,8 +12,7 @@ def main() -> None:
     add_out(parser)
     parser.add_argument("--quick", action="store_true", help="up to 25 parties")
     options = parser.parse_args()
-    found = run(quick=options.quick)
-    publish(found, options.out, "masking", lambda folder: draw(folder, found))
+    publish(run(quick=options.quick), options.out, "masking")
 
 
 if __name__ == "__main__":

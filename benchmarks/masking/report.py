@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 PARTIES = (5, 25, 100, 250)
 QUERIES = (1_000, 9_000)
-#: Lengths of the vote matrix at :data:`MEASURED` parties, for the second picture.
-LENGTHS = (300, 1_000, 3_000, 9_000, 27_000)
 #: Where the promises are checked.
 MEASURED = Size(25, 9_000)
 #: How often what takes milliseconds is measured.
@@ -64,7 +62,6 @@ class Figures(TypedDict):
     classes: int
     measured: dict[str, int]
     growth: list[Case]
-    lengths: list[Case]
     flower: PartyCost
     third_lost: Cost
     bytes_over_least_width: float
@@ -109,10 +106,6 @@ def run(*, quick: bool = False) -> Figures:
         for queries in QUERIES
         if not quick or n <= MEASURED.parties
     ]
-    lengths = [
-        here if queries == MEASURED.queries else case(Size(MEASURED.parties, queries))
-        for queries in LENGTHS
-    ]
     threshold, _ = threshold_for(MEASURED.parties)
     lost = masked_sum(MEASURED, lost_after_shares=MEASURED.parties - threshold)
     return {
@@ -120,7 +113,6 @@ def run(*, quick: bool = False) -> Figures:
         "classes": CLASSES,
         "measured": {"parties": MEASURED.parties, "queries": MEASURED.queries},
         "growth": growth,
-        "lengths": lengths,
         "flower": {
             "party_seconds": flower["party_seconds"],
             "party_bytes_up": flower["party_bytes_up"],
