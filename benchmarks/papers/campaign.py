@@ -26,8 +26,7 @@ from party.voting.neighbour import NeighbourVotes
 from pate.campaign.settings import spec_of
 from pate.formats.labels import LabelRow
 from pate.runtime.home import private_directory
-from simulation.campaign import run_campaign as simulated
-from simulation.campaign import wire_to
+from simulation import campaign as simulated
 from simulation.party import open_ensemble, open_voter
 from student.session import lesson as lesson_of
 
@@ -144,9 +143,9 @@ def hold(
     # Of the campaign before; what parties hold stays.
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
-    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, wire_to(voters) as wire:
+    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, simulated.wire_to(voters) as wire:
         taught = None if train is None else partial(_predict, ledger, public, train)
-        simulated(ledger, public, wire, screen=screen, await_predictions=taught)
+        simulated.run_campaign(ledger, public, wire, screen=screen, await_predictions=taught)
         state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
         rounds = range(2, state.round + 1)
         held = {round_: ledger.predictions(round_) for round_ in rounds}
