@@ -18,7 +18,6 @@ from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
     DropOption,
-    HeadOption,
     HomeOption,
     WindowOption,
     of_data,
@@ -141,7 +140,14 @@ class ServingOptions(CommandOptions):
 class ResumeOptions(ServingOptions):
     """What a campaign is resumed with."""
 
-    head: HeadOption = None
+    head: Annotated[
+        str | None,
+        typer.Option(
+            "--head",
+            help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
+            "A ledger that lacks it is refused.",
+        ),
+    ] = None
     close: Annotated[
         bool,
         typer.Option(

@@ -204,7 +204,7 @@ def _doors(options: ServingOptions, identities: Identities | None, screen: Scree
 
 
 ledger.register(app, ledger_app)
-backup.register(ledger_app)
+backup.register(ledger_app, folder_of)
 schema.register(app)
 
 

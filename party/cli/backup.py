@@ -11,22 +11,18 @@ from party.cli.ledger import _home
 from pate.errors import UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
-from pate.runtime.options import (
-    BackupArgument,
-    BackupOption,
-    HeadOption,
-    HomeOption,
-    JsonOption,
-    SignedByOption,
-    UnsignedOption,
-)
+from pate.runtime.options import HomeOption, JsonOption, SignedByOption, UnsignedOption
 from pate.runtime.screen import Screen
 from pate.storage.manifest import signed_line
 
+OutOption = Annotated[
+    Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
+]
 _ALLOW_NEW: Final = (
     "what was answered after that is forgotten: let the policy allow only campaigns over public sets "
     "that this party never saw"
 )
+BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    out: BackupOption,
+    out: OutOption,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +57,13 @@ def backup(
 
 def restore(
     folder: BackupArgument,
-    head: HeadOption = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="The last head that `pate-party ledger` showed, NUMBER:DIGEST, known from elsewhere "
+            "than the copy. A copy that lacks it is refused."
+        ),
+    ] = None,
     entries_lost: Annotated[
         bool,
         typer.Option(

@@ -87,19 +87,7 @@ WindowOption = Annotated[
     ),
 ]
 
-#: Of backups: where one is made, which one is put back, and what is known of it.
-BackupOption = Annotated[
-    Path, typer.Option("--out", help="The folder to make for this one backup.", metavar="DIR")
-]
-BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
-HeadOption = Annotated[
-    str | None,
-    typer.Option(
-        "--head",
-        help="The last head that the ledger had, NUMBER:DIGEST, known from elsewhere than the copy or "
-        "the database. One that lacks it is refused.",
-    ),
-]
+#: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
 SignedByOption = Annotated[
     str | None,
     typer.Option(
