@@ -49,7 +49,7 @@ identities_cli.register(app)
 @app.callback(invoke_without_command=True)
 @takes(CampaignOptions)
 def serve(options: CampaignOptions) -> None:
-    """Run a campaign from its start; `resume` goes on with one that was interrupted.
+    """Run a campaign from its start; `resume` continues one that was interrupted.
 
     Numbers of votes left out follow from the number of teachers once the parties are known.
     """
@@ -82,7 +82,7 @@ def serve(options: CampaignOptions) -> None:
 @app.command()
 @takes(CheckOptions)
 def check(options: CheckOptions) -> None:
-    """Look for what would keep this server from running a campaign, before it tries.
+    """Check the configuration before starting a campaign.
 
     Give it the options of the campaign, as far as you know them: none is needed. It works before
     and after `pate-server init`, and while a server runs; nothing is changed.
@@ -109,7 +109,7 @@ def _given(context: click.Context) -> frozenset[str]:
 @app.command()
 @takes(ResumeOptions)
 def resume(options: ResumeOptions) -> None:
-    """Go on with a campaign where it stopped, whatever stopped it.
+    """Continue a campaign where it stopped, whatever stopped it.
 
     Its parameters are those it was started with. Nothing is charged or released twice. With a ledger
     in a database and a folder that does not know it, --head or --close is needed.

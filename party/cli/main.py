@@ -43,7 +43,7 @@ def start(options: StartOptions) -> None:
     """Train teachers on your data, join a campaign, vote, and leave when it has ended.
 
     Teachers are trained once and reused while data and settings stay the same. A start that was
-    killed goes on where it was: give the same command again.
+    killed continues where it was: give the same command again.
     """
     with importing():
         from party.flower.internals import SUPERNODE_MAIN
@@ -70,7 +70,7 @@ def start(options: StartOptions) -> None:
 @app.command()
 @takes(CheckOptions)
 def check(options: CheckOptions) -> None:
-    """Look for what would keep this party from taking part, before it tries.
+    """Check the configuration before taking part in a campaign.
 
     Give it the options of `pate-party start`, as far as you know them: none is needed. It works
     before and after `pate-party enroll`, and while a party runs; nothing is changed, and no teacher
