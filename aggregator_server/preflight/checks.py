@@ -11,7 +11,7 @@ from aggregator_server.identities import require_identities, told_port
 from aggregator_server.listening.bounded_listener import raise_file_limit, room_for_connections
 from aggregator_server.preflight import campaign, database, identity
 from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
-from pate.preflight import Check, Finding, Skipped, begin, machine, storage
+from pate.preflight import Check, Finding, Skipped, begin, machine, needed, storage
 from pate.runtime.child import require_free_port
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
     short, long = options.timeout, _LONGER * options.timeout
     inputs = begin(partial(campaign.read_public, options))
     spec = begin(lambda: campaign.specification(options, inputs.result()))
+    unused = "the settings, or the public set, cannot be used"
+
+    def settings() -> CampaignSpec:
+        needed(inputs, "the public set cannot be read")
+        return spec.result()
+
     ports: list[tuple[str, str, int | None]] = [
         ("port", options.host, options.port),
         ("student port", _LOOPBACK, options.student_port),
@@ -81,20 +87,8 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
         ),
         "Campaign": (
             Check("public set", lambda: campaign.check_public(inputs.result()), long),
-            Check(
-                "settings",
-                lambda _: campaign.check_settings(spec.result()),
-                long,
-                needs=inputs,
-                without="the public set cannot be read",
-            ),
-            Check(
-                "budget",
-                partial(campaign.check_budget, options),
-                long,
-                needs=spec,
-                without="the settings, or the public set, cannot be used",
-            ),
+            Check("settings", lambda: campaign.check_settings(settings()), long),
+            Check("budget", lambda: campaign.check_budget(options, needed(spec, unused)), long),
             Check("ledger", lambda: campaign.check_ledger(options, _known(spec)), long),
         ),
     }

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from party.preflight import gpu, identity, network, records, rules
 from party.preflight.handshake import meet, server_of
 from pate.errors import DiskError, PateError, UnreachableError
-from pate.preflight import Check, Finding, begin, machine, storage
+from pate.preflight import Check, Finding, begin, machine, needed, storage
 from pate.runtime.child import require_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from party.options import CheckOptions
+    from pate.data.values import Dataset
 
 #: PyTorch, Flower, and a few teachers beside the data.
 _MEMORY: Final = 2 * 2**30
@@ -27,7 +28,10 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
     """Return what to look at, by heading; the data and the server are looked at from now on."""
     home, short, long = options.place, options.timeout, _LONGER * options.timeout
     data = begin(partial(records.read, options))
-    unread = "the data cannot be read"
+
+    def read() -> Dataset:
+        return needed(data, "the data cannot be read")[0]
+
     return {
         "This machine": (
             Check("Python", machine.check_python, short),
@@ -57,20 +61,8 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
         ),
         "Data": (
             Check("records", lambda: records.check_records(options, *data.result()), long),
-            Check(
-                "teachers",
-                lambda read: records.check_teachers(options, read[0]),
-                long,
-                needs=data,
-                without=unread,
-            ),
-            Check(
-                "schema",
-                lambda read: records.check_schema(options, read[0]),
-                long,
-                needs=data,
-                without=unread,
-            ),
+            Check("teachers", lambda: records.check_teachers(options, read()), long),
+            Check("schema", lambda: records.check_schema(options, read()), long),
         ),
     }
 

@@ -2,6 +2,6 @@
 
 from pate.preflight.finding import Finding, Skipped, Status
 from pate.preflight.output import present
-from pate.preflight.runner import Check, begin, run_checks
+from pate.preflight.runner import Check, begin, needed, run_checks
 
-__all__ = ["Check", "Finding", "Skipped", "Status", "begin", "present", "run_checks"]
+__all__ = ["Check", "Finding", "Skipped", "Status", "begin", "needed", "present", "run_checks"]

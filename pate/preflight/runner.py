@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pate.errors import PateError
 from pate.preflight.finding import Finding, Skipped, Status
@@ -22,21 +22,15 @@ class Check(NamedTuple):
 
     Attributes:
         name: what to call it, a word or two.
-        look: looks, and returns what it finds, or raises one of our errors: a failure. It is given
-            what the check needs.
+        look: looks, and returns what it finds, or raises one of our errors: a failure.
         seconds: how long it may take, counted from the start of all checks.
         late: the kind of failure if it takes longer; None: only a warning.
-        needs: what it looks at, if other checks look at it too; see :func:`begin`. Where that
-            cannot be had the check is skipped: another one reports the fault.
-        without: why it is skipped then.
     """
 
     name: str
-    look: Callable[..., Finding]
+    look: Callable[[], Finding]
     seconds: float
     late: type[PateError] | None = None
-    needs: Future[Any] | None = None
-    without: str = ""
 
 
 class Result(NamedTuple):
@@ -106,6 +100,22 @@ def begin(work: Callable[[], T]) -> Future[T]:
     return made
 
 
+def needed(work: Future[T], without: str) -> T:
+    """Return what :func:`begin` began, for several checks to look at.
+
+    Args:
+        work: begun.
+        without: why a check is skipped where the work failed: another one reports the fault.
+
+    Raises:
+        Skipped: if it failed, or there was nothing to look at.
+    """
+    try:
+        return work.result()
+    except PateError:
+        raise Skipped(without) from None
+
+
 def run_checks(
     groups: Mapping[str, Sequence[Check]], show: Callable[[Result], None] = lambda _: None
 ) -> Report:
@@ -134,13 +144,7 @@ def run_checks(
 
 def _find(check: Check) -> Finding:
     try:
-        if check.needs is None:
-            return check.look()
-        try:
-            needed = check.needs.result()
-        except PateError:
-            return Finding.skipped(check.without)
-        return check.look(needed)
+        return check.look()
     except Skipped as why:
         return Finding.skipped(str(why))
     except PateError as error:

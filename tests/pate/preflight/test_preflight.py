@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from pate.errors import DataError, PateError, UnreachableError
-from pate.preflight import Check, Finding, Skipped, Status, begin, present, run_checks
+from pate.preflight import Check, Finding, Skipped, Status, begin, needed, present, run_checks
 from pate.preflight.runner import Report
 from pate.runtime.command import INTERRUPTED
 
@@ -116,10 +116,10 @@ def test_what_several_checks_look_at_is_made_once_and_a_fault_of_it_is_reported_
         result.finding
         for result in ran(
             check("a", lambda: Finding.ok(str(held.result()))),
-            check("b", lambda _: GOOD, needs=held, without="no data"),
+            check("b", lambda: Finding.ok(str(needed(held, "no data")))),
             check("c", lambda: Finding.ok(str(absent.result()))),
-            check("d", lambda _: GOOD, needs=absent, without="no data"),
-            check("e", lambda number: Finding.ok(str(number)), needs=there, without="no data"),
+            check("d", lambda: Finding.ok(str(needed(absent, "no data")))),
+            check("e", lambda: Finding.ok(str(needed(there, "no data")))),
         ).results
     ]
     assert made == [1]
