@@ -14,6 +14,7 @@ from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED, En
 from aggregator_server.identities.store import CODE_LIFE, Identities
 from pate.errors import DataError, StateError
 from pate.formats.enrolment import Answer, line_of_party, readable
+from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, sign
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, write_file
 from pate.runtime.options import HomeOption, JsonOption
@@ -24,7 +25,7 @@ NameArgument = Annotated[str, typer.Argument(help="The party's name.", metavar="
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``pate-server``."""
-    for command in (init, enroll, admit, parties, revoke, rotate):
+    for command in (init, enroll, admit, parties, revoke, rotate, sign_schema):
         app.command()(command)
 
 
@@ -164,6 +165,34 @@ def rotate(home: HomeOption = None) -> None:
     screen.say(f"{identities.certificate} is good until {until:%Y-%m-%d}; start the server again")
     for line in identities.warnings(_now()):
         screen.say(line)
+
+
+def sign_schema(
+    schema: Annotated[
+        Path, typer.Argument(help="The schema that was agreed on.", metavar="SCHEMA")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the signature. Default: SCHEMA.sig", metavar="FILE"),
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Sign SCHEMA, by which parties make synthetic queries, with the key that they enrolled with.
+
+    Hand both files to the parties: `pate-party synthesize --schema SCHEMA` looks for the signature
+    beside it. Columns, bins and codes are public, so none may be read off anybody's records.
+    """
+    identities = _identities(home, certified=False)
+    try:
+        with schema.open("rb") as file:
+            content = file.read(MAX_SCHEMA + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {schema}: {error.strerror or error}") from error
+    path = out or schema.with_name(schema.name + SUFFIX)
+    write_file(path, sign(content, identities.signing_key), mode=0o644)
+    Screen("pate-server").say(
+        f"{path} is the signature of {schema}: parties that are enrolled here take both"
+    )
 
 
 def _identities(home: Path | None, *, certified: bool = True) -> Identities:

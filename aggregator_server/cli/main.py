@@ -11,7 +11,7 @@ import click
 import typer
 from click.core import ParameterSource
 
-from aggregator_server.cli import backup, ledger, schema
+from aggregator_server.cli import backup, ledger
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
@@ -205,7 +205,6 @@ def _doors(options: ServingOptions, identities: Identities | None, screen: Scree
 
 ledger.register(app, ledger_app)
 backup.register(ledger_app, folder_of)
-schema.register(app)
 
 
 def main() -> NoReturn:

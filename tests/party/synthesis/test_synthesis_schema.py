@@ -11,7 +11,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-from aggregator_server.cli.schema import register
+from aggregator_server.cli.identities import sign_schema
 from aggregator_server.identities import Identities
 from party.synthesis.table import schema
 from party.synthesis.table.domain import Attribute, Domain
@@ -167,7 +167,7 @@ def server(tmp_path: Path) -> Identities:
 
 def _sign(*arguments: object) -> Any:
     app = typer.Typer()
-    register(app)
+    app.command()(sign_schema)
     return CliRunner().invoke(app, list(map(str, arguments)))
 
 
