@@ -20,6 +20,7 @@ from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gdp import epsilon_from_delta
 from pate.accounting.publishing.gate import Choice, least_for_public_proxy
 from pate.accounting.publishing.nearby import Batch
+from pate.accounting.publishing.sanitised import Sanitised, least_sanitised
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ ORDERS: Final = np.concatenate(
 #: Moments of the 2017 paper, as orders.
 MOMENTS_2017: Final = np.arange(2.0, 10.0)
 
-#: Orders of gates that are tried, in those of the bound's best order, less 1.
-_GATE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
+#: Orders of gates and noisy releases that are tried, in those of the bound's best order, less 1.
+_RELEASE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
 
 #: What a figure is, and is not.
 MEANING: Final[dict[BoundName, str]] = {
@@ -121,12 +122,14 @@ class Account:
         figures: by bound.
         gate: the gate of least epsilon that would open for such votes, if it was looked for and
             there is one.
+        sanitised: the noisy release of least epsilon, if it was looked for.
     """
 
     queries: int
     answered: float
     figures: dict[BoundName, Figures] = field(default_factory=dict)
     gate: Choice | None = None
+    sanitised: Sanitised | None = None
 
 
 def account(
@@ -140,6 +143,7 @@ def account(
     orders: ArrayLike = ORDERS,
     margins: ArrayLike | None = None,
     gate: bool = False,
+    sanitised: bool = False,
 ) -> Account:
     """Return what answering every row of ``votes`` once costs.
 
@@ -155,10 +159,11 @@ def account(
             Interactive-GNMax, max_j (n_j - r_j).
         gate: whether to look for a gate, which needs the bound ``sharp``: its parameters follow
             from the votes, so they must be public.
+        sanitised: whether to look for the 2018 paper's noisy release, likewise.
 
     Raises:
         AccountingError: for impossible votes, orders or parameters.
-        UsageError: for a bound that the mechanism has not.
+        UsageError: for a bound that the mechanism has not, or a noisy release that is not known.
     """
     check_delta(delta)  # before a table is built for nothing
     counts = check_histograms(votes)
@@ -174,13 +179,22 @@ def account(
     wanted = tuple(bounds) if bounds else known
     if odd := [name for name in wanted if name not in known]:
         raise UsageError(f"this mechanism has no bound {odd[0]!r}; it has {', '.join(known)}")
+    known_release = isinstance(setting, GaussianSetting) and margins is None and "sharp" in wanted
+    if sanitised and not known_release:
+        raise UsageError(
+            "a sanitised epsilon is known for gnmax and confident-gnmax, by the bound sharp only"
+        )
     if isinstance(setting, LaplaceSetting):
         return _laplace(counts, setting, delta, neighbours, wanted, orders)
     seen = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
     found = _gaussian(counts, seen, setting, delta, neighbours, tables, wanted, orders)
-    if not gate or "sharp" not in found.figures or margins is not None:
+    if not (gate or sanitised) or "sharp" not in found.figures or margins is not None:
         return found
-    return replace(found, gate=_gate(found, counts, setting, neighbours, tables, delta))
+    batch = _batch(found, counts, setting, neighbours, tables)
+    if sanitised:
+        teachers = int(counts.sum(axis=1).max())
+        found = replace(found, sanitised=least_sanitised(batch, teachers, delta))
+    return replace(found, gate=least_for_public_proxy(batch, delta=delta)) if gate else found
 
 
 def _laplace(
@@ -235,17 +249,16 @@ def _gaussian(
     return Account(len(counts), answered, figures)
 
 
-def _gate(
+def _batch(
     found: Account,
     counts: Floats,
     setting: GaussianSetting,
     neighbours: Neighbours,
     tables: Tables,
-    delta: float,
-) -> Choice | None:
-    # A gate counts at one order, somewhat below the best of the bound alone.
-    orders = np.unique(1.0 + _GATE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
-    batch = Batch.of(
+) -> Batch:
+    # A release counts at one order, somewhat below the best of the bound alone.
+    orders = np.unique(1.0 + _RELEASE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
+    return Batch.of(
         counts,
         setting.label,
         neighbours,
@@ -253,7 +266,6 @@ def _gate(
         orders=orders,
         checked=setting.check is not None,
     )
-    return least_for_public_proxy(batch, delta=delta)
 
 
 def _cost(

@@ -7,8 +7,8 @@ the term for the shift lacks about 1 / (1 - 2 order beta). ``safe`` is the supre
 divergence of the two Gaussians; ``paper`` is kept for comparison with published figures, and must
 never be charged.
 
-The noise here is continuous, and nothing here draws it: :mod:`pate.accounting.publishing.gate`
-does the same for less, with noise on integers. These functions are what it is compared with.
+The noise here is continuous, and nothing draws it: :mod:`pate.accounting.publishing.gate` does the
+same for less, with noise on integers. ``pate account --sanitised`` compares it with that.
 
 Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 23, for ``paper``; upper bound from a
 released ln SS: Redberg, Zhu, Wang 2023 (arXiv 2301.00301). Proof: docs/proofs/gate.md, section 5.

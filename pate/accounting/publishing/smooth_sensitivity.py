@@ -12,8 +12,8 @@ classes would have to be for the same q. One unit moves it by some (s, t) with |
 cells, whole tops by parts of a vote of gap. In a cell a cost lies between its values at the two
 edges, so that differences of edges bound every difference within, whatever the cost does there.
 
-It is here to compare with what is published, and for mechanisms whose noise is scaled by it. The
-gate and the description need none of it, and are better without it.
+It is here to compare with what is published (``pate account --sanitised``). The gate needs none of
+it, and is better without it.
 
 Source: Papernot et al. 2018, appendix B.4, for what is computed; the method is own.
 Proof: docs/proofs/gate.md, sections 1 and 6.

@@ -61,6 +61,10 @@ class AccountOptions(CommandOptions):
             help="The votes are public: say at what epsilon a gate would open for votes like them."
         ),
     ] = False
+    sanitised: Annotated[
+        bool,
+        typer.Option(help="The votes are public: price the 2018 paper's noisy epsilon for them."),
+    ] = False
     predictions: Annotated[
         Path | None,
         typer.Option(
@@ -85,10 +89,14 @@ class AccountOptions(CommandOptions):
             raise UsageError(
                 f"a {self.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
             )
-        if self.adjacency == "remove" and (self.gate or self.mechanism == "interactive-gnmax"):
-            # A campaign's gate counts changed votes; and whole expected votes, which follow from the
+        if self.adjacency == "remove" and (
+            self.gate or self.sanitised or self.mechanism == "interactive-gnmax"
+        ):
+            # Releases of a campaign count changed votes; and whole expected votes, which follow from the
             # number of those that vote, can move by more than the votes that are removed.
-            raise UsageError("--adjacency remove is for neither interactive-gnmax nor --gate")
+            raise UsageError(
+                "--adjacency remove is for neither interactive-gnmax nor --gate nor --sanitised"
+            )
         for name, value in (("--gamma", self.gamma), ("--scale", self.scale)):
             if value is not None and not value > 0:
                 raise UsageError(f"{name} must be above 0, got {value}")

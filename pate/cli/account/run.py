@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.accounting.choices import BoundName
+    from pate.accounting.publishing.sanitised import Sanitised
     from pate.cli.account.options import AccountOptions
     from pate.votes import Counts
 
@@ -63,6 +65,7 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
         bounds=cast("Sequence[BoundName]", options.bounds or ()),
         margins=_margins(votes, options),
         gate=options.gate,
+        sanitised=options.sanitised,
     )
     return {
         "answered": found.answered,
@@ -77,7 +80,9 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
         "observer": "public",
         "noise": "discrete" if options.discrete else "continuous",
         "orders": ORDERS.tolist(),
-        "publish": PUBLISH | ({"gate": _gate(found, options)} if options.gate else {}),
+        "publish": PUBLISH
+        | ({"gate": _gate(found, options)} if options.gate else {})
+        | ({"sanitised": _sanitised(found.sanitised)} if found.sanitised else {}),
     }
 
 
@@ -96,6 +101,16 @@ def _gate(found: Account, options: AccountOptions) -> dict[str, Any] | None:
         f"--gate-order {gate.order:g} --gate-share {share:.4g}",
         "meaning": "a guarantee for other, private votes, if these are public: the least epsilon at "
         "which a gate would open with 95 % for votes like these; it follows from them",
+    }
+
+
+def _sanitised(noisy: Sanitised) -> dict[str, Any]:
+    """Return the 2018 paper's noisy release, priced soundly and as published."""
+    return asdict(noisy) | {
+        "meaning": "what a noisy data-dependent epsilon (smooth sensitivity, Gaussian noise) states at "
+        "noise 0, its own price and the chance that it is too low included; half of the draws state "
+        "more. It follows from the votes: publish it for votes that are public",
+        "published_meaning": "the same by Theorem 23 of 2018; too small, NOT a bound",
     }
 
 
@@ -131,6 +146,13 @@ def show(found: dict[str, Any]) -> None:
     )
     if gate := found["publish"].get("gate"):
         told = f"gate: epsilon {rounded_up(gate['epsilon'])}, {gate['meaning']}: {gate['options']}"
+        lines += (told,)
+    if noisy := found["publish"].get("sanitised"):
+        told = (
+            f"sanitised: epsilon {rounded_up(noisy['epsilon'])} (order {noisy['order']:g}, beta "
+            f"{noisy['beta']:.4g}, sigma {noisy['sigma']:.4g}), {noisy['meaning']}; as published "
+            f"{rounded_up(noisy['published'])}: {noisy['published_meaning']}"
+        )
         lines += (told,)
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
