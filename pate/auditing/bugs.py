@@ -57,7 +57,6 @@ _FEW, _MANY = 16, 64
 
 _NO, _ONE, _SMALL = Fraction(0), Fraction(1), Fraction(2, 3)
 
-HONEST: Final = Bug("none")
 NO_CHECK_NOISE: Final = Bug("no noise at the check", check=_NO)
 NO_LABEL_NOISE: Final = Bug("no noise at the label", label=(_NO, _NO))
 NO_NOISE: Final = Bug("no noise at all", check=_NO, label=(_NO, _NO), gate=_NO)

@@ -14,7 +14,6 @@ P[|Z_1 + ... + Z_n| >= r] <= 2 exp(-r^2 / (2 n s^2)) (Canonne, Kamath, Steinke 2
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -161,45 +160,6 @@ def largest_noise(
     return _reach(parties * share**2, cells, failure)
 
 
-@dataclass(frozen=True)
-class HiddenVotes:
-    """What a check of noisy row totals can, and cannot, find: see :func:`hidden_votes`.
-
-    Attributes:
-        row: honest noise alone moves no row total by more than half of this; a row with more
-            votes too many, or too few, is found.
-        batch: the same of all rows together.
-        rows: of the batch.
-    """
-
-    row: int
-    batch: int
-    rows: int
-
-    @property
-    def each(self) -> float:
-        """Votes too many in every row alike from which on the batch is found out."""
-        return self.batch / self.rows
-
-
-def hidden_votes(
-    share: Fraction, parties: int, rows: int, classes: int, failure: float | Fraction = FAILURE
-) -> HiddenVotes:
-    """Return how many votes too many :func:`check_row_totals` may miss.
-
-    Twice its bounds: what exceeds them is found but with probability ``failure``. Half as many are
-    found every other time. Votes that are moved between the classes of a row are never found.
-
-    >>> hidden_votes(Fraction(10), 25, 1000, 10)
-    HiddenVotes(row=3158, batch=92708, rows=1000)
-
-    Raises:
-        UsageError: for arguments that make no sense.
-    """
-    row, batch = _bounds(share, parties, rows, classes, failure)
-    return HiddenVotes(2 * row, 2 * batch, rows)
-
-
 def check_row_totals(
     noisy: NDArray[np.int64],
     teachers: int,
@@ -213,7 +173,7 @@ def check_row_totals(
     counts. Tested are each row total less M, and their sum over the batch, against bounds that
     honest noise passes but with probability ``failure``. It is a coarse net: with sigma 50 on each
     of 10 classes some thousand votes too many in one row may slip through, or some ninety in each
-    of 1,000 rows (:func:`hidden_votes`). What a party casts within a row, and how it splits its
+    of 1,000 rows: twice the bounds. What a party casts within a row, and how it splits its
     votes, is for proofs of its own votes to say.
 
     Args:

@@ -217,23 +217,6 @@ def solve_each(total: Fraction, count: int, delta: Fraction) -> Fraction:
     return max(round_down(Fraction(total) / count, 12), solve_advanced(total, count, delta))
 
 
-def structure_epsilon(each: Fraction, rows: Fraction, attributes: int, delta: Fraction) -> Fraction:
-    """Return eps_L: m(m+1) noisy entropies of ``each``, and a noisy row count of ``rows``.
-
-    eps_L = rows + min(basic, advanced) over m(m+1) queries; delta is that of the advanced one.
-    """
-    return round_up(rows + _composed(each, attributes * (attributes + 1), delta))
-
-
-def parameters_epsilon(each: Fraction, attributes: int, delta: Fraction) -> Fraction:
-    """Return eps_P: m noisy tables of ``each``, a row being in one cell of each table."""
-    return round_up(_composed(each, attributes, delta))
-
-
-def _composed(each: Fraction, count: int, delta: Fraction) -> Fraction:
-    return min(count * each, advanced(each, count, delta))
-
-
 def smallest_k(
     *,
     attempts: int,

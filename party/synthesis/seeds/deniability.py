@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from party.synthesis.table.rounding import exp_down, exp_up, log_down, log_up, round_up
+from party.synthesis.table.rounding import exp_down, exp_up, log_up, round_up
 from pate.errors import InfeasibleError, UsageError
 from pate.noise.exact import check_scale
 
@@ -199,52 +199,6 @@ def coin(epsilon: Fraction, least_seeds: int) -> Fraction:
             "whether a candidate passed would drop most of them: a larger epsilon0, or more rows"
         )
     return Fraction(math.ceil(needed * COIN_DENOMINATOR), COIN_DENOMINATOR)
-
-
-def until_passed(
-    cost: AttemptCost, least_seeds: int, seedless: Fraction
-) -> tuple[Fraction, Fraction]:
-    """Return (epsilon, delta) of one record that is drawn until one passes.
-
-    The law of what comes out is conditional on passing, which Theorem 1 does not price. It is sound
-    only if every attempt emits, with probability ``seedless``, a record that no seed went into, and
-    if the number of attempts and their time stay secret. Released rows are counted, not attempts.
-
-    Args:
-        cost: of one attempt.
-        least_seeds: a public lower bound on the number of rows of D_S.
-        seedless: the probability of a record without a seed, in (0, 1).
-
-    Raises:
-        UsageError: for another ``seedless``.
-        InfeasibleError: if it is not above the delta of an attempt.
-    """
-    check_least_seeds(least_seeds)
-    if type(seedless) is not Fraction or not 0 < seedless < 1:
-        raise UsageError(f"the part of seedless records lies between 0 and 1, got {seedless!r}")
-    share = cost.delta / seedless
-    if share >= 1:
-        raise InfeasibleError(
-            f"the part of seedless records must be above the delta of an attempt, {_brief(cost.delta)}"
-        )
-    more = 1 + Fraction(1, least_seeds)
-    epsilon = cost.epsilon + log_up(more) - log_down(1 - share)
-    return round_up(epsilon), round_up(more * share)
-
-
-def noisy_k(k: int, epsilon0: Fraction, failure: Fraction) -> int:
-    """Return the k of a randomised test whose releases are plausible for ``k`` records each.
-
-    A candidate that is plausible for fewer than ``k`` passes with probability at most ``failure``.
-
-    >>> noisy_k(50, Fraction(1), Fraction(1, 1000))
-    57
-
-    Raises:
-        UsageError: for a k below 1, or a ``failure`` outside (0, 1).
-    """
-    check_delta(failure)
-    return k + math.ceil(log_up(1 / failure) / check_epsilon0(epsilon0))
 
 
 def least_seeds(min_rows: int, share: Fraction, failure: Fraction) -> int:

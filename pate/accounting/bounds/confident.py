@@ -15,7 +15,7 @@ Three figures per query, and for whom each is a bound:
 All are one-sided where they depend on the votes: D(M(D) || M(D')) for the D at hand, and each may
 itself be published only through a mechanism that pays for it.
 
-Proof: docs/proofs/threshold.md, section 5.
+Proof: docs/proofs/threshold.md, section 4.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def joint(
             that do not fit.
         UsageError: for a k that makes no sense.
 
-    Source: own. Proof: docs/proofs/threshold.md, section 5.
+    Source: own. Proof: docs/proofs/threshold.md, section 4.
     """
     alphas = check_orders(orders)
     labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")

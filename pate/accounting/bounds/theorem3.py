@@ -37,8 +37,6 @@ from pate.accounting.arrays import (
     check_rdp,
     check_weights,
 )
-from pate.accounting.conversion import best_order, epsilon_from_rdp
-from pate.errors import AccountingError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -158,43 +156,6 @@ def pure_dp(epsilon0: float, orders: ArrayLike) -> Floats:
     tails = np.log1p(np.exp(-(2.0 * alphas - 1.0) * epsilon0)) - np.log1p(np.exp(-epsilon0))
     made: Floats = np.where(alphas * epsilon0 <= _PLAIN, small, excess * epsilon0 + tails) / excess
     return np.minimum(made, independent(epsilon0, alphas), out=made)
-
-
-def epsilon_from_moments(log_moments: ArrayLike, moments: ArrayLike, delta: float) -> float:
-    """Return the epsilon of a moments accountant: the least (log_moment + log(1/delta)) / moment.
-
-    A log moment at l is l times the Renyi divergence at order l + 1. For comparison with published
-    figures: the improved conversion of :mod:`pate.accounting.conversion` always gives less.
-
-    >>> round(epsilon_from_moments([1.0, 3.0, 6.0], [1, 2, 3], 1e-5), 6)
-    5.837642
-
-    Args:
-        log_moments: (moments,), of all queries together.
-        moments: (moments,), each above 0; the papers take 1 to 8.
-        delta: failure probability.
-
-    Raises:
-        AccountingError: for values that make no sense.
-
-    Source: Papernot et al. 2017, Theorem 1 and Appendix A.
-    """
-    return epsilon_from_rdp(*_as_rdp(log_moments, moments), delta, "classical")
-
-
-def best_moment(log_moments: ArrayLike, moments: ArrayLike, delta: float) -> float:
-    """Return the moment at which :func:`epsilon_from_moments` finds the least epsilon.
-
-    It depends on the votes where the moments do, and must then stay secret.
-    """
-    return best_order(*_as_rdp(log_moments, moments), delta, "classical") - 1.0
-
-
-def _as_rdp(log_moments: ArrayLike, moments: ArrayLike) -> tuple[list[float], list[float]]:
-    logs, places = np.asarray(log_moments, np.float64), np.asarray(moments, np.float64)
-    if logs.shape != places.shape or logs.ndim != 1 or not (places > 0.0).all():
-        raise AccountingError("each moment must be above 0 and have one log moment")
-    return (places + 1.0).tolist(), (logs / places).tolist()
 
 
 def _check(log_q: ArrayLike, epsilon0: float, orders: ArrayLike) -> tuple[Floats, float, Floats]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from pate.accounting.arrays import Floats, check_orders, check_positive, check_rdp
 from pate.accounting.bounds import theorem6
-from pate.accounting.bounds.bits import LARGEST_GROWTH, ROUNDING, Bits, supremum
+from pate.accounting.bounds.bits import LARGEST_GROWTH, ROUNDING, Bits
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.events import check_votes_per_unit
 from pate.errors import AccountingError
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _NEAR: Final = 0.5
 #: Elements of one block of (queries, orders): about seven of them are in work at a time.
 _BLOCK: Final = 2**14
-#: Outside these mu the closed form is given: a shift that is lost in rounding, or no privacy.
-_LEAST_MU, _LARGEST_MU = 1e-6, 8.0
 
 
 def log_pass(v: ArrayLike, threshold: float, law: Law) -> Floats:
@@ -152,32 +150,6 @@ def independent(sigma: float, k: int, orders: ArrayLike) -> Floats:
     Source: Papernot et al. 2018, Proposition 8, for a scalar.
     """
     return _rate(sigma, k) * check_orders(orders)
-
-
-def independent_sharp(law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the most that the bit can cost at any v, which looks at no votes. (orders,), in nats.
-
-    About 2/pi of :func:`independent` while order * k is small beside sigma. It is an upper bound:
-    cells of v are halved until none can hold more than 1.0001 times the largest value seen. For
-    discrete noise it is the same supremum with a mu just above k / sigma.
-
-    >>> from pate.accounting.bounds.laws import Gaussian
-    >>> sharp = independent_sharp(Gaussian(150.0), 1, [2.0, 14.0])
-    >>> (sharp / independent(150.0, 1, [2.0, 14.0])).round(3).tolist()
-    [0.637, 0.637]
-
-    Raises:
-        AccountingError: for orders not above 1, or a law whose mu of a step is not known.
-        UsageError: for a k that makes no sense.
-
-    Proof: docs/proofs/threshold.md, section 4.
-    """
-    mu = check_votes_per_unit(k) * law.mu_of_step
-    alphas = check_orders(orders)
-    plain = mu**2 / 2.0 * alphas
-    if not _LEAST_MU <= mu <= _LARGEST_MU:
-        return plain
-    return np.minimum([supremum(mu, float(order)) for order in alphas], plain)
 
 
 def largest_log_moments(

@@ -22,7 +22,7 @@ part of delta. The noisy figures of the literature (smooth sensitivity, then GNS
 gate that opens less often, and their noise is continuous: section 5 of the proof compares.
 
 All parameters are fixed before the votes are looked at, on public grounds: see
-:func:`choose_from_public_proxy`. If labels have gone out already, no gate can help.
+:func:`least_for_public_proxy`. If labels have gone out already, no gate can help.
 
 Source: own; propose-test-release is of Dwork and Lei 2009, its use for data-dependent costs of
 Redberg, Zhu, Wang 2023 (arXiv 2301.00301), coins that grow as fast as they may of Desfontaines,
@@ -57,10 +57,11 @@ _LOG_NORMALISER: Final = math.log1p(math.exp(-1.0 / _SCALE))
 _LOWEST: Final = -28 * _SCALE
 _MOST_LEVELS: Final = 4096
 #: Shares of the divergence that a chosen gate may give to its test.
-_SHARES: Final = (0.01, 0.02, 0.03, 0.05, 0.08, 0.11, 0.15, 0.2, 0.26, 0.33, 0.42)
+_SHARES: Final = (0.05, 0.11, 0.2, 0.33)
+#: The probability with which a chosen gate opens.
+_OPENS: Final = 0.95
 #: More to spare than this is not looked for.
 _MOST_SPARE: Final = 200
-_FEW_SHARES: Final = (0.05, 0.11, 0.2, 0.33)
 _ROUNDING: Final = 2.0**-44
 
 
@@ -215,37 +216,15 @@ class Choice:
     spare: int
 
 
-def choose_from_public_proxy(
-    proxy: Batch, *, epsilon: float, delta: float, opens: float = 0.95
-) -> Choice:
-    """Return the gate of at most ``epsilon`` that has the most to spare for the PUBLIC ``proxy``.
+def least_for_public_proxy(proxy: Batch, *, delta: float) -> Choice | None:
+    """Return the gate of least epsilon that would open for the PUBLIC ``proxy``, to half a percent.
 
     What is chosen by looking at private votes is itself about them, and would break the promise.
 
     Args:
         proxy: votes that are nobody's secret: of a simulation, or of another, public data set. The
             gate gets one of its orders.
-        epsilon: what labels and test together may be worth.
         delta: the whole failure probability.
-        opens: with which probability the gate should open.
-
-    Raises:
-        AccountingError: if no gate is worth as little as ``epsilon`` at any of the orders.
-    """
-    check_positive(epsilon, "epsilon")
-    if not 0.0 < opens < 1.0:
-        raise AccountingError(f"opens must lie between 0 and 1, got {opens}")
-    best = _best_of(proxy, epsilon, delta, opens, _SHARES)
-    if best is None:
-        raise AccountingError(f"no gate is worth as little as epsilon {epsilon} at these orders")
-    return best
-
-
-def least_for_public_proxy(proxy: Batch, *, delta: float, opens: float = 0.95) -> Choice | None:
-    """Return the gate of least epsilon that would open for the PUBLIC ``proxy``, to half a percent.
-
-    What is found by looking at private votes is itself about them: see
-    :func:`choose_from_public_proxy`, whose arguments these are.
 
     Returns:
         The choice, or None if even a gate of epsilon 100 would stay closed.
@@ -253,7 +232,7 @@ def least_for_public_proxy(proxy: Batch, *, delta: float, opens: float = 0.95) -
     low, high, best = 0.01, 100.0, None
     while high > 1.005 * low:
         middle = math.sqrt(low * high)
-        found = _best_of(proxy, middle, delta, opens, _FEW_SHARES)
+        found = _best_of(proxy, middle, delta)
         if found is not None and found.spare >= 0:
             best, high = found, middle
         else:
@@ -261,25 +240,22 @@ def least_for_public_proxy(proxy: Batch, *, delta: float, opens: float = 0.95) -
     return best
 
 
-def _best_of(
-    proxy: Batch, epsilon: float, delta: float, opens: float, shares: Sequence[float]
-) -> Choice | None:
+def _best_of(proxy: Batch, epsilon: float, delta: float) -> Choice | None:
+    """Return the gate of at most ``epsilon`` that has the most to spare for the proxy."""
     found: list[Choice] = []
     for order in proxy.orders.tolist():
-        for gate in _gates_worth(epsilon, delta, order, shares):
-            needed = gate.distance_to_open(opens)
+        for gate in _gates_worth(epsilon, delta, order):
+            needed = gate.distance_to_open(_OPENS)
             if needed is not None:
                 reached = proxy.distance_to(gate.target, order, farthest=needed + _MOST_SPARE)
                 found.append(Choice(gate, reached - needed))
     return max(found, key=lambda choice: choice.spare, default=None)
 
 
-def _gates_worth(
-    epsilon: float, delta: float, order: float, shares: Sequence[float]
-) -> Sequence[GateParameters]:
+def _gates_worth(epsilon: float, delta: float, order: float) -> Sequence[GateParameters]:
     """Return gates of at most that epsilon, which differ by what their test costs."""
     gates: list[GateParameters] = []
-    for share in shares:
+    for share in _SHARES:
         with contextlib.suppress(AccountingError):  # too cheap a test for a gate that opens
             gates.append(GateParameters.worth(epsilon, delta, order=order, share=share))
     return gates

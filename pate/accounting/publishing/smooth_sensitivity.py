@@ -86,31 +86,6 @@ def smooth_sensitivity(
     return SmoothSensitivity(best, beta, np.array(local))
 
 
-def local_sensitivities(
-    batch: Batch, teachers: int, order: float, distances: int, cells_per_vote: int = 8
-) -> Floats:
-    """Return (queries kinds, distances) bounds on the local sensitivity of each kind of query.
-
-    Args:
-        batch: the votes and the bound; its ``top`` and ``times`` say which kinds there are.
-        teachers: all votes of a query together.
-        order: one of the orders of the batch.
-        distances: how many, from 0 on.
-        cells_per_vote: the finer, the tighter, and the slower.
-
-    Raises:
-        AccountingError: for parameters that make no sense, or tables that would be too large.
-    """
-    if distances < 1:
-        raise AccountingError(f"distances are at least 1, got {distances}")
-    table = _Table(batch, teachers, order, cells_per_vote)
-    made = [table.at_votes()]
-    for _ in range(1, distances):
-        table.widen()
-        made.append(table.at_votes())
-    return np.stack(made, axis=1)
-
-
 class _Table:
     """Local sensitivities within a distance that grows, at (tops, cells of gap)."""
 

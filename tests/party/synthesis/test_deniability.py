@@ -17,11 +17,9 @@ from party.synthesis.seeds.composition import (
     MOST_ATTEMPTS,
     advanced,
     optimal,
-    parameters_epsilon,
     smallest_k,
     solve_advanced,
     solve_each,
-    structure_epsilon,
     total_cost,
 )
 from party.synthesis.seeds.deniability import (
@@ -30,9 +28,7 @@ from party.synthesis.seeds.deniability import (
     Tight,
     coin,
     least_seeds,
-    noisy_k,
     theorem_1,
-    until_passed,
 )
 from party.synthesis.table import rounding
 from pate.errors import InfeasibleError, UsageError
@@ -171,13 +167,6 @@ def test_epsilon_of_an_entropy() -> None:
     assert solve_each(Fraction(1), 132, power(9)) == found
 
 
-def test_costs_of_a_generator() -> None:
-    each = solve_advanced(Fraction(1), 132, power(9))
-    assert 1 + Fraction(1, 10) >= structure_epsilon(each, Fraction(1, 10), 11, power(9))
-    assert float(structure_epsilon(each, Fraction(1, 10), 11, power(9))) == pytest.approx(1.1)
-    assert parameters_epsilon(Fraction(1, 11), 11, power(9)) == rounding.round_up(Fraction(1))
-
-
 @pytest.mark.parametrize(
     ("attempts", "epsilon", "paper", "tight"),
     [(100, 1, 1849, 725), (100, 8, 284, 111), (500, 3, 1582, 725), (1000, 8, 990, 453)],
@@ -218,21 +207,6 @@ def test_the_coin_covers_what_an_outlier_adds() -> None:
         coin(Fraction(1, 1000), 1000)
 
 
-def test_a_released_record_that_is_drawn_until_it_passes() -> None:
-    cost = theorem_1(TEST, power(9))
-    epsilon, delta = until_passed(cost, 1000, Fraction(1, 20))
-    assert cost.epsilon < epsilon < cost.epsilon + Fraction("0.0011")
-    assert float(delta) == pytest.approx(float(cost.delta) * 20 * 1.001)
-    with pytest.raises(InfeasibleError):
-        until_passed(cost, 1000, cost.delta)
-
-
-def test_the_randomised_test_can_keep_the_definition_as_well() -> None:
-    assert noisy_k(50, Fraction(1), Fraction(1, 1000)) == 57
-    # k' = 49 passes at 57 with exp(-8)/(1 + exp(-1)).
-    assert math.exp(-8) / (1 + math.exp(-1)) < 1e-3
-
-
 def test_least_seeds_is_a_tail_of_the_binomial() -> None:
     from scipy.stats import binom
 
@@ -260,7 +234,6 @@ def test_least_seeds_is_a_tail_of_the_binomial() -> None:
         lambda: theorem_1(TEST, 1e-6),  # type: ignore[arg-type]
         lambda: total_cost(TEST, 0, power(6)),
         lambda: total_cost(TEST, MOST_ATTEMPTS + 1, power(6)),
-        lambda: until_passed(theorem_1(TEST, power(6)), 1000, Fraction(1)),
         lambda: optimal(Fraction(0), 3, power(6)),
         lambda: solve_advanced(Fraction(0), 3, power(6)),
     ],

@@ -13,7 +13,6 @@ from party.synthesis.seeds.deniability import (
     RandomizedTest,
     coin,
     theorem_1,
-    until_passed,
 )
 from party.synthesis.table.rounding import exp_down, exp_up
 from tests.support.party.worlds import Law, Row, World, needed_delta, random_world
@@ -161,16 +160,6 @@ def test_gap_2_until_it_passes_is_another_law_and_the_floor_repairs_it() -> None
         nothing=False,
     )
     assert abs(bare - Fraction(1, 61)) < ERROR  # 1.6e-2
-    seedless = Fraction(1, 20)
-    epsilon, delta = until_passed(cost, 60, seedless)
-    for a, b in ((law, other), (other, law)):
-        needed = needed_delta(
-            conditional(a, seedless, model),
-            conditional(b, seedless, model),
-            exp_down(epsilon),
-            nothing=False,
-        )
-        assert needed <= delta < Fraction(1, 10**4)
 
 
 def test_the_deterministic_test_is_not_private_at_any_epsilon() -> None:

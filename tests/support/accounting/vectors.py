@@ -23,9 +23,10 @@ from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_from_rho
 from pate.accounting.events import GaussianMax, GaussianThreshold
-from pate.accounting.publishing import gnss, published_sensitivity
+from pate.accounting.publishing import gnss
 from pate.accounting.units import Neighbours
 from pate.errors import BudgetError
+from tests.support.accounting import published_sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pate.accounting.bounds import theorem3
 from pate.accounting.bounds.outlier import lnmax_log_q
+from pate.accounting.conversion import best_order, epsilon_from_rdp
 from pate.errors import AccountingError
 
 ORDERS = (1.01, 1.5, 2.0, 3.0, 9.0, 14.0, 33.0, 128.0, 512.0)
@@ -71,16 +72,17 @@ def test_published_epsilons() -> None:
         [180, 40, 10, 10, 5, 5, 0, 0, 0, 0],
         [90, 80, 40, 20, 10, 10, 0, 0, 0, 0],
     ]
-    moments = np.arange(1, 9)
+    orders = np.arange(2, 10)
+    at = orders.tolist()
     log_q = lnmax_log_q(votes, 0.05)
-    logs = moments * theorem3.total(log_q, 0.1, moments + 1, sharp=False, weights=[60, 30, 10])
-    got = theorem3.epsilon_from_moments(logs, moments, 1e-5)
+    rdp = theorem3.total(log_q, 0.1, orders, sharp=False, weights=[60, 30, 10]).tolist()
+    got = epsilon_from_rdp(at, rdp, 1e-5, "classical")
     assert got == pytest.approx(1.9423876999812436, rel=1e-12)
-    assert theorem3.best_moment(logs, moments, 1e-5) == 8
-    logs = 100 * moments * theorem3.independent(0.1, moments + 1)
-    got = theorem3.epsilon_from_moments(logs, moments, 1e-5)
+    assert best_order(at, rdp, 1e-5, "classical") == 9
+    rdp = (100 * theorem3.independent(0.1, orders)).tolist()
+    got = epsilon_from_rdp(at, rdp, 1e-5, "classical")
     assert got == pytest.approx(5.302585092994046, rel=1e-12)
-    assert theorem3.best_moment(logs, moments, 1e-5) == 5
+    assert best_order(at, rdp, 1e-5, "classical") == 6
 
 
 @pytest.mark.parametrize("epsilon0", [1e-5, 9e-4, 1.1e-3, 0.1, 1.0, 7.0, 60.0])
@@ -254,24 +256,3 @@ def test_arguments_that_make_no_sense_are_refused(
 def test_weights_that_make_no_sense_are_refused(weights: list[float]) -> None:
     with pytest.raises(AccountingError, match="weight"):
         theorem3.total([-1.0, -2.0], 0.1, [2.0], sharp=True, weights=weights)
-
-
-@pytest.mark.parametrize(
-    ("logs", "moments", "delta"),
-    [
-        ([1.0], [1.0, 2.0], 1e-5),
-        ([], [], 1e-5),
-        ([1.0], [0.0], 1e-5),
-        ([1.0], [-0.5], 1e-5),
-        ([math.nan], [1.0], 1e-5),
-        ([-1.0], [1.0], 1e-5),
-        ([1.0], [1.0], 0.0),
-        ([[1.0]], [[1.0]], 1e-5),
-    ],
-)
-def test_moments_that_make_no_sense_are_refused(
-    logs: object, moments: object, delta: float
-) -> None:
-    for call in (theorem3.epsilon_from_moments, theorem3.best_moment):
-        with pytest.raises(AccountingError):
-            call(logs, moments, delta)  # type: ignore[arg-type]

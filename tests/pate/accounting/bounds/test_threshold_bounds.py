@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.accounting.bounds import bits
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.threshold import (
     independent,
-    independent_sharp,
     log_fail,
     log_pass,
     rdp_exact,
@@ -132,88 +130,6 @@ def test_rows_are_independent_of_each_other() -> None:
     assert many.tolist() == np.tile(together, (3000, 1)).tolist()
 
 
-@given(st.floats(min_value=0.3, max_value=1000.0), st.integers(1, 8), st.floats(-40.0, 600.0))
-@settings(deadline=None, max_examples=40)
-def test_no_count_costs_more_than_the_sharp_independent_bound(
-    sigma: float, k: int, place: float
-) -> None:
-    law = Gaussian(sigma)
-    bound = independent_sharp(law, k, ORDERS)
-    v = np.concatenate([np.linspace(-3 * sigma, 3 * sigma, 41), [-place * k, place * sigma]])
-    assert (rdp_exact(v, 0.0, law, k, ORDERS) <= bound * (1 + 1e-9)).all()
-    assert (bound <= independent(sigma, k, ORDERS) * (1 + 1e-12)).all()
-
-
-@pytest.mark.parametrize(("sigma", "k"), [(150.0, 1), (40.0, 1), (10.0, 2), (2.0, 1), (1.0, 3)])
-def test_the_sharp_independent_bound_is_close_to_a_maximum_over_a_fine_grid(
-    sigma: float, k: int
-) -> None:
-    law = Gaussian(sigma)
-    reach = 8 * sigma + 60 * k
-    v = np.linspace(-reach, reach, 20_001)
-    orders = ORDERS[:-1]
-    found = rdp_exact(v, 0.0, law, k, orders).max(axis=0)
-    bound = independent_sharp(law, k, orders)
-    assert (found <= bound * (1 + 1e-9)).all()
-    assert (bound <= found * (1 + 2e-3)).all()
-
-
-@given(
-    st.floats(min_value=1e-3, max_value=8.0),
-    st.sampled_from(ORDERS.tolist()),
-    st.floats(min_value=-8.0, max_value=8.0),
-    st.floats(min_value=1e-6, max_value=4.0),
-)
-@settings(deadline=None)
-def test_no_point_of_a_cell_is_above_its_bounds(
-    mu: float, order: float, low: float, width: float
-) -> None:
-    ends = np.array([low]), np.array([low + width])
-    points = np.linspace(low, low + width, 33)
-    found = np.zeros(points.size)
-    for place, t in enumerate(points):
-        here = np.array(
-            [log_pass([-t], 0.0, Gaussian(1.0))[0], log_fail([-t], 0.0, Gaussian(1.0))[0]]
-        )
-        there = log_pass([-t - mu], 0.0, Gaussian(1.0)), log_fail([-t - mu], 0.0, Gaussian(1.0))
-        logs = order * here - (order - 1.0) * np.array(there)[:, 0]
-        found[place] = np.logaddexp(*logs)
-    for bound in (
-        bits._cell_of_mass(*ends, mu, np.array([order - 1.0]))[0],
-        bits._cell_of_slope(*ends, mu, order)[0],
-    ):
-        assert (found <= bound * (1 + 1e-9) + 1e-13).all()
-    # And they close in on what they enclose.
-    middle = points[16:17]
-    if abs(low) < 3 and mu < 2:
-        at_point = bits._cell_of_mass(middle, middle, mu, np.array([order - 1.0]))[0]
-        assert at_point == pytest.approx(found[16], rel=1e-6, abs=1e-12)
-
-
-def test_two_over_pi() -> None:
-    ratio = independent_sharp(Gaussian(150.0), 1, [2.0, 14.0]) / independent(150.0, 1, [2.0, 14.0])
-    assert ratio == pytest.approx([2 / math.pi] * 2, rel=3e-4)
-    # A large order looks into the tail, where nothing is saved.
-    assert independent_sharp(Gaussian(1.0), 1, [512.0])[0] == pytest.approx(256.0, rel=1e-3)
-
-
-@pytest.mark.parametrize("sigma", [2.0, 5.0, 40.0])
-def test_the_sharp_independent_bound_covers_discrete_noise(sigma: float) -> None:
-    law = DiscreteGaussian(sigma)
-    v = np.arange(-12.0 * sigma, 12.0 * sigma + 600)
-    bound = independent_sharp(law, 1, ORDERS)
-    found = rdp_exact(v, 0.0, law, 1, ORDERS).max(axis=0)
-    assert (found <= bound * (1 + 1e-9)).all()
-    assert bound[2] <= (sigma * law.mu_of_step) ** 2 * 1.001 * found[2]
-
-
-def test_shifts_that_rounding_swallows_and_noise_that_hides_nothing_cost_the_closed_form() -> None:
-    for sigma in (1e7, 0.1):
-        assert independent_sharp(Gaussian(sigma), 1, [2.0]) == pytest.approx(
-            independent(sigma, 1, [2.0])
-        )
-
-
 @pytest.mark.parametrize("sigma", [1.0, 5000.0])
 def test_extremes_neither_warn_nor_overflow(sigma: float) -> None:
     v = np.array([0.0, 1.0, 2500.0, 4999.0, 5000.0, -5000.0, 1e9, -1e9])
@@ -249,8 +165,6 @@ def test_bad_orders_stop_the_accountant(orders: list[float]) -> None:
         rdp_exact([5.0], 5.0, Gaussian(3.0), 1, orders)
     with pytest.raises(AccountingError):
         independent(3.0, 1, orders)
-    with pytest.raises(AccountingError):
-        independent_sharp(Gaussian(3.0), 1, orders)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.0, True])
@@ -259,12 +173,8 @@ def test_a_bad_number_of_votes_is_refused(k: int) -> None:
         rdp_exact([5.0], 5.0, Gaussian(3.0), k, [2.0])
     with pytest.raises(UsageError):
         independent(3.0, k, [2.0])
-    with pytest.raises(UsageError):
-        independent_sharp(Gaussian(3.0), k, [2.0])
 
 
-def test_discrete_noise_that_is_too_narrow_has_no_sharp_independent_bound() -> None:
-    with pytest.raises(AccountingError, match="sigma"):
-        independent_sharp(DiscreteGaussian(1.5), 1, [2.0])
+def test_no_noise_is_refused() -> None:
     with pytest.raises(AccountingError, match="sigma"):
         independent(0.0, 1, [2.0])

@@ -20,7 +20,6 @@ from pate.accounting.publishing import gate as module
 from pate.accounting.publishing.gate import (
     Choice,
     GateParameters,
-    choose_from_public_proxy,
     least_for_public_proxy,
 )
 from pate.accounting.publishing.nearby import Batch
@@ -292,35 +291,34 @@ def test_the_least_gate_opens_for_the_proxy_and_a_lesser_one_does_not() -> None:
     epsilon = found.gate.epsilon(1e-5)
     assert found.spare >= 0
     assert found.gate.opens(proxy().distance_to(found.gate.target, found.gate.order, 1000)) >= 0.95
-    lesser = choose_from_public_proxy(proxy(), epsilon=0.9 * epsilon, delta=1e-5)
-    assert lesser.spare < 0
-    # It goes through fewer gates than a choice at one epsilon, and comes near it.
-    assert choose_from_public_proxy(proxy(), epsilon=1.02 * epsilon, delta=1e-5).spare >= 0
+    lesser = module._best_of(proxy(), 0.9 * epsilon, 1e-5)
+    assert lesser is None or lesser.spare < 0
+    more = module._best_of(proxy(), 1.02 * epsilon, 1e-5)
+    assert more is not None
+    assert more.spare >= 0
 
 
 def test_a_gate_is_chosen_that_the_proxy_would_open() -> None:
-    roomy = choose_from_public_proxy(proxy(), epsilon=3.0, delta=1e-5)
-    tight = choose_from_public_proxy(proxy(), epsilon=2.0, delta=1e-5)
-    for choice, epsilon in ((roomy, 3.0), (tight, 2.0)):
+    spares = []
+    for epsilon in (2.0, 3.0):
+        choice = module._best_of(proxy(), epsilon, 1e-5)
+        assert isinstance(choice, Choice)
         gate = choice.gate
-        assert gate.epsilon(1e-5) <= epsilon
-        assert gate.epsilon(1e-5) > epsilon - 1e-6
+        assert epsilon - 1e-6 < gate.epsilon(1e-5) <= epsilon
         needed = gate.distance_to_open(0.95)
         assert needed is not None
         reached = proxy().distance_to(gate.target, gate.order, needed + 200)
         assert choice.spare == reached - needed
         assert gate.opens(needed) >= 0.95 > gate.opens(needed - 1)
-    assert roomy.spare > tight.spare
-    surer = choose_from_public_proxy(proxy(), epsilon=3.0, delta=1e-5, opens=0.9999)
-    assert surer.spare <= roomy.spare
+        spares.append(choice.spare)
+    assert spares[0] < spares[1]
     # It is the best of its kind: no gate of the same worth has more to spare.
-    assert isinstance(roomy, Choice)
     for order in (4.0, 8.0, 16.0):
-        for gate in module._gates_worth(3.0, 1e-5, order, module._SHARES):
+        for gate in module._gates_worth(3.0, 1e-5, order):
             needed = gate.distance_to_open(0.95)
             if needed is not None:
                 reached = proxy().distance_to(gate.target, order, needed + 200)
-                assert reached - needed <= roomy.spare
+                assert reached - needed <= spares[1]
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -336,8 +334,4 @@ def test_what_cannot_be_is_refused() -> None:
         GateParameters(order=2.0, target=1e-9, test=1e-9, failure=1e-10)
     with pytest.raises(AccountingError, match="fail less"):
         GateParameters(order=2.0, target=0.05, test=0.05, failure=0.2)
-    with pytest.raises(AccountingError, match="no gate"):
-        choose_from_public_proxy(proxy(), epsilon=0.1, delta=1e-5)
-    for epsilon, opens in ((0.0, 0.9), (math.nan, 0.9), (2.0, 0.0), (2.0, 1.0)):
-        with pytest.raises(AccountingError):
-            choose_from_public_proxy(proxy(), epsilon=epsilon, delta=1e-5, opens=opens)
+    assert module._best_of(proxy(), 0.1, 1e-5) is None

@@ -13,8 +13,8 @@ from pate.accounting.bounds import theorem6
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.bounds.outlier import gnmax_log_q
 from pate.accounting.publishing import gnss
-from pate.accounting.publishing.published_sensitivity import discounted_maximum, gnmax
 from pate.errors import AccountingError
+from tests.support.accounting.published_sensitivity import discounted_maximum, gnmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from pate.accounting.publishing.published_sensitivity import (
+from pate.errors import AccountingError
+from tests.support.accounting.published_sensitivity import (
     discounted_maximum,
     gnmax,
     threshold,
 )
-from pate.errors import AccountingError
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats

@@ -1,10 +1,11 @@
 """Local sensitivities as the 2018 paper computes them, for comparison with its figures.
 
 These lists follow the published algorithms step by step, so that figures made with them can be
-made again. Two things about them are not proven in general. Algorithms 4 and 5 rest on conditions
-(C5 and C6 of the paper) that a numerical minimiser can only make plausible; and the list of the
-threshold check holds differences at distance *exactly* d, the last distance left out. What holds
-for every bound and every noise is :mod:`pate.accounting.publishing.smooth_sensitivity`.
+made again, and :mod:`pate.accounting.publishing.gnss` be compared with them. Two things about them are
+not proven in general. Algorithms 4 and 5 rest on conditions (C5 and C6 of the paper) that a numerical
+minimiser can only make plausible; and the list of the threshold check holds differences at distance
+*exactly* d, the last distance left out. What holds for every bound and every noise is
+:mod:`pate.accounting.publishing.smooth_sensitivity`.
 
 One vote changes per unit, and noise is N(0, sigma^2), as in the paper.
 
