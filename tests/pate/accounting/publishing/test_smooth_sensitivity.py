@@ -15,6 +15,8 @@ from pate.errors import AccountingError
 from tests.support.accounting.small_worlds import LAWS, Kind, joint_bound, label_bound, worlds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pate.accounting.arrays import Floats
     from pate.accounting.bounds.laws import Law
 
@@ -122,7 +124,7 @@ def test_many_teachers_and_extremes() -> None:
 def test_what_cannot_be_is_refused() -> None:
     world = worlds(Gaussian(2.5), "change")[3]
     batch, order = world.batch(0, 1), world.order
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: smooth_sensitivity(batch, world.teachers, order, 0.0),
         lambda: smooth_sensitivity(batch, world.teachers, order, np.nan),
         lambda: smooth_sensitivity(batch, world.teachers, order + 1, 0.1),
@@ -130,7 +132,8 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: smooth_sensitivity(batch, 0, order, 0.1),
         lambda: smooth_sensitivity(batch, world.teachers, order, 0.1, 0),
         lambda: smooth_sensitivity(batch, 100_000, order, 0.1),
-    ):
+    )
+    for call in calls:
         with pytest.raises(AccountingError):
             call()
     law = Gaussian(2.0)
