@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from pate.errors import AccountingError, LedgerError, ProtocolError, RefusedError
-from pate.text_form import fraction_from_text
+from pate.errors import LedgerError, ProtocolError, RefusedError
+from pate.text_form import read, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,43 +139,17 @@ class Synthesis:
 
     def to_dict(self) -> dict[str, Json]:
         """Return it as the ledger keeps it; numbers are exact, as text."""
-        return {
-            "id": self.id,
-            "unit": self.unit,
-            "method": self.method,
-            "release": self.release,
-            "rows": self.rows,
-            "schema": self.schema,
-            "data": self.data,
-            "private": self.private,
-            "epsilon": None if self.epsilon is None else str(self.epsilon),
-            "rho": str(self.rho),
-            "delta": str(self.delta),
-            "parent": self.parent,
-            "model": self.model,
-            "settings": dict(self.settings),
-        }
+        made: dict[str, Json] = write(self)
+        return made
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Synthesis:
         """Return what :meth:`to_dict` made.
 
         Raises:
-            LedgerError: if a field is missing or unknown.
-            ProtocolError: for values that no release has.
+            LedgerError: for anything else.
         """
-        given = dict(fields)
-        if given.keys() != cls.__dataclass_fields__.keys():
-            raise LedgerError("a release of synthetic rows with other fields than it has")
-        if type(given["private"]) is not bool or not isinstance(given["settings"], dict):
-            raise LedgerError("a release of synthetic rows with fields of another kind")
-        try:
-            for name in ("epsilon", "rho", "delta"):
-                if name != "epsilon" or given[name] is not None:
-                    given[name] = fraction_from_text(given[name])
-        except AccountingError as error:
-            raise LedgerError(f"a release of synthetic rows: {error}") from error
-        return cls(**given)
+        return read(cls, fields, error=LedgerError, what="a release of synthetic rows")
 
 
 @dataclass(frozen=True)

@@ -285,12 +285,27 @@ def test_what_cannot_be(wrong: dict[str, Any]) -> None:
         synthesis(**wrong)
 
 
+def test_the_text_of_an_entry_is_written_down() -> None:
+    # Ledgers hold it: it may never change.
+    made = synthesis(rho=Fraction(1, 8), delta=Fraction(0))
+    assert json.dumps(made.to_dict()) == (
+        '{"id": "' + "a1" * 16 + '", "unit": "record", "method": "l1", "release": "seedless", '
+        '"rows": 1000, "schema": "'
+        + "b2" * 32
+        + '", "data": "'
+        + "c3" * 32
+        + '", "private": true, '
+        '"epsilon": "1", "rho": "1/8", "delta": "0", "parent": null, "model": null, '
+        '"settings": {"k": "50", "gamma": "4"}}'
+    )
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"private": 1}, {"settings": []}, {"epsilon": 1}],
 )
 def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
-    with pytest.raises((LedgerError, ProtocolError)):
+    with pytest.raises(LedgerError, match=f"a release of synthetic rows: .*{next(iter(wrong))}"):
         Synthesis.from_dict(synthesis().to_dict() | wrong)
     assert Synthesis.from_dict(synthesis().to_dict()) == synthesis()
 
