@@ -12,31 +12,27 @@ weights contradict with confidence has no say until they waver; its image goes o
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from student.trainers.augment import strong, weak
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.images import (
+    Averaged,
     ImageStudent,
     choose_device,
     decayed,
     draw,
-    follow,
     images_of,
+    on_device,
     repeat,
-    to_tensor,
 )
 from student.trainers.network import Network, build, sized_for
-
-if TYPE_CHECKING:
-    from pate.data.values import Images
 
 KIND: Final = "fixmatch"
 
@@ -102,9 +98,9 @@ def train(
     steps = effort.steps or default_steps(images.size, where)
     architecture = sized_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     initial = build(architecture, torch.Generator().manual_seed(seed)).to(where)
-    run = _Run(lesson, images, initial, settings, steps, seed)
+    run = _Run(lesson, initial, settings, steps, seed)
     repeat(run.step, steps, effort, progress)
-    return ImageStudent(architecture, run.mean.cpu(), lesson.classes, KIND)
+    return ImageStudent(architecture, run.averaged.mean.cpu(), lesson.classes, KIND)
 
 
 class _Run:
@@ -113,7 +109,6 @@ class _Run:
     def __init__(
         self,
         lesson: Lesson,
-        images: Images,
         network: Network,
         settings: Settings,
         steps: int,
@@ -121,19 +116,14 @@ class _Run:
     ) -> None:
         device = next(network.parameters()).device
         self._settings = settings
-        self._network = network
-        self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
-        self._random = torch.Generator(device).manual_seed(seed + 1)
-        self._images = to_tensor(images.pixels, device)
-        self._queries = torch.from_numpy(lesson.queries.copy()).to(device)
-        self._labels = torch.from_numpy(lesson.labels.copy()).to(device)
+        self.averaged = Averaged(network, settings.memory)
+        self._images, self._queries, self._labels, self._random = on_device(lesson, device, seed)
         #: Running mean of how far the averaged weights contradict each label, in [0, 1].
         self._doubt = torch.zeros(len(self._queries), device=device)
         #: What is believed of each public image, -1 before it was believed to be anything.
-        self._belief = torch.full((len(images),), -1, device=device)
+        self._belief = torch.full((len(self._images),), -1, device=device)
         self._classes = len(lesson.classes)
         self._steps = steps
-        self._taken = 0
         self._optimiser = torch.optim.SGD(
             decayed(network),
             lr=settings.learning_rate,
@@ -151,7 +141,7 @@ class _Run:
         seen = weak(self._images[self._queries[rows]], self._random, flips=by.flips)
         calm = weak(self._images[others], self._random, flips=by.flips)
         with torch.no_grad():
-            believed = functional.softmax(self.mean(torch.cat([seen, calm])), dim=1)
+            believed = functional.softmax(self.averaged.mean(torch.cat([seen, calm])), dim=1)
         trusted = self._audit(rows, given, believed[: len(rows)], fraction)
         confidence, guess = believed[len(rows) :].max(dim=1)
         counts = (confidence >= self._thresholds()[guess]) & (fraction > 0.02)
@@ -159,19 +149,12 @@ class _Run:
         self._belief[others[sure]] = guess[sure]
 
         bent = strong(self._images[others], self._random, flips=by.flips)
-        self._network.train()
-        logits = self._network(torch.cat([seen, bent]))
+        self.averaged.network.train()
+        logits = self.averaged.network(torch.cat([seen, bent]))
         labelled = functional.cross_entropy(logits[: len(rows)], given, reduction="none")
         pseudo = functional.cross_entropy(logits[len(rows) :], guess, reduction="none")
         loss = (labelled * trusted).mean() + (pseudo * counts).mean()
-        self._set_rate(fraction)
-        self._optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        nn.utils.clip_grad_norm_(self._network.parameters(), 5.0)
-        self._optimiser.step()
-        self._taken += 1
-        follow(self.mean, self._network, self._taken, by.memory)
-        return float(loss.detach())
+        return self.averaged.descend(self._optimiser, self._rate(fraction), loss)
 
     def _audit(self, rows: Tensor, given: Tensor, believed: Tensor, fraction: float) -> Tensor:
         """Return the weight, 0 or 1, of each label drawn."""
@@ -188,8 +171,6 @@ class _Run:
         share = held / torch.maximum(held.max(), unknown).clamp(min=1.0)
         return self._settings.threshold * (0.5 + 0.5 * share / (2.0 - share)).clamp(max=1.0)
 
-    def _set_rate(self, fraction: float) -> None:
-        warm = min(1.0, (self._taken + 1) / (0.03 * self._steps + 1))
-        rate = self._settings.learning_rate * warm * math.cos(7 / 16 * math.pi * min(1.0, fraction))
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+    def _rate(self, fraction: float) -> float:
+        warm = min(1.0, (self.averaged.taken + 1) / (0.03 * self._steps + 1))
+        return self._settings.learning_rate * warm * math.cos(7 / 16 * math.pi * min(1.0, fraction))

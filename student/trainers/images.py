@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -110,22 +111,74 @@ def decayed(network: nn.Module) -> list[dict[str, list[nn.Parameter] | float]]:
     ]
 
 
-def follow(mean: nn.Module, network: nn.Module, taken: int, memory: float) -> None:
-    """Move the running mean of the weights towards the network's.
+def on_device(
+    lesson: Lesson, device: torch.device, seed: int
+) -> tuple[Tensor, Tensor, Tensor, torch.Generator]:
+    """Return what a training draws from.
 
-    Args:
-        mean: the running mean, moved in place.
-        network: of the same shape.
-        taken: steps taken until now; early on the mean forgets faster, or it would remember the
-            random start.
-        memory: what is kept per step later on.
+    Returns:
+        (n, channels, height, width) public images, (l,) which of them have labels, (l,) these, and
+        a generator of the steps' random choices.
     """
-    keep = min(memory, taken / (taken + 10.0))
-    with torch.no_grad():
-        current = network.state_dict()
-        for name, held in mean.state_dict().items():
-            if held.is_floating_point():
-                held.lerp_(current[name], 1.0 - keep)
+    return (
+        to_tensor(images_of(lesson).pixels, device),
+        torch.from_numpy(lesson.queries.copy()).to(device),
+        torch.from_numpy(lesson.labels.copy()).to(device),
+        torch.Generator(device).manual_seed(seed + 1),
+    )
+
+
+def descend(
+    optimiser: torch.optim.Optimizer, rate: float, loss: Tensor, network: nn.Module
+) -> None:
+    """Take one step of an optimiser at a learning rate, with gradients of a norm of at most 5."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+    optimiser.zero_grad(set_to_none=True)
+    # Gradients may also fall on another network; its own optimiser clears them before its step.
+    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+    optimiser.step()
+
+
+class Averaged:
+    """A network in training, and the running mean of its weights, which the student gets.
+
+    Attributes:
+        network: in training.
+        mean: of the same shape.
+        taken: steps until now.
+    """
+
+    def __init__(self, network: Network, memory: float) -> None:
+        """Take in a network.
+
+        Args:
+            network: to be trained.
+            memory: what the mean keeps per step. Early on it forgets faster, or it would remember
+                the random start.
+        """
+        self.network = network
+        self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
+        self.taken = 0
+        self._memory = memory
+
+    def descend(self, optimiser: torch.optim.Optimizer, rate: float, loss: Tensor) -> float:
+        """Take one step, as of :func:`descend`, and move the mean towards the network; return the loss."""
+        descend(optimiser, rate, loss, self.network)
+        self.taken += 1
+        keep = min(self._memory, self.taken / (self.taken + 10.0))
+        with torch.no_grad():
+            current = self.network.state_dict()
+            for name, held in self.mean.state_dict().items():
+                if held.is_floating_point():
+                    held.lerp_(current[name], 1.0 - keep)
+        return float(loss.detach())
+
+
+def falling(rate: float, fraction: float) -> float:
+    """Return a learning rate that falls in a line, over the second half, to a hundredth."""
+    return rate * min(1.0, 2 - 2 * fraction + 0.01)
 
 
 def repeat(step: Callable[[float], float], steps: int, effort: Effort, progress: Progress) -> None:

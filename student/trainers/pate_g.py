@@ -16,9 +16,8 @@ ICLR 2017, section 2.3.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -26,21 +25,20 @@ from torch.nn import functional
 
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.images import (
+    Averaged,
     ImageStudent,
     baseline_steps,
     choose_device,
     decayed,
+    descend,
     draw,
-    follow,
+    falling,
     images_of,
+    on_device,
     repeat,
     running_statistics_kept,
-    to_tensor,
 )
 from student.trainers.network import build, swift_for
-
-if TYPE_CHECKING:
-    from student.trainers.network import Network
 
 KIND: Final = "pate-g"
 
@@ -136,20 +134,13 @@ def train(
     first = torch.Generator().manual_seed(seed)
     network = build(architecture, first).to(where)
     generator = build_generator(images.size, by.noise, first).to(where)
-    mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
-    pixels = to_tensor(images.pixels, where)
-    queries = torch.from_numpy(lesson.queries.copy()).to(where)
-    labels = torch.from_numpy(lesson.labels.copy()).to(where)
-    random = torch.Generator(where).manual_seed(seed + 1)
+    averaged = Averaged(network, by.memory)
+    pixels, queries, labels, random = on_device(lesson, where, seed)
     ours = torch.optim.Adam(decayed(network), lr=by.learning_rate, betas=(0.5, 0.999))
     theirs = torch.optim.Adam(generator.parameters(), lr=by.learning_rate, betas=(0.5, 0.999))
-    taken = 0
 
     def step(fraction: float) -> float:
-        nonlocal taken
-        rate = by.learning_rate * min(1.0, 2 - 2 * fraction + 0.01)
-        for group in (*ours.param_groups, *theirs.param_groups):
-            group["lr"] = rate
+        rate = falling(by.learning_rate, fraction)
         rows = draw(len(queries), by.labelled, random)
         some = pixels[draw(len(pixels), by.unlabelled, random)]
         noise = torch.randn((len(some), by.noise), generator=random, device=where)
@@ -160,19 +151,17 @@ def train(
             fakes = network(made.detach())
         supervised = functional.cross_entropy(logits[: len(rows)], labels[rows])
         loss = supervised + told_apart(logits[len(rows) :], fakes)
-        _descend(ours, loss, network)
+        reached = averaged.descend(ours, rate, loss)
         # The generator's turn: the mean features of generated images shall be those of real ones.
         network.eval()
         with torch.no_grad():
             wanted = network.features(some).mean(dim=0)
         missed = (network.features(made).mean(dim=0) - wanted).square().sum()
-        _descend(theirs, missed, generator)
-        taken += 1
-        follow(mean, network, taken, by.memory)
-        return float(loss.detach())
+        descend(theirs, rate, missed, generator)
+        return reached
 
     repeat(step, effort.steps or baseline_steps(images.size, where), effort, progress)
-    return ImageStudent(architecture, mean.cpu(), lesson.classes, KIND)
+    return ImageStudent(architecture, averaged.mean.cpu(), lesson.classes, KIND)
 
 
 def told_apart(real: Tensor, fake: Tensor) -> Tensor:
@@ -187,11 +176,3 @@ def told_apart(real: Tensor, fake: Tensor) -> Tensor:
     """
     seen, made = torch.logsumexp(real, dim=1), torch.logsumexp(fake, dim=1)
     return 0.5 * (functional.softplus(seen) - seen).mean() + 0.5 * functional.softplus(made).mean()
-
-
-def _descend(optimiser: torch.optim.Optimizer, loss: Tensor, network: Network | Generator) -> None:
-    optimiser.zero_grad(set_to_none=True)
-    # Gradients may also fall on the other network; its own optimiser clears them before its step.
-    loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-    optimiser.step()

@@ -19,14 +19,13 @@ teachers are better role models", NIPS 2017; the schedule of the learning rate f
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from pate.features.space import default_name
@@ -35,10 +34,10 @@ from student.trainers.augment import GENTLE, Strength, strong, weak
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.counts import cells_of
 from student.trainers.images import (
+    Averaged,
     ImageStudent,
     choose_device,
     decayed,
-    follow,
     images_of,
     repeat,
     to_tensor,
@@ -143,11 +142,10 @@ def train(
         evidence,
         initial,
         settings,
-        steps,
         seed,
     )
     repeat(run.step, steps, effort, progress)
-    network = run.mean.cpu().to(memory_format=torch.contiguous_format)
+    network = run.averaged.mean.cpu().to(memory_format=torch.contiguous_format)
     return ImageStudent(architecture, network, lesson.classes, KIND)
 
 
@@ -172,17 +170,14 @@ class _Run:
         evidence: NDArray[np.float64],
         network: Network,
         settings: Settings,
-        steps: int,
         seed: int,
     ) -> None:
         self._settings = settings
         # Channels last is the faster order for small convolutions on a CPU.
-        self._network = network.to(memory_format=torch.channels_last)
-        self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
+        self.averaged = Averaged(network.to(memory_format=torch.channels_last), settings.memory)
         self._random = torch.Generator(images.device).manual_seed(seed + 1)
         self._images = images
         self._prior, self._evidence = prior, evidence
-        self._steps, self._taken = steps, 0
         self._looks = list(settings.looks)
         self._order = torch.zeros(0, dtype=torch.int64, device=images.device)
         self._believe(prior)
@@ -202,20 +197,12 @@ class _Run:
             self._look()
         rows = self._draw()
         bent = strong(self._images[rows], self._random, by.strength, flips=by.flips)
-        self._network.train()
-        logits = self._network(bent.contiguous(memory_format=torch.channels_last))
+        self.averaged.network.train()
+        logits = self.averaged.network(bent.contiguous(memory_format=torch.channels_last))
         apart = functional.cross_entropy(logits, self._targets[rows], reduction="none")
         loss = (apart * self._weights[rows]).mean()
         rate = by.learning_rate * _rate(fraction, by.warm_up)
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
-        self._optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        nn.utils.clip_grad_norm_(self._network.parameters(), 5.0)
-        self._optimiser.step()
-        self._taken += 1
-        follow(self.mean, self._network, self._taken, by.memory)
-        return float(loss.detach())
+        return self.averaged.descend(self._optimiser, rate, loss)
 
     def _look(self) -> None:
         """Let the network have its say in what is believed of each image."""
@@ -223,7 +210,7 @@ class _Run:
         with torch.no_grad():
             for some in torch.split(self._images, _AT_ONCE):
                 seen = weak(some, self._random, flips=self._settings.flips)
-                logits = self.mean(seen.contiguous(memory_format=torch.channels_last))
+                logits = self.averaged.mean(seen.contiguous(memory_format=torch.channels_last))
                 parts.append(functional.softmax(logits, dim=1))
         seen_as = torch.cat(parts).cpu().numpy()
         # The network is taken to be wrong everywhere as often as it is where the features are sure.

@@ -16,26 +16,26 @@ section 3.3, the entropy in section 4.3. PATE 2018 trained its students with it.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from student.trainers.base import Effort, Lesson, Progress, silent
 from student.trainers.images import (
+    Averaged,
     ImageStudent,
     baseline_steps,
     choose_device,
     decayed,
     draw,
-    follow,
+    falling,
     images_of,
+    on_device,
     repeat,
     running_statistics_kept,
-    to_tensor,
 )
 from student.trainers.network import build, swift_for
 
@@ -99,16 +99,11 @@ def train(
     where = choose_device(device)
     architecture = swift_for(images.size, len(lesson.classes), wide=where.type == "cuda")
     network = build(architecture, torch.Generator().manual_seed(seed)).to(where)
-    mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
-    pixels = to_tensor(images.pixels, where)
-    queries = torch.from_numpy(lesson.queries.copy()).to(where)
-    labels = torch.from_numpy(lesson.labels.copy()).to(where)
-    random = torch.Generator(where).manual_seed(seed + 1)
+    averaged = Averaged(network, by.memory)
+    pixels, queries, labels, random = on_device(lesson, where, seed)
     optimiser = torch.optim.AdamW(decayed(network), lr=by.learning_rate, weight_decay=1e-3)
-    taken = 0
 
     def step(fraction: float) -> float:
-        nonlocal taken
         rows = draw(len(queries), by.labelled, random)
         some = pixels[draw(len(pixels), by.unlabelled, random)]
         network.train()
@@ -117,18 +112,10 @@ def train(
         smooth = divergence(network, some, guess.detach(), by, random)
         entropy = -(guess.exp() * guess).sum(dim=1).mean()
         loss = supervised + by.smoothness * smooth + fraction * by.decision * entropy
-        for group in optimiser.param_groups:
-            group["lr"] = by.learning_rate * min(1.0, 2 - 2 * fraction + 0.01)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-        optimiser.step()
-        taken += 1
-        follow(mean, network, taken, by.memory)
-        return float(loss.detach())
+        return averaged.descend(optimiser, falling(by.learning_rate, fraction), loss)
 
     repeat(step, effort.steps or baseline_steps(images.size, where), effort, progress)
-    return ImageStudent(architecture, mean.cpu(), lesson.classes, KIND)
+    return ImageStudent(architecture, averaged.mean.cpu(), lesson.classes, KIND)
 
 
 def divergence(
