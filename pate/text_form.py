@@ -8,7 +8,7 @@ from its annotation:
 ``float``                   a finite number that is written with a point or an exponent
 ``Fraction``                text, ``p`` or ``p/q`` in lowest terms
 ``bytes``                   text, lower-case hexadecimal
-``Literal``, ``Enum``       one of its values
+``Literal``                 one of its values
 ``tuple[X, ...]``           a list; ``tuple[X, Y]`` one of that length
 ``Mapping[str, X]``         an object
 a dataclass                 an object with exactly its fields; with its tag, if it has one
@@ -31,7 +31,6 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from enum import Enum
 from fractions import Fraction
 from functools import cache
 from reprlib import Repr
@@ -151,8 +150,6 @@ def write(value: object) -> Any:
         ValueError: for a number that is not finite.
         TypeError: for a value that has no text form.
     """
-    if isinstance(value, Enum):
-        return value.value
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -302,13 +299,11 @@ def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
     if origin in (Union, types.UnionType):
         return _union(arguments, kinds)
     if origin is Literal:
-        return _one_of(arguments, {each: each for each in arguments})
+        return _one_of(arguments)
     if origin is tuple:
         return _tuple(arguments, kinds)
     if origin is not None and issubclass(origin, Mapping) and arguments[0] is str:
         return _mapping(_reader(arguments[1], kinds))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return _one_of(tuple(each.value for each in kind), {each.value: each for each in kind})
     if isinstance(kind, type) and is_dataclass(kind):
         return _tagged((kind,)) if issubclass(kind, TextForm) else _object(kind)
     if kinds:
@@ -316,13 +311,13 @@ def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
     raise TypeError(f"{kind} has no text form")
 
 
-def _one_of(values: tuple[object, ...], made: Mapping[Any, object]) -> _Reader:
+def _one_of(values: tuple[object, ...]) -> _Reader:
     def reader(value: object, path: str) -> object:
         # True equals 1, and no text may be both.
         if not any(type(value) is type(each) and value == each for each in values):
             known = ", ".join(map(str, values))
             raise _UnfitError(path, f"is {_short.repr(value)}, possible are {known}")
-        return made[value]
+        return value
 
     return reader
 
@@ -383,8 +378,6 @@ def _json_type(kind: Any) -> type:
         return _PLAIN[kind][1]
     if get_origin(kind) is Literal:
         return type(get_args(kind)[0])
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return type(next(iter(kind)).value)
     return list if get_origin(kind) is tuple else dict
 
 

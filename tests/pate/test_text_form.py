@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 from dataclasses import dataclass, field
@@ -18,11 +17,6 @@ from pate.text_form import TextForm, in_text, parse, read, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class Colour(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Shape(Protocol):
@@ -65,7 +59,6 @@ class Everything:
     digest: bytes
     share: Fraction
     unit: Literal["record", "patient"]
-    colour: Colour
     names: tuple[str, ...]
     pair: tuple[int, Fraction]
     notes: Mapping[str, str]
@@ -88,7 +81,6 @@ VALUE = Everything(
     digest=b"\x00\xff",
     share=Fraction(3, 8),
     unit="patient",
-    colour=Colour.BLUE,
     names=("a", "b"),
     pair=(2, Fraction(1, 3)),
     notes={"a": "b"},
@@ -109,7 +101,6 @@ TEXT: dict[str, Any] = {
     "digest": "00ff",
     "share": "3/8",
     "unit": "patient",
-    "colour": "blue",
     "names": ["a", "b"],
     "pair": [2, "1/3"],
     "notes": {"a": "b"},
@@ -160,7 +151,6 @@ def test_every_form_is_written_down_and_comes_back() -> None:
         ({"share": 0.5}, "share is not a fraction"),
         ({"unit": "party"}, "unit is 'party', possible are record, patient"),
         ({"unit": ["record"]}, "unit is ['record'], possible are"),
-        ({"colour": "RED"}, "colour is 'RED', possible are red, blue"),
         ({"names": "ab"}, "names must be a list, got 'ab'"),
         ({"names": ["a", 1]}, "names[1] must be text, got 1"),
         ({"pair": [2]}, "pair must have 2 entries, got 1"),
