@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The ledger's name in a campaign's folder, if it is a file.
 LEDGER_FILE: Final = place.LEDGER_FILE
+#: Characters of an entry that are shown.
+_WIDEST: Final = 100
 _TERMS: Final = ("delta", "unit", "adjacency", "observer")
 
 
@@ -132,12 +134,12 @@ def entries(folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def show_entries(held: Sequence[Mapping[str, object]], widest: int = 100) -> None:
+def show_entries(held: Sequence[Mapping[str, object]]) -> None:
     """Print entries, one a line, long bodies cut."""
     console = Console(highlight=False, soft_wrap=True)
     for entry in held:
         body = json.dumps(entry["body"], separators=(",", ":"))
-        cut = body if len(body) <= widest else body[: widest - 1] + "…"
+        cut = body if len(body) <= _WIDEST else body[: _WIDEST - 1] + "…"
         console.print(
             f"{entry['seq']:>6} {entry['written_at']} {entry['kind']:<12} "
             f"{str(entry['digest'])[:12]} {cut}",

@@ -57,16 +57,8 @@ class _Text(TextForm):
     tag: ClassVar[str] = "event"
 
 
-@dataclass(frozen=True)
-class _GaussianEvent(_Text):
-    sigma: Fraction
-    votes_per_unit: int
-
-    name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check_scale(self.sigma, "sigma"))
-        check_votes_per_unit(self.votes_per_unit)
+class _Concentrated(_Text):
+    """An event that costs rho at each order, and no less at a high one."""
 
     @property
     def rho(self) -> Fraction:
@@ -80,6 +72,18 @@ class _GaussianEvent(_Text):
             AccountingError: for an order that is not above 1.
         """
         return float_up(self.rho * _order(order))
+
+
+@dataclass(frozen=True)
+class _GaussianEvent(_Concentrated):
+    sigma: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", check_scale(self.sigma, "sigma"))
+        check_votes_per_unit(self.votes_per_unit)
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ class LaplaceMax(_Text):
 
 
 @dataclass(frozen=True)
-class NoisyHistogram(_Text):
+class NoisyHistogram(_Concentrated):
     """A noisy histogram was released whole: n_j + Z_j for every class j, nothing hidden of it.
 
     Z_j is a sum of independent shares of N_Z(0, share^2). Of them at least ``honest`` are unknown to
@@ -241,14 +245,6 @@ class NoisyHistogram(_Text):
     def rho(self) -> Fraction:
         """k^2 / V + 2 k tau."""
         return self.votes_per_unit**2 / self.variance + self.ripple
-
-    def rdp(self, order: float) -> float:
-        """Return the Renyi divergence at ``order`` in nats: rho * order, rounded up.
-
-        Raises:
-            AccountingError: for an order that is not above 1.
-        """
-        return float_up(self.rho * _order(order))
 
 
 @dataclass(frozen=True)

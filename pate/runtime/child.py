@@ -43,6 +43,8 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 ORPHANED: Final = 75
 _STDIN: Final = 0
 _LISTEN_BACKLOG: Final = 512
+#: Of a log, in the message of a failure.
+_LAST_LINES: Final = 12
 _MOST_AT_ONCE: Final = 4096
 #: In a child: the lines that its parent told it over the pipe.
 _lines: Final[queue.SimpleQueue[bytes]] = queue.SimpleQueue()
@@ -134,7 +136,7 @@ class Child:
             with contextlib.suppress(OSError):  # it has ended, which its owner sees by itself
                 self._process.stdin.write(line.encode() + b"\n")
 
-    def last_words(self, lines: int = 12) -> str:
+    def last_words(self) -> str:
         """Return the end of its log, for an error message."""
         try:
             with self.log.open("rb") as log:
@@ -143,7 +145,7 @@ class Child:
                 text = log.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(text.splitlines()[-_LAST_LINES:])
 
     def failure(self) -> ProcessError:
         """Return the error that says how it ended, with the end of its log."""

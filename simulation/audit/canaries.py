@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from pate.auditing.experiment import Progress
     from pate.campaign.choices import Aggregator
-    from pate.noise.exact import Noise
     from pate.votes import Counts
 
 #: Records of one canary: so many that its teacher does not overlook them.
@@ -103,14 +102,11 @@ class Planting:
             )
 
 
-def audit_canaries(
-    planting: Planting, noise: Noise | None = None, progress: Progress = lambda *_: None
-) -> Audit:
+def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> Audit:
     """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in.
 
     Args:
         planting: the campaign and its canaries.
-        noise: where noise comes from; default: the operating system.
         progress: called with parties trained and parties in all.
 
     Raises:
@@ -129,7 +125,7 @@ def audit_canaries(
             planted = _planted(records, dealt.public, wrong, _held(coins, number, planting))
             votes += _vote(planted, dealt.public, planting.teachers, party_home(scratch, number))
             progress(number + 1, planting.parties)
-        state = _label(planting, dealt.public, votes, scratch, noise or SystemNoise())
+        state = _label(planting, dealt.public, votes, scratch)
     right = _right(state, wrong, coins, planting.guesses)
     said = privacy_statement(state)
     return Audit(
@@ -208,9 +204,7 @@ def _vote(records: Dataset, public: Dataset, teachers: int, home: Path) -> Count
     return open_ensemble(home, records, teachers).vote(public.inputs, public.classes)
 
 
-def _label(
-    planting: Planting, public: Dataset, votes: Counts, place: Path, noise: Noise
-) -> CampaignState:
+def _label(planting: Planting, public: Dataset, votes: Counts, place: Path) -> CampaignState:
     parties: Sequence[RosterParty] = [
         RosterParty(f"party_{at:04d}", f"{at:064x}", planting.teachers, "patient")
         for at in range(planting.parties)
@@ -234,7 +228,7 @@ def _label(
         ledger.record_roster(parties, public.classes)
         summed = Histogram(votes, planting.parties * planting.teachers)
         ledger.record_votes(0, summed, [party.name for party in parties])
-        CappedRelease().label(ledger, noise)
+        CappedRelease().label(ledger, SystemNoise())
         return ledger.state()
 
 
