@@ -4,11 +4,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench docs protos clean help
+.PHONY: demo test quick check bench docs protos clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
 	@echo "make test    the whole test suite"
+	@echo "make quick   tests that start no process and judge no draws: under two minutes"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the benchmarks"
 	@echo "make docs    the documentation as a site, in site/"
@@ -33,6 +34,11 @@ demo: $(VENV)/.installed
 test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.tools
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+
+quick: export OMP_NUM_THREADS := 1
+quick: $(VENV)/.tools
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal \
+	  -m "not (e2e or postgres or browser or statistical or slow)"
 
 check: $(VENV)/.tools
 	$(BIN)/ruff check .

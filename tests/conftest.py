@@ -62,12 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then those with slow tests, then the others."""
+    """Put the longest files first, then those of processes and slow tests, then the others."""
     rank = {name: at for at, name in enumerate(LONGEST)}
     if gone := set(rank) - {path.name for path in _TESTS.rglob("test_*.py")}:
         raise pytest.UsageError(f"the longest files name {', '.join(sorted(gone))}")
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in slow))
+    long = {
+        item.path for item in items for mark in ("e2e", "slow") if item.get_closest_marker(mark)
+    }
+    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in long))
 
 
 @pytest.fixture(scope="session")

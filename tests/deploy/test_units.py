@@ -29,6 +29,7 @@ def analyze(*arguments: str | Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "unit", [*SERVICES, *sorted(UNITS.glob("*.timer"))], ids=lambda path: path.name
 )
@@ -39,6 +40,7 @@ def test_a_unit_is_understood_whole(unit: Path) -> None:
     assert odd == []
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda path: path.name)
 def test_a_unit_is_locked_up(unit: Path) -> None:
     said = analyze("security", "--offline=true", unit)

@@ -4,10 +4,13 @@ import doctest
 import subprocess
 import sys
 
+import pytest
+
 import pate.label_source
 from tests.support.pages import blocks
 
 
+@pytest.mark.e2e
 def test_the_code_of_the_page_runs_and_prints_what_it_says() -> None:
     (code,) = blocks("library.md", "python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 20

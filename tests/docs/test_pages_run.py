@@ -17,12 +17,13 @@ from tests.support.pages import blocks
 DEADLINE_S = 300
 
 
+@pytest.mark.e2e
 def test_the_code_of_the_page_of_plugins_runs() -> None:
     (code,) = blocks("plugins.md", "python")
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_the_quickstart_does_what_it_says(tmp_path: Path) -> None:
     script = "set -eu\n" + "".join(blocks("quickstart.md", "bash"))
     assert script.count("pate-party start") == 3

@@ -15,6 +15,8 @@ from tests.support.pages import DOCS
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.e2e
+
 ROOT = DOCS.parent
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 
 def now() -> dt.datetime:

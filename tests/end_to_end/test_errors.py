@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from simulation.commands import Sites
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 RNG = np.random.default_rng(0)
 GREY: NDArray[np.uint8] = RNG.integers(0, 256, (12, 8, 8)).astype(np.uint8)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Context
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 DEADLINE_S = 90.0
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from simulation.commands import Sites
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 QUERIES = 40
 #: Whatever six teachers say, 40 answers with this much noise cost less than the gate's target, so

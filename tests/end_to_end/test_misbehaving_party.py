@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.votes import Counts
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 QUERIES: Final = 20
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
     from simulation.programs import Program
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 QUERIES = 200
 #: 360 records at 9 of them are 40 each. With the noise of epsilon 3, three labels of nine are few.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import typer
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 #: Records of each party: no port and hardly a process has such a number.
 RECORDS = {"north": 104_729, "south": 115_249, "west": 122_953}

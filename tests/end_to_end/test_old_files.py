@@ -27,7 +27,7 @@ from tests.support.processes.commands import Program
 if TYPE_CHECKING:
     import typer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "old_files").glob("*.tar.xz"))
 NAMES = ("east", "north", "west")

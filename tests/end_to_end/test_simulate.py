@@ -62,7 +62,7 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     program = simulate(tmp_path, "--parties", "50")
     report = outcome(tmp_path, program)
@@ -79,6 +79,7 @@ def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     assert max(map(len, program.lines)) < 300
 
 
+@pytest.mark.e2e
 def test_parties_in_processes_of_their_own_give_the_same_kind_of_campaign(tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "5", "--processes", "2", "--queries", "120", "--no-student",
@@ -107,7 +108,7 @@ def test_many_parties_mask_with_some_and_few_with_all() -> None:
     assert degree_for(1000, 900, 50).neighbours == 140
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
@@ -123,7 +124,7 @@ def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) ->
         assert f"party_{number:04d} joined: 5 teachers" in program.text
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("mechanism", "noise"), [("lnmax", "central"), ("gnmax", "central"), ("gnmax", "distributed")]
 )
@@ -148,7 +149,7 @@ def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path:
         assert "noise shares of 4 of 6 parties are counted, sigma" in program.text
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("options", "words"),
     [

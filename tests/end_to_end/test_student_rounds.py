@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from simulation.commands import Sites
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 #: Brings loopback up in a new network namespace, says so, and keeps the namespace.
 _HOLD = """

@@ -29,7 +29,7 @@ from pate.runtime.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 NAMES: Final = ("party_0", "party_1", "party_2")
 ROWS: Final = 300

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.soak.play import Play, Stand
     from simulation.programs import Program
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 ROGUE: Final = "rogue"
 CLASSES: Final = 10

@@ -30,6 +30,7 @@ def run(module: str, *arguments: str, timeout: float = 60) -> subprocess.Complet
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("program", "words"),
     [
@@ -47,6 +48,7 @@ def test_help_names_what_there_is(program: str, words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.e2e
 def test_help_does_not_import_torch_or_flower() -> None:
     for module in PROGRAMS.values():
         code = (
@@ -61,6 +63,7 @@ def test_help_does_not_import_torch_or_flower() -> None:
         assert done.returncode == 0, (module, done.stderr)
 
 
+@pytest.mark.e2e
 def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     missing = tmp_path / "nowhere"
     done = run("party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))
@@ -70,11 +73,13 @@ def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
     assert str(missing) in line
 
 
+@pytest.mark.e2e
 def test_a_wrong_option_is_exit_code_2() -> None:
     assert run("party", "start", "--no-such-option").returncode == 2
     assert run("aggregator_server").returncode == 2  # no public set
 
 
+@pytest.mark.e2e
 def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('aggregator = "no-such"\nparties = "2"\nmin-parties = 2\n')
@@ -89,6 +94,7 @@ def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
     assert "sigma2 has no meaning for lnmax" in done.stderr
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("text", "why"),
     [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")],
@@ -102,6 +108,7 @@ def test_a_bad_configuration_file_is_named(tmp_path: Path, text: str, why: str) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.e2e
 def test_json_stays_alone_on_the_standard_output(tmp_path: Path) -> None:
     done = run("aggregator_server", "status", "--home", str(tmp_path), "--json")
     assert done.returncode == 12

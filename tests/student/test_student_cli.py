@@ -123,6 +123,7 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert "only students of images" in shown
 
 
+@pytest.mark.e2e
 @pytest.mark.slow
 def test_train_with_a_server(place: Path) -> None:
     public, _ = tumours()
@@ -181,6 +182,7 @@ def test_one_line_and_an_exit_code(
     assert not (place / "new").exists()
 
 
+@pytest.mark.e2e
 def test_help_is_quick_to_come() -> None:
     probe = (
         "import sys; from student.cli import app; import typer.testing as t;"

@@ -368,6 +368,7 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
     assert 1 <= room.per_address < room.all
 
 
+@pytest.mark.e2e
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
@@ -380,6 +381,7 @@ def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     assert done.stdout.split() == [b"300", b"300"]
 
 
+@pytest.mark.e2e
 def test_what_strangers_send_is_not_said_on_the_screen() -> None:
     """In a process of its own: where nobody handles logging, Python prints warnings."""
     script = (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
 
+pytestmark = pytest.mark.browser
+
 HOSTILE = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>\'"&'
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 SOON_MS = 20_000

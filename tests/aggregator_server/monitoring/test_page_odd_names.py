@@ -19,7 +19,7 @@ from tests.support.server.boards import chromium
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 #: As far as the protocol lets them: one line of text, nothing that turns the direction of others.
 CLASSES: Final = (

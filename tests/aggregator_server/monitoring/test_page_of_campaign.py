@@ -17,7 +17,7 @@ from tests.support.server.boards import chromium
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 SOON_MS = 120_000
 

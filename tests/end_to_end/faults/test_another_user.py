@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from simulation.programs import Program
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 #: Nobody has this number.
 STRANGER = 43_210

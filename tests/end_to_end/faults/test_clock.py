@@ -25,7 +25,7 @@ from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_sp
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 _MECHANISM: Final = ("--aggregator", "gnmax", "--sigma2", "1")
 _DAY_S: Final = 86_400

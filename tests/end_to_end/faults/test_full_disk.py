@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.soak.play import Play, Stand
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 _QUERIES = 100
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from simulation.programs import Program
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.e2e
 
 REFUSED = "does not let this party in"
 

@@ -23,7 +23,7 @@ from tests.support.processes.commands import Campaign
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 QUERIES = 40
 #: Seconds; also for what waits on a busy machine.

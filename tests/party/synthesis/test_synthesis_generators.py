@@ -337,6 +337,7 @@ def test_what_makes_no_sense_is_refused(generator: Generator) -> None:
         generator.fit(outside, domain, ONE, SystemNoise(), SystemRandomness())
 
 
+@pytest.mark.statistical
 def test_the_integer_noise_of_a_table_is_the_two_sided_geometric_law() -> None:
     scale = Fraction(130, 7)  # a cell of 13 attributes at epsilon 1
     draws = 1_000_000

@@ -21,6 +21,7 @@ ROOM = Path(__file__).resolve().parents[3] / "party" / "synthesis"
 FALSE_ALARM = 1e-6
 
 
+@pytest.mark.statistical
 def test_numbers_below_a_bound_are_uniform() -> None:
     # The bound takes the branch that draws again: 2^62 + 1 words of four are refused.
     source = SystemRandomness()
@@ -32,6 +33,7 @@ def test_numbers_below_a_bound_are_uniform() -> None:
         assert chisquare(cells).pvalue > FALSE_ALARM if cells.size > 1 else cells[0] == 40_000
 
 
+@pytest.mark.statistical
 def test_uniform_numbers_fill_the_interval_and_never_reach_one() -> None:
     drawn = SystemRandomness().uniform(100_000)
     assert chisquare(np.histogram(drawn, 50, (0, 1))[0]).pvalue > FALSE_ALARM

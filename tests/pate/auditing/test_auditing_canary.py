@@ -220,6 +220,7 @@ def test_among_many_teachers_nothing_is_said_to_be_seen() -> None:
     assert not any(each.seen for each in few)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "planting",
     [

@@ -344,6 +344,7 @@ def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
     return Pair(votes, votes + move, votes + margin * np.array([-1, 1]))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -470,6 +471,7 @@ def doubt_of(claim: Claim) -> float:
     return (1 - SURE) / (1 if claim.mu is None else 2)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("mechanism", "shape", "_"), ONE_QUERY, ids=IDS)
 def test_half_the_noise_is_found(
     mechanism: Mechanism, shape: tuple[int, int, int], _: tuple[int, int, int]
@@ -485,6 +487,7 @@ def test_half_the_noise_is_found(
     assert not audit.holds
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("mechanism", "_", "shape"), ONE_QUERY, ids=IDS)
 def test_a_forgotten_sensitivity_is_found(
     mechanism: Mechanism, _: tuple[int, int, int], shape: tuple[int, int, int]
@@ -515,6 +518,7 @@ def forgetful_claim(mechanism: Mechanism, queries: int) -> Claim:
     return honest
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("mechanism", "runs", "by"),
     [(LNMax(Fraction(1), 1), 25_000, "epsilon"), (GNMax(Fraction(2), 2), 25_000, "mu")],

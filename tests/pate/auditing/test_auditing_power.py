@@ -114,6 +114,7 @@ def test_both_bets_together_spend_the_doubt_once() -> None:
         assert bounds * alone <= 1.0 - CONFIDENCE
 
 
+@pytest.mark.statistical
 def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:
     """The claim is exactly true of every pair. False alarm of the test: 2e-7, by the binomial law.
 

@@ -71,6 +71,7 @@ def chi_square(drawn: NDArray[np.int64], law: dict[int, float]) -> float:
     return float(stats.chi2.sf(statistic, len(seen) - 1))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("sigma", ["150", "40", "3/2", "1", "1/2", "7/3", "12345/1000"])
 def test_the_discrete_gaussian_has_its_law(sigma: str) -> None:
     s = Fraction(sigma)
@@ -80,6 +81,7 @@ def test_the_discrete_gaussian_has_its_law(sigma: str) -> None:
     assert chi_square(drawn, law) > FALSE_ALARM
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("scale", ["20", "1", "1/2", "7/3", "150", "3333/100"])
 def test_the_discrete_laplace_has_its_law(scale: str) -> None:
     b = Fraction(scale)
@@ -89,6 +91,7 @@ def test_the_discrete_laplace_has_its_law(scale: str) -> None:
     assert chi_square(drawn, law) > FALSE_ALARM
 
 
+@pytest.mark.statistical
 def test_the_chi_square_test_sees_a_wrong_law() -> None:
     # Rounded continuous noise of the same sigma: its variance is larger by 1/12.
     s = 1.5
@@ -97,6 +100,7 @@ def test_the_chi_square_test_sees_a_wrong_law() -> None:
     assert chi_square(rounded, law) < FALSE_ALARM
 
 
+@pytest.mark.statistical
 def test_neighbouring_draws_are_uncorrelated() -> None:
     drawn = SystemNoise().gaussian(Fraction(40), DRAWS).astype(np.float64)
     correlation = float(np.corrcoef(drawn[:-1], drawn[1:])[0, 1])
@@ -264,12 +268,14 @@ def test_seeded_noise_is_the_same_everywhere_and_marked() -> None:
             SimulatedNoise(seed)
 
 
+@pytest.mark.statistical
 def test_seeded_noise_has_the_law_too() -> None:
     # A fixed experiment: this seed passes, so it fails only if the sampler changes.
     law = weights(lambda x: x * x / (2 * 9.0), 50)
     assert chi_square(SimulatedNoise(1).gaussian(Fraction(3), DRAWS), law) > 1e-3
 
 
+@pytest.mark.statistical
 def test_large_requests_are_drawn_in_pieces() -> None:
     drawn = SystemNoise().gaussian(Fraction(150), 400_000)
     # Standard error of the mean is 0.24: 5 of them are passed with probability below 1e-6.

@@ -170,6 +170,7 @@ def test_system_noise_is_made_of_system_bits(monkeypatch: pytest.MonkeyPatch) ->
 
 
 # Newer Pythons warn of forks where threads are; the child does nothing but draw and leave.
+@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_shares_no_noise() -> None:
     # Bits kept back by the parent would be handed out again by its child.

@@ -125,6 +125,7 @@ class TestOneView:
             )
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "mechanism", [GNMAX, CONFIDENT]
 )  # fmt: skip

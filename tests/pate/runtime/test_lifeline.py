@@ -45,6 +45,7 @@ def sleeper(home: Path) -> Child:
     return Child("sleeper", "signal:pause", [], home=home)
 
 
+@pytest.mark.e2e
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         import time

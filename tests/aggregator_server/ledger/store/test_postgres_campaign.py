@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from simulation.programs import Program
     from tests.support.postgres import Cluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.e2e, pytest.mark.postgres]
 
 
 @pytest.fixture(scope="module")

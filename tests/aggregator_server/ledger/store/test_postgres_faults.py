@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import ReleasedLabel
     from tests.support.postgres import Cluster
 
+pytestmark = pytest.mark.postgres
+
 ROOT = Path(__file__).resolve().parents[4]
 _PROCESS = "tests.support.server.labelling_process"
 

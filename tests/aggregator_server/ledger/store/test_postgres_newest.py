@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.chain import Head
     from tests.support.postgres import Cluster
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture
 def place(cluster: Cluster, tmp_path: Path) -> InDatabase:
