@@ -4,12 +4,13 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test quick check bench docs protos clean help
+.PHONY: demo test quick coverage check bench docs protos clean help
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
 	@echo "make test    the whole test suite"
 	@echo "make quick   tests that start no process and judge no draws: under two minutes"
+	@echo "make coverage  the whole suite again, and the branches that it does not take; slower by half"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the benchmarks"
 	@echo "make docs    the documentation as a site, in site/"
@@ -39,6 +40,13 @@ quick: export OMP_NUM_THREADS := 1
 quick: $(VENV)/.tools
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal \
 	  -m "not (e2e or postgres or browser or statistical or slow)"
+
+coverage: export OMP_NUM_THREADS := 1
+coverage: $(VENV)/.tools
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest --numprocesses 3 --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 check: $(VENV)/.tools
 	$(BIN)/ruff check .
