@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign
 from aggregator_server.flower.deployment import Deployment
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
@@ -34,6 +33,7 @@ from pate.runtime.home import (
     write_file,
 )
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
+from pate.storage.hash_chain import Head
 from protos.public_set import pack_public_set, read_public_set
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def resume_campaign(
         StateError: if there is none, or its public set is not here any more.
         SchemaError: if ``inputs`` is another public set than the campaign's.
     """
-    known = None if head is None else Head.parse(head)
+    known = Head.given(head)
     with Ledger.open(place_of(folder, database), head=known, close=close) as ledger:
         spec = ledger.state().spec
         if inputs is None:

@@ -28,9 +28,9 @@ from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from aggregator_server.ledger.chain import Entry
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.ledger import Ledger
+    from pate.storage.hash_chain import Entry
 
 #: Largest message in either direction, bytes.
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024

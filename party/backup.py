@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import stored_identity
 from party.ledger.chain import APPLICATION_ID, SCHEMA
-from party.ledger.head_file import Mark
+from party.ledger.head_file import HeadFile
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.newest import require_noted
 from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
 from pate.formats.enrolment import check_name
 from pate.runtime.home import locked
 from pate.storage import backup
 from pate.storage.durable_file import DurableFile
-from pate.storage.manifest import HEAD, Contents, accept, expected_signer, read_manifest
+from pate.storage.hash_chain import Head
+from pate.storage.manifest import Contents, read_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pate.storage.manifest import Manifest
@@ -54,7 +54,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
         out: the folder to make; its parent is made if need be.
 
     Returns:
-        The manifest of the backup, signed by the party's identity if it has one, and where it is.
+        The manifest of the backup, signed by the party's identity if it has one, and its folder.
 
     Raises:
         StateError: if there are no books, or something is at ``out``.
@@ -62,26 +62,16 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
             left its ledger: then so is the ledger.
         DiskError: if it cannot be written.
     """
-    mark = Mark(home / LEDGER_FILE)
-    mark.require_ledger()
-    noted = mark.read()  # before the ledger, which may be written to meanwhile
-    with backup.new_folder(out) as draft:
-        # The ledger first: noise is durable before the ledger has the answer that it goes out with,
-        # so the copy has the noise of every answer that it knows of.
-        for name in CONTENTS.files:
-            if name == LEDGER_FILE or (home / name).exists():
-                backup.copy_database(home / name, draft / name)
-        head = PartyLedger(draft / LEDGER_FILE, read_only=True).head
-        require_noted(draft / LEDGER_FILE, mark, noted)
-        made = backup.take_stock(
-            draft,
-            CONTENTS,
-            name=home.absolute().name,
-            ledger="",
-            head=head,
-            key=stored_identity(home),
-        )
-    return {**asdict(made), "folder": str(out)}
+    head_file = HeadFile(home / LEDGER_FILE)
+    head_file.require_ledger()
+    noted = head_file.read()  # before the ledger, which may be written to meanwhile
+
+    def look(path: Path) -> backup.Copy[PartyLedger]:
+        copy = _look(path)
+        head_file.require_noted(noted, copy.found.require)
+        return copy
+
+    return backup.back_up(home, out, CONTENTS, look, key=stored_identity(home))[0]
 
 
 def named_home(place: Path, homes: Path) -> Path:
@@ -129,15 +119,12 @@ def restore(
         LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
         DataError: if it is no backup of a party, was changed, or another signed it.
     """
-    own = stored_identity(home)
-    manifest = accept(
-        place,
-        CONTENTS,
-        signer=expected_signer(signed_by, None if own is None else own.public_key()),
-        unsigned=unsigned,
+    asked = backup.Restore(
+        place, CONTENTS, stored_identity(home), signed_by=signed_by, unsigned=unsigned
     )
-    noted = None if entries_lost else Mark(home / LEDGER_FILE).read()
-    if head is None and not entries_lost:
+    manifest, given = asked.manifest, Head.given(head)
+    noted = None if entries_lost else HeadFile(home / LEDGER_FILE).read()
+    if given is None and not entries_lost:
         raise UsageError(
             f"{place} ends at entry {manifest.entries} ({manifest.made_at}): what this party answered "
             "after that it would not know of any more, and could be made to answer twice. Give --head "
@@ -147,18 +134,13 @@ def restore(
         )
     with locked(home / "lock", "a pate-party"):
         for name in CONTENTS.files:
-            _require_none(home / name, manifest)
-        backup.require_newest(place, manifest)
+            _require_none(home / name, asked)
+        asked.require_newest()
         with backup.draft_folder(home / ".restored") as draft:
-            backup.copy_files(place, manifest, CONTENTS, draft)
-            found = PartyLedger(draft / LEDGER_FILE, read_only=True).head
-            if found != manifest.head:
-                raise LedgerError(f"{place}: the ledger in it is not the one its manifest names")
-            for known in filter(None, (head, noted)):
-                _require_entry(draft / LEDGER_FILE, known, found)
-            backup.put_in_place(draft, manifest, CONTENTS, home)
-            # And the mark after it: lowered before, it would let any older copy pass if this fails.
-            Mark(home / LEDGER_FILE).note(found)
+            found = asked.fill(draft, _look, given, noted).head
+            asked.put_in_place(draft, home)
+            # And the head file after it: lowered before, it would let any older copy pass if this fails.
+            HeadFile(home / LEDGER_FILE).note(Head.parse(found))
     return {"head": found, "folder": str(home), "signer": manifest.signer}
 
 
@@ -178,15 +160,23 @@ def forget(home: Path) -> str:
     with locked(home / "lock", "a pate-party"):
         DurableFile(path, SCHEMA, APPLICATION_ID, damaged=LedgerError)
         head = PartyLedger(path, read_only=True).head
-        Mark(path).note(head)
+        HeadFile(path).note(Head.parse(head))
     return head
 
 
-def _require_none(path: Path, manifest: Manifest) -> None:
+def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[PartyLedger]:
+    """Check a copy of the ledger, which has to have some entries."""
+    copy = PartyLedger(path, read_only=True)
+    for head in heads:
+        copy.require(head)
+    return backup.Copy("", Head.parse(copy.head), copy)
+
+
+def _require_none(path: Path, asked: backup.Restore) -> None:
     """Refuse if there is a file, or what SQLite would take for the newest part of it."""
     for held in (path, path.with_name(path.name + "-wal")):
-        if os.path.lexists(held) and not backup.of_this_copy(held, manifest, CONTENTS):
-            raise StateError(_in_the_way(held, manifest))
+        if os.path.lexists(held) and not asked.has_made(held):
+            raise StateError(_in_the_way(held, asked.manifest))
 
 
 def _in_the_way(held: Path, manifest: Manifest) -> str:
@@ -198,27 +188,3 @@ def _in_the_way(held: Path, manifest: Manifest) -> str:
                 f"{text}: it ends at entry {head.partition(':')[0]}, the copy at {manifest.entries}"
             )
     return f"{text}: if it is damaged, move it away, and keep it"
-
-
-def _require_entry(path: Path, head: str, last: str) -> None:
-    """Refuse a chain without the entry that ``head`` names.
-
-    Raises:
-        UsageError: if it is no head.
-        LedgerError: if the entry is not there.
-    """
-    if not (named := HEAD.fullmatch(head)):
-        raise UsageError(f"{head!r} is not a ledger head (number:digest)")
-    if head == last:
-        return
-    number, digest = int(named[1]), bytes.fromhex(named[2])
-    file = DurableFile(path, (), APPLICATION_ID, damaged=LedgerError, read_only=True)
-    with file.reading() as db:
-        row = db.execute("SELECT digest FROM entries WHERE seq = ?", (number,)).fetchone()
-    if row is None:
-        raise LedgerError(
-            f"the backup is older than {head[:20]}…: it ends at entry {last.partition(':')[0]}, and what "
-            "followed is not in it"
-        )
-    if row[0] != digest:
-        raise LedgerError(f"entry {number} of the backup is another than {head[:20]}…")

@@ -9,10 +9,10 @@ import typer
 
 from aggregator_server.options import LedgerOption
 from pate.campaign.options import CampaignOption
-from pate.runtime.command import print_json
 from pate.runtime.options import HomeOption, JsonOption, SignedByOption, UnsignedOption
 from pate.runtime.screen import Screen
-from pate.storage.manifest import signed_line
+from pate.storage import options
+from pate.storage.manifest import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +27,7 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
     """
 
     def backup(
-        out: Annotated[
-            Path,
-            typer.Option(help="The folder to make for this one backup.", metavar="DIR"),
-        ],
+        out: options.OutOption,
         home: HomeOption = None,
         campaign: CampaignOption = "campaign",
         as_json: JsonOption = False,
@@ -43,25 +40,11 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         from aggregator_server.ledger.backup import back_up
 
         made = back_up(folder_of(home, campaign), out)
-        if as_json:
-            print_json(made)
-            return
-        screen = Screen("pate-server")
-        screen.say(f"{out} holds {campaign} up to its entry {made['head']}, and verifies")
-        screen.say(signed_line(str(made["signer"])))
-        screen.say(
-            "note the head in another place than the copy's: whoever restores is asked for the newest"
-        )
+        options.say_made(Screen("pate-server"), made, campaign, as_json=as_json)
 
     def restore(
-        folder: Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")],
-        head: Annotated[
-            str | None,
-            typer.Option(
-                help="The last head that the server had once it had stopped, NUMBER:DIGEST, known from "
-                "elsewhere than the copy. A copy that lacks it is refused."
-            ),
-        ] = None,
+        folder: options.BackupArgument,
+        head: options.HeadOption = None,
         close: Annotated[
             bool,
             typer.Option(
@@ -87,7 +70,6 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         identity is refused.
         """
         from aggregator_server.ledger.backup import restore as put_back
-        from pate.storage.manifest import read_manifest
 
         name = campaign or read_manifest(folder).name
         done = put_back(
@@ -99,20 +81,19 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             signed_by=signed_by,
             unsigned=unsigned,
         )
-        if as_json:
-            print_json(done)
-            return
-        screen = Screen("pate-server")
-        screen.say(
+        what = (
             f"{done['folder']} is back: {done['phase']}, {done['labels_released']} labels, head "
             f"{done['head']}"
         )
-        screen.say(signed_line(str(done["signer"])))
-        if close:
-            screen.say(
+        also = [
+            (
                 "labels that left after the copy was taken are not in it; the epsilon that is stated "
                 "covers them"
             )
+        ]
+        options.say_restored(
+            Screen("pate-server"), done, what, *(also if close else []), as_json=as_json
+        )
 
     app.command()(backup)
     app.command()(restore)

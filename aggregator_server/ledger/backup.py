@@ -12,23 +12,25 @@ more out than the campaign's cap, and nothing is added to it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.identities import Identities
 from aggregator_server.ledger import verify
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.database import write_copy
 from aggregator_server.ledger.store.place import LEDGER_FILE, InDatabase, Place, place_of
-from aggregator_server.ledger.store.rows import carry_over
-from pate.errors import LedgerError, PateError, StateError, UsageError
+from aggregator_server.ledger.store.tables import carry_over
+from pate.errors import PateError, StateError, UsageError
 from pate.runtime.home import SECRET_BYTES
 from pate.storage import backup
-from pate.storage.manifest import Contents, accept, expected_signer
+from pate.storage.hash_chain import Head
+from pate.storage.manifest import Contents
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -69,21 +71,15 @@ def back_up(folder: Path, out: Path) -> dict[str, object]:
         DiskError: if it cannot be written.
         UnreachableError: if the database that the ledger is in does not answer.
     """
-    with backup.new_folder(out) as draft:
-        _copy_ledger(place_of(folder), draft / LEDGER_FILE)
-        found = verify.verify(draft / LEDGER_FILE)
-        for name in CONTENTS.files:
-            if name != LEDGER_FILE and (folder / name).is_file():
-                backup.copy_file(folder / name, draft / name)
-        made = backup.take_stock(
-            draft,
-            CONTENTS,
-            name=folder.absolute().name,
-            ledger=found.campaign,
-            head=str(found.head),
-            key=_signing_key(folder),
-        )
-    return {**asdict(made), "phase": found.phase, "folder": str(out)}
+    made, found = backup.back_up(
+        folder,
+        out,
+        CONTENTS,
+        _look,
+        key=_signing_key(folder),
+        copy_ledger=lambda _, target: _copy_ledger(place_of(folder), target),
+    )
+    return {**made, "phase": found.phase}
 
 
 def restore(
@@ -119,27 +115,17 @@ def restore(
         LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
         DataError: if it is no backup of a server, was changed, or another signed it.
     """
-    own = _signing_key(folder)
-    manifest = accept(
-        place,
-        CONTENTS,
-        signer=expected_signer(signed_by, None if own is None else own.public_key()),
-        unsigned=unsigned,
+    asked = backup.Restore(
+        place, CONTENTS, _signing_key(folder), signed_by=signed_by, unsigned=unsigned
     )
-    known = None if head is None else Head.parse(head)
+    manifest, known = asked.manifest, Head.given(head)
     if folder.exists():
         raise StateError(_in_the_way(folder, manifest))
     target = place_of(folder, database)
-    backup.require_newest(place, manifest)
+    asked.require_newest()
     with backup.new_folder(folder) as draft:
-        backup.copy_files(place, manifest, CONTENTS, draft)
         path = draft / LEDGER_FILE
-        try:
-            found = verify.verify(path, known)
-        except LedgerError as error:
-            raise LedgerError(f"{place} is not put back: {error}") from error
-        if (found.campaign, str(found.head)) != (manifest.ledger, manifest.head):
-            raise LedgerError(f"{place}: the ledger in it is not the one that its manifest names")
+        found = asked.fill(draft, _look, known)
         if found.phase != "finished":
             if close:
                 with Ledger.open(path) as ledger:
@@ -161,6 +147,12 @@ def restore(
     }
 
 
+def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[verify.Verification]:
+    """Check a copy of the ledger, which has to have some entries."""
+    found = verify.verify(path, *heads)
+    return backup.Copy(found.campaign, found.head, found)
+
+
 def _signing_key(folder: Path) -> Ed25519PrivateKey | None:
     """Return the campaign key of the server's identity beside a campaign; a trial has none.
 
@@ -174,12 +166,8 @@ def _copy_ledger(source: Place, target: Path) -> None:
     if not isinstance(source, InDatabase):
         backup.copy_database(source, target)
         return
-    store = stores.examine(source)
-    try:
-        with store.reading() as rows:
-            write_copy(target, lambda copy: carry_over(rows, copy))
-    finally:
-        store.close()
+    with closing(stores.examine(source)) as store, store.reading() as rows:
+        write_copy(target, lambda copy: carry_over(rows, copy))
 
 
 def _put_into(
@@ -212,12 +200,8 @@ def _put_into(
                 )
             found = held
     else:
-        copy = stores.examine(file)
-        try:
-            with copy.reading() as rows:
-                made = stores.create(target, lambda connection: carry_over(rows, connection))
-        finally:
-            copy.close()
+        with closing(stores.examine(file)) as copy, copy.reading() as rows:
+            made = stores.create(target, lambda db: carry_over(rows, db))
     with stores.or_closed(made):
         made.remember(found.head)
     made.close()

@@ -21,6 +21,7 @@ from pate.votes import Histogram, LooseSum, NoisySum
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState, Charge
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
@@ -94,8 +95,9 @@ def votes(
     return body, row
 
 
-def charge(state: CampaignState, queries: Sequence[int], noise: str) -> Body:
+def charge(state: CampaignState, queries: Sequence[int], *, simulated: bool) -> Body:
     """Return the entry that charges queries of the present round at their worst cost."""
+    noise = "simulated" if simulated else "system"
     events, cost = state.charged(len(queries))
     return {
         "round": state.round,
@@ -103,7 +105,7 @@ def charge(state: CampaignState, queries: Sequence[int], noise: str) -> Body:
         "mechanism": _object(state.mechanism(state.round).to_dict()),
         "events": [_object(event.to_dict()) for event in events],
         "cost": str(cost),
-        "noise": noise,
+        "noise": "parties" if state.spec.sums.distributed else noise,
     }
 
 
@@ -145,6 +147,17 @@ def release(
         if each.label is not None
     ]
     return body, rows
+
+
+def predictions(round_: int, probabilities: Probabilities) -> tuple[Body, Fields]:
+    """Return the entry of a student's predictions, which commits to them, and their row."""
+    rows, classes = probabilities.shape
+    blob = encoding.pack_probabilities(probabilities)
+    digest = encoding.probabilities_digest(blob, round_, rows, classes)
+    return (
+        {"round": round_, "rows": rows, "classes": classes, "digest": digest},
+        {"round": round_, "probabilities": blob, "digest": bytes.fromhex(digest)},
+    )
 
 
 def _object(fields: Mapping[str, str | int]) -> dict[str, Json]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from aggregator_server.ledger.chain import Head
     from aggregator_server.ledger.state import CampaignState
     from aggregator_server.ledger.store.place import Place
     from aggregator_server.ledger.store.stores import Store
+    from pate.storage.hash_chain import Head
 
 
 def must_close(

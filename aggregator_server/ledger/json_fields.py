@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pate.errors import AccountingError, LedgerError
-from pate.mechanisms.contract import MOST_TEACHERS
 from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from fractions import Fraction
-
-    from numpy.typing import NDArray
 
     from pate.storage.hash_chain import Json
 
@@ -91,19 +86,3 @@ class Fields:
             return fraction_from_text(self.text(name))
         except AccountingError as error:
             raise LedgerError(f"{name}: {error}") from error
-
-
-def noisy_counts(rows: list[Json], queries: int, classes: int) -> NDArray[np.int64]:
-    """Return released noisy counts, (queries, classes) int64.
-
-    Raises:
-        LedgerError: for another shape, or what no noisy count can be.
-    """
-    if len(rows) != queries:
-        raise LedgerError(f"noisy counts of {len(rows)} queries, charged were {queries}")
-    for row in rows:
-        if not isinstance(row, list) or len(row) != classes:
-            raise LedgerError(f"a row of noisy counts is not one of {classes} classes")
-        if not all(type(count) is int and abs(count) <= MOST_TEACHERS for count in row):
-            raise LedgerError("a noisy count is no whole number of sane size")
-    return np.array(rows, dtype=np.int64).reshape(queries, classes)

@@ -12,29 +12,27 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self, cast
 
-from aggregator_server.ledger import encoding, stored_votes, verify
 from aggregator_server.ledger import entries as bodies
-from aggregator_server.ledger.chain import Entry
+from aggregator_server.ledger import stored_votes, verify
 from aggregator_server.ledger.freshness import must_close
-from aggregator_server.ledger.rules import follow
-from aggregator_server.ledger.store import stores, tables
-from aggregator_server.ledger.store.rows import releases, write_entry
+from aggregator_server.ledger.rules import CHAIN, follow
+from aggregator_server.ledger.store import stores
 from pate.errors import LedgerError, StateError
 from pate.runtime.failpoints import reach
+from pate.storage.entries import append, each_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from aggregator_server.ledger.chain import Head
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState, Charge
     from aggregator_server.ledger.store.place import Place
-    from aggregator_server.ledger.store.rows import Row
     from aggregator_server.ledger.store.stores import Store
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Outcome
-    from pate.storage.hash_chain import Json
+    from pate.storage.entries import Row
+    from pate.storage.hash_chain import Entry, Head, Json
     from pate.votes import Counts, Total
 
 
@@ -79,9 +77,9 @@ class Ledger:
             UnreachableError: if the database does not answer.
         """
         body: dict[str, Json] = {"spec": spec.to_dict()}
-        first = Entry.after(None, "open", body, _stamp(clock()))
+        first = CHAIN.after(CHAIN.start, "open", body, _stamp(clock()))
         state = follow(None, first)
-        database = stores.create(place, lambda connection: write_entry(connection, first))
+        database = stores.create(place, lambda db: append(db, first))
         with stores.or_closed(database):
             database.remember(state.head)
         return cls(place, database, state, clock)
@@ -111,8 +109,8 @@ class Ledger:
         """
         database = stores.open_for_writing(place)
         with stores.or_closed(database):
-            with database.reading() as connection:
-                state = verify.audited(connection, database.newest_known(), head)
+            with database.reading() as db:
+                state = verify.audited(database, db, head)
             closing = must_close(place, database, state, head=head, close=close)
             ledger = cls(place, database, state, clock)
             # Closed before the folder vouches for it: one that dies here leaves it unproven.
@@ -186,12 +184,8 @@ class Ledger:
             wanted = (first, count, tuple(survivors))
             if wanted in [(e.first, e.count, e.survivors) for e in self._state.openings]:
                 return self._state
-            body: dict[str, Json] = {
-                "first": first,
-                "count": count,
-                "survivors": list(survivors),
-            }
-            return self._append("opening", body)
+            names: list[Json] = [*survivors]
+            return self._append("opening", {"first": first, "count": count, "survivors": names})
 
     def record_votes(
         self, first: int, histogram: Total, responders: Sequence[str]
@@ -208,7 +202,7 @@ class Ledger:
             LedgerError: if the votes do not fit the roster, or were recorded before.
         """
         body, row = bodies.votes(self.state(), first, histogram, responders)
-        return self._append("votes", body, ((tables.batches, row),))
+        return self._append("votes", body, (("batches", row),))
 
     def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
         """Charge the worst cost of answering ``queries`` in the present round, durably.
@@ -230,7 +224,7 @@ class Ledger:
             StateError: if the campaign is not labelling.
         """
         with self._turn:
-            body = bodies.charge(self._state, queries, self._noise_name(simulated=simulated))
+            body = bodies.charge(self._state, queries, simulated=simulated)
             self._held = self._append("charge", body).open_charge
             return cast("Charge", self._held)
 
@@ -260,7 +254,7 @@ class Ledger:
         with self._turn:
             self._take(charge, len(outcomes))
             body, rows = bodies.release(self._state, charge, outcomes, gate=gate, noisy=noisy)
-            return self._append("release", body, releases(rows))
+            return self._append("release", body, (("releases", row) for row in rows))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
         """End the present round.
@@ -272,12 +266,10 @@ class Ledger:
             LedgerError: if no round follows that would need them.
         """
         with self._turn:
-            body: dict[str, Json] = {
-                "round": self._state.round,
-                "wants_predictions": wants_predictions,
-            }
             self._held = None
-            return self._append("round-end", body)
+            return self._append(
+                "round-end", {"round": self._state.round, "wants_predictions": wants_predictions}
+            )
 
     def record_predictions(self, round_: int, probabilities: Probabilities) -> bool:
         """Keep the student's predictions for a round; the first ones count.
@@ -296,28 +288,17 @@ class Ledger:
         with self._turn:
             if round_ in self._state.predictions:
                 return True
-            rows, classes = probabilities.shape
-            blob = encoding.pack_probabilities(probabilities)
-            digest = encoding.probabilities_digest(blob, round_, rows, classes)
-            body: dict[str, Json] = {
-                "round": round_,
-                "rows": rows,
-                "classes": classes,
-                "digest": digest,
-            }
-            row = {"round": round_, "probabilities": blob, "digest": bytes.fromhex(digest)}
-            self._append("predictions", body, ((tables.predictions, row),))
+            body, row = bodies.predictions(round_, probabilities)
+            self._append("predictions", body, (("predictions", row),))
             return False
 
     def finish(self) -> CampaignState:
         """Close the campaign: nothing is charged or released after that."""
         with self._turn:
-            body: dict[str, Json] = {
-                "labels_released": len(self._state.labels),
-                "spent": str(self._state.spent),
-            }
-            self._held = None
-            return self._append("close", body)
+            state, self._held = self._state, None
+            return self._append(
+                "close", {"labels_released": len(state.labels), "spent": str(state.spent)}
+            )
 
     def counts(self) -> Counts:
         """Return all summed votes: (queries, classes) int64, zeros where there are none.
@@ -340,8 +321,8 @@ class Ledger:
 
     def entries(self, least: int = 1, kinds: Sequence[str] | None = None) -> list[Entry]:
         """Return committed entries from number ``least`` on, of the given kinds or of all."""
-        with self._database.reading() as connection:
-            return verify.read_entries(connection, least, kinds)
+        with self._database.reading() as db:
+            return list(each_entry(db, least, kinds))
 
     def close(self) -> None:
         """Close the ledger and let others have it."""
@@ -349,11 +330,6 @@ class Ledger:
             self._failed = True
             self._turn.notify_all()
             self._database.close()
-
-    def _noise_name(self, *, simulated: bool) -> str:
-        if self._state.spec.sums.distributed:
-            return "parties"
-        return "simulated" if simulated else "system"
 
     def _take(self, charge: Charge, answers: int) -> None:
         """Use up the charge that this process holds: one attempt, whatever comes of it."""
@@ -363,15 +339,20 @@ class Ledger:
         if answers != len(charge.queries):
             raise LedgerError(f"{answers} answers to {len(charge.queries)} queries")
 
-    def _append(self, kind: str, body: dict[str, Json], rows: Sequence[Row] = ()) -> CampaignState:
+    def _append(
+        self,
+        kind: str,
+        body: dict[str, Json],
+        rows: Iterable[Row] = (),
+    ) -> CampaignState:
         with self._turn:
             if self._failed:
                 raise StateError(f"the ledger {self.place} is closed or failed: open it again")
-            entry = Entry.after(self._state.head, kind, body, _stamp(self._clock()))
+            entry = CHAIN.after(self._state.head, kind, body, _stamp(self._clock()))
             state = follow(self._state, entry)
             try:
-                with self._database.writing() as connection:
-                    write_entry(connection, entry, rows)
+                with self._database.writing() as db:
+                    append(db, entry, rows)
                     reach("entry-written")
                 self._database.remember(entry.head)
             except BaseException:

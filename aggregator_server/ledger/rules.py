@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, cast
 
-import numpy as np
-
-from aggregator_server.ledger.json_fields import Fields, noisy_counts
-from aggregator_server.ledger.label_table import Answered, Labels
+from aggregator_server.ledger.json_fields import Fields
+from aggregator_server.ledger.release_rules import release
 from aggregator_server.ledger.state import (
     CampaignState,
     Charge,
     PredictionRecord,
-    ReleasedLabel,
-    Source,
 )
 from aggregator_server.ledger.vote_rules import opening, votes
 from pate.accounting.budget import PrivacyFilter
-from pate.accounting.composition import total_cost
 from pate.accounting.events import event_from_dict
 from pate.campaign.choices import UNITS
 from pate.campaign.neighbour_terms import require_size
@@ -41,14 +35,15 @@ from pate.errors import (
     SchemaError,
     StateError,
 )
-from pate.formats.noisy_counts import NoisyVotes
-from pate.mechanisms import MatrixMechanism, Neighbour, mechanism_from_dict
+from pate.mechanisms import mechanism_from_dict
+from pate.storage.hash_chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator_server.ledger.chain import Entry
-    from pate.storage.hash_chain import Json
+    from pate.storage.hash_chain import Entry, Json
+
+CHAIN: Final = Chain(b"pate ledger entry v1\0", b"pate ledger v1")
 
 #: Noise as a charge names it. ``simulated`` is seeded, and protects nobody; ``parties`` is in the
 #: votes already.
@@ -75,7 +70,7 @@ def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
         RefusedError: if a party is not invited, or guards a smaller unit than is promised.
         StateError: if the campaign is finished or in another phase.
     """
-    body = entry.check(state.head if state else None)
+    body = CHAIN.check(entry, state.head if state else CHAIN.start)
     if state is None:
         if entry.kind != "open":
             raise LedgerError(f"the first entry is {entry.kind!r}, not 'open'")
@@ -83,6 +78,8 @@ def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
         return CampaignState(CampaignSpec.from_dict(fields.object("spec")), entry.head)
     if entry.kind == "open":
         raise LedgerError(f"entry {entry.seq} opens the campaign a second time")
+    if entry.kind not in _STEPS:
+        raise LedgerError(f"entry {entry.seq} has the unknown kind {entry.kind!r}")
     phases, step = _STEPS[entry.kind]
     if state.phase not in phases:
         raise StateError(
@@ -215,108 +212,6 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
         state.batch_of(query)
 
 
-def _release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    gated, matrix = state.spec.gate is not None, state.spec.records_vote
-    # With noise shares a query costs the same whatever is said of it: its sum has been seen.
-    whole = gated or matrix or state.spec.sums.distributed
-    together = gated or matrix
-    fields = Fields(body, "charge round answers cost" + " gate" * gated + " noisy" * matrix)
-    charge = state.open_charge
-    if charge is None or charge.entry != fields.integer("charge", 1):
-        raise LedgerError(f"a release for entry {body['charge']}, which is not an open charge")
-    if charge.round != fields.integer("round", 1):
-        raise LedgerError(
-            f"a release in round {body['round']} for a charge of round {charge.round}"
-        )
-    fresh: dict[int, ReleasedLabel] = {}
-    answered, used = [], charge.cost if together else Fraction(0)
-    gate = _gate(fields.text("gate")) if gated else None
-    for answer in fields.many("answers"):
-        query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
-        if source == "reinforced" and not state.mechanism(charge.round).interactive:
-            raise LedgerError(f"query {query} has a student's label, and no student was asked")
-        if (source == "records") != (matrix and label is not None):
-            raise LedgerError(f"query {query} has a label from {source}")
-        answered.append(query)
-        if not together:
-            used += total_cost(state.composition, charge.events[:events])
-        if label is not None:
-            if gate == "closed":
-                raise LedgerError(f"query {query} got a label although the gate was closed")
-            if query in state.labels or query in fresh:
-                raise LedgerError(f"query {query} has its label already")
-            fresh[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
-    if tuple(answered) != charge.queries:
-        raise LedgerError("a release answers other queries than were charged for")
-    noisy = _noisy(state, charge, fields.many("noisy"), fresh) if matrix else None
-    if fields.fraction("cost") != used:
-        raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
-    budget = PrivacyFilter(state.cap, state.spent - charge.cost)
-    budget.settle(budget.reserve(charge.cost), used)
-    labels, before = state.labels, state.answered.get(charge.round)
-    # Both share memory with those of the state before; see the module.
-    labels = labels if isinstance(labels, Labels) else Labels().grown(labels.items())
-    before = before if isinstance(before, Answered) else Answered().grown(before or ())
-    return replace(
-        state,
-        spent=budget.spent,
-        labels=labels.grown(fresh.items()),
-        answered={**state.answered, charge.round: before.grown(answered)},
-        gate=gate,
-        noisy=noisy,
-        open_charge=None,
-    )
-
-
-def _noisy(
-    state: CampaignState, charge: Charge, noisy: list[Json], labels: Mapping[int, ReleasedLabel]
-) -> NoisyVotes:
-    """Return the noisy counts that a matrix was released with; its labels are what they say."""
-    mechanism = state.mechanism(charge.round)
-    counts = noisy_counts(noisy, len(charge.queries), len(state.classes))
-    if not isinstance(mechanism, MatrixMechanism):
-        raise LedgerError("noisy counts of a mechanism that releases none")
-    for query, label in zip(charge.queries, mechanism.labels(counts), strict=True):
-        held = labels.get(query)
-        if label != (None if held is None else held.label):
-            raise LedgerError(f"query {query} has another label than its noisy counts say")
-    parties = len(state.batches[0].responders)
-    sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
-    return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
-
-
-def _gate(text: str) -> Literal["open", "closed"]:
-    if text not in ("open", "closed"):
-        raise LedgerError(f"a gate is open or closed, not {text!r}")
-    return cast("Literal['open', 'closed']", text)
-
-
-def _answer(
-    answer: Json, charge: Charge, classes: int, *, whole: bool
-) -> tuple[int, int | None, str | None, int]:
-    """Return query, label, source and number of events of one answer, checked.
-
-    ``whole``: every answer uses all that was charged for it.
-    """
-    most = len(charge.events)
-    least = most if whole else 1
-    if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
-        answer = None  # to Python, true is the integer 1
-    match answer:
-        case [int(query), None, None, int(events)] if least <= events < most + whole:
-            return query, None, None, events
-        case [int(query), int(label), "reinforced", int(events)] if (
-            least <= events < most + whole and 0 <= label < classes
-        ):
-            return query, label, "reinforced", events
-        # The teachers' or records' label is worth everything that was charged for it.
-        case [int(query), int(label), ("teachers" | "records") as source, int(events)] if (
-            events == most and 0 <= label < classes
-        ):
-            return query, label, source, events
-    raise LedgerError(f"not an answer to a charge of {len(charge.events)} events: {answer!r}")
-
-
 def _round_end(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     del entry
     fields = Fields(body, "round wants_predictions")
@@ -398,7 +293,7 @@ _STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
     "opening": (("voting",), opening),
     "votes": (("voting", "labelling"), votes),
     "charge": (("voting", "labelling"), _charge),
-    "release": (("labelling",), _release),
+    "release": (("labelling",), release),
     "round-end": (("labelling",), _round_end),
     "predictions": (("predicting",), _predictions),
     "close": (("gathering", "voting", "labelling", "predicting"), _close),

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
-    from aggregator_server.ledger.chain import Head
     from pate.accounting.composition import Composition
     from pate.accounting.events import Charged
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.formats.noisy_counts import NoisyVotes
     from pate.mechanisms import Mechanism
+    from pate.storage.hash_chain import Head
 
 Phase = Literal["gathering", "voting", "labelling", "predicting", "finished"]
 __all__ = [

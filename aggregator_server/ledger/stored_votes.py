@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import select
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.store import tables
 from pate.errors import LedgerError
+from pate.storage.entries import each_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 def all_counts(store: Store, state: CampaignState) -> Counts:
     """Return all summed votes: (queries, classes) int64, zeros where there are none."""
     whole = np.zeros((state.spec.queries, len(state.classes)), dtype=np.int64)
-    with store.reading() as connection:
-        for first, count, blob in connection.execute(
-            select(tables.batches.c.first, tables.batches.c.count, tables.batches.c.counts)
-        ):
+    with store.reading() as db:
+        for first, count, blob in each_row(db, "batches", ("first", "count", "counts")):
             votes = encoding.unpack_counts(blob, count, len(state.classes))
             whole[list(state.voted.rows[first : first + count])] = votes
     return whole
@@ -40,7 +37,6 @@ def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Cou
     Raises:
         LedgerError: if there are none for one of them.
     """
-    table = tables.batches
     found = np.empty((len(queries), len(state.classes)), dtype=np.int64)
     places = [state.voted.place_of(query) for query in queries]
     at = np.array([-1 if place is None else place for place in places], dtype=np.int64)
@@ -49,12 +45,12 @@ def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Cou
     of = np.searchsorted(firsts, at, side="right") - 1
     if bool(np.any((at < 0) | (of < 0))) or bool(np.any(at >= ends[of])):
         raise LedgerError("there are no votes in the ledger on some of these queries")
-    with store.reading() as connection:
+    with store.reading() as db:
         for each in np.unique(of).tolist():
             batch = state.batches[each]
-            (blob,) = connection.execute(
-                select(table.c.counts).where(table.c.first == batch.first)
-            ).one()
+            (blob,) = db.execute(
+                "SELECT counts FROM batches WHERE first = ?", (batch.first,)
+            ).fetchone()
             rows = np.flatnonzero(of == each)
             votes = encoding.view_counts(blob, batch.count, len(state.classes))
             found[rows] = votes[at[rows] - batch.first]
@@ -63,11 +59,10 @@ def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Cou
 
 def predictions_for(store: Store, state: CampaignState, round_: int) -> Probabilities | None:
     """Return the student's predictions for a round, or None: (queries, classes) float32."""
-    table = tables.predictions
-    with store.reading() as connection:
-        blob = connection.execute(
-            select(table.c.probabilities).where(table.c.round == round_)
-        ).scalar_one_or_none()
-    if blob is None:
+    with store.reading() as db:
+        row = db.execute(
+            "SELECT probabilities FROM predictions WHERE round = ?", (round_,)
+        ).fetchone()
+    if row is None:
         return None
-    return encoding.unpack_probabilities(blob, state.spec.queries, len(state.classes))
+    return encoding.unpack_probabilities(row[0], state.spec.queries, len(state.classes))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sqlalchemy import select
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.chain import Entry, Head
 from aggregator_server.ledger.rules import replay
-from aggregator_server.ledger.store import layout, tables
-from aggregator_server.ledger.store.stores import examine, known_head
+from aggregator_server.ledger.store.stores import examine
 from pate.errors import LedgerError, ProtocolError
 from pate.mechanisms import (
     DistributedInteractiveGNMax,
@@ -23,23 +20,20 @@ from pate.mechanisms import (
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.mechanisms.neighbour import DistributedNeighbour
 from pate.noise.shares import check_row_totals, largest_noise
+from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
 from pate.votes import check_entries, check_votes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
     from fractions import Fraction
-
-    from sqlalchemy import Connection
 
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState, VoteBatch
     from aggregator_server.ledger.store.place import Place
+    from aggregator_server.ledger.store.stores import Store
+    from pate.storage.entries import Transaction
+    from pate.storage.hash_chain import Entry, Head
     from pate.votes import Counts
-
-
-#: Entries of the chain that are in memory at a time while it is read.
-_AT_A_TIME: Final = 256
 
 
 @dataclass(frozen=True)
@@ -83,41 +77,32 @@ def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
-    database = examine(place)
-    try:
-        with database.reading() as connection:
-            entries = read_entries(connection)
-    finally:
-        database.close()
+    with closing(examine(place)) as store, store.reading() as db:
+        entries = list(each_entry(db))
     return replay(entries), entries
 
 
-def verify(place: Place, expected_head: Head | None = None) -> Verification:
+def verify(place: Place, *heads: Head | None) -> Verification:
     """Check everything that a ledger says, also while a server writes it.
 
     The chain is replayed from its first entry by the rules that admit new entries: each link and
     digest, each cost by the accountant, the budget at every step, a charge before each release,
     one label a query. The other tables must agree with the chain, and tables and triggers with
-    the migrations.
+    those of a new ledger.
 
     Args:
         place: of the ledger.
-        expected_head: a head that was kept elsewhere, as in a privacy statement. It must be in
-            the chain: without one, entries cut off at the end cannot be told from entries that
-            were never written.
+        heads: that were kept elsewhere, as in a privacy statement. They must be in the chain:
+            without one, entries cut off at the end cannot be told from entries that were never
+            written.
 
     Raises:
         LedgerError: if anything does not hold.
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
-    database = examine(place)
-    try:
-        with database.reading() as connection:
-            _check_pages(connection)
-            state = audited(connection, expected_head, known_head(place))
-    finally:
-        database.close()
+    with closing(examine(place)) as store, store.reading() as db:
+        state = audited(store, db, *heads, pages=True)
     return Verification(
         campaign=state.spec.id,
         phase=state.phase,
@@ -133,79 +118,44 @@ def verify(place: Place, expected_head: Head | None = None) -> Verification:
     )
 
 
-def audited(connection: Connection, *heads: Head | None) -> CampaignState:
-    """Check all of an open ledger but the pages of its file, and return where the campaign stands.
+def audited(
+    store: Store, db: Transaction, *heads: Head | None, pages: bool = False
+) -> CampaignState:
+    """Check all of an open ledger, and return where the campaign stands.
 
     Args:
-        connection: to read from.
-        heads: that must be in the chain; None: none.
+        store: the ledger.
+        db: a transaction on it.
+        heads: that must be in the chain, as must the newest that is noted elsewhere; None: none.
+        pages: whether to look at the pages of its file, too.
 
     Raises:
         LedgerError: if anything does not hold.
     """
-    layout.check(connection)
-    wanted = [head for head in heads if head is not None]
-    found: set[Head] = set()
-    # Closed also where one does not hold: a cursor of a database must not outlive its transaction.
-    with closing(each_entry(connection)) as entries:
-        state = replay(_noting(entries, wanted, found))
-    check_tables(connection, state)
-    for head in wanted:
-        _check_head(state.head, found, head)
+    store.check(db, pages=pages)
+    state = replay(each_entry(db))
+    check_tables(db, state)
+    for head in filter(None, (*heads, store.newest_known())):
+        require_entry(db, head)
     return state
 
 
-def read_entries(
-    connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
-) -> list[Entry]:
-    """Return the chain as it stands in the file, unchecked; arguments as for :func:`each_entry`."""
-    return list(each_entry(connection, least, kinds))
-
-
-def each_entry(
-    connection: Connection, least: int = 1, kinds: Sequence[str] | None = None
-) -> Generator[Entry, None, None]:
-    """Yield the entries of the chain as they stand in the file, unchecked, a few at a time.
-
-    Args:
-        connection: to read from.
-        least: number of the first entry wanted.
-        kinds: which kinds; None for all.
-    """
-    table = tables.entries
-    columns = (
-        table.c.seq,
-        table.c.kind,
-        table.c.body,
-        table.c.previous,
-        table.c.digest,
-        table.c.written_at,
-    )
-    query = select(*columns).where(table.c.seq >= least).order_by(table.c.seq)
-    if kinds is not None:
-        query = query.where(table.c.kind.in_(kinds))
-    with connection.execute(query.execution_options(yield_per=_AT_A_TIME)) as rows:
-        for row in rows:
-            yield Entry(*row)
-
-
-def check_tables(connection: Connection, state: CampaignState) -> None:
+def check_tables(db: Transaction, state: CampaignState) -> None:
     """Compare the tables beside the chain with what the chain says.
 
     Raises:
         LedgerError: for a row too many, missing or changed, or bytes with another digest.
     """
-    _check_releases(connection, state)
-    _check_batches(connection, state)
-    _check_predictions(connection, state)
+    _check_releases(db, state)
+    _check_batches(db, state)
+    _check_predictions(db, state)
 
 
-def _check_releases(connection: Connection, state: CampaignState) -> None:
-    table = tables.releases
-    columns = (table.c.query, table.c.label, table.c.round, table.c.source, table.c.entry)
+def _check_releases(db: Transaction, state: CampaignState) -> None:
+    columns = ("query", "label", "round", "source", "entry")
     # Row by row, side by side: neither is held a second time.
     wanted = iter(sorted(state.labels))
-    for query, *found in connection.execute(select(*columns).order_by(table.c.query)):
+    for query, *found in each_row(db, "releases", columns):
         expected = next(wanted, None)
         held = state.labels.get(query)
         if query != expected or held is None:
@@ -217,19 +167,17 @@ def _check_releases(connection: Connection, state: CampaignState) -> None:
         raise LedgerError(f"the releases table and the chain differ: query {odd}")
 
 
-def _check_batches(connection: Connection, state: CampaignState) -> None:
-    table = tables.batches
-    columns = (
-        table.c.first, table.c.count, table.c.teachers, table.c.responders, table.c.entry,
-        table.c.salt, table.c.counts,
-    )  # fmt: skip
-    firsts = connection.execute(select(table.c.first).order_by(table.c.first)).scalars().all()
+def _check_batches(db: Transaction, state: CampaignState) -> None:
+    firsts = [first for (first,) in each_row(db, "batches", ("first",))]
     if firsts != [batch.first for batch in state.batches]:
         raise LedgerError("the batches table and the chain hold different batches of votes")
     classes = len(state.classes)
     for batch in state.batches:
-        one = select(*columns).where(table.c.first == batch.first)
-        *described, salt, blob = connection.execute(one).one()
+        *described, salt, blob = db.execute(
+            "SELECT first, count, teachers, responders, entry, salt, counts FROM batches "
+            "WHERE first = ?",
+            (batch.first,),
+        ).fetchone()
         where = f"votes of queries {batch.first} to {batch.first + batch.count - 1}"
         responders = canonical(list(batch.responders))
         if described != [batch.first, batch.count, batch.teachers, responders, batch.entry]:
@@ -265,17 +213,19 @@ def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None
     check_row_totals(counts, batch.teachers, mechanism.share, len(batch.responders))
 
 
-def _check_predictions(connection: Connection, state: CampaignState) -> None:
-    rows = connection.execute(select(tables.predictions)).all()
-    if {row.round for row in rows} != set(state.predictions):
+def _check_predictions(db: Transaction, state: CampaignState) -> None:
+    rounds = [round_ for (round_,) in each_row(db, "predictions", ("round",))]
+    if rounds != sorted(state.predictions):
         raise LedgerError("the predictions table and the chain hold different rounds")
     size = (state.spec.queries, len(state.classes))
-    for row in rows:
-        record = state.predictions[row.round]
-        digest = encoding.probabilities_digest(row.probabilities, row.round, *size)
-        if digest != record.digest or (row.digest.hex(), row.entry) != (digest, record.entry):
-            raise LedgerError(f"the predictions for round {row.round} were altered")
-        _check_reinforced(state, row.round, encoding.unpack_probabilities(row.probabilities, *size))
+    for round_, record in state.predictions.items():
+        blob, stored, entry = db.execute(
+            "SELECT probabilities, digest, entry FROM predictions WHERE round = ?", (round_,)
+        ).fetchone()
+        digest = encoding.probabilities_digest(blob, round_, *size)
+        if digest != record.digest or (stored.hex(), entry) != (digest, record.entry):
+            raise LedgerError(f"the predictions for round {round_} were altered")
+        _check_reinforced(state, round_, encoding.unpack_probabilities(blob, *size))
 
 
 def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilities) -> None:
@@ -291,30 +241,3 @@ def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilit
             and mechanism.reinforced(expected) == held.label
         ):
             raise LedgerError(f"the label of query {query} is not what the student was sure of")
-
-
-def _check_pages(connection: Connection) -> None:
-    if layout.is_postgres(connection):
-        return  # its server checks what it reads, and all was read
-    for pragma in ("integrity_check", "foreign_key_check"):
-        said = [str(row[0]) for row in connection.exec_driver_sql(f"PRAGMA {pragma}")]
-        if said not in (["ok"], []):
-            raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
-
-
-def _noting(entries: Iterable[Entry], wanted: Sequence[Head], found: set[Head]) -> Iterator[Entry]:
-    """Pass entries on, and note the heads after those that are wanted."""
-    numbers = {head.seq for head in wanted}
-    for entry in entries:
-        if entry.seq in numbers:
-            found.add(entry.head)
-        yield entry
-
-
-def _check_head(last: Head, found: set[Head], expected: Head) -> None:
-    if not 0 < expected.seq <= last.seq:
-        raise LedgerError(
-            f"entry {expected.seq} was in this ledger and is gone: it ends at {last.seq}"
-        )
-    if expected not in found:
-        raise LedgerError(f"entry {expected.seq} is another than the expected {expected}")

@@ -13,9 +13,8 @@ from aggregator_server.ledger.state import SumOpening, VoteBatch
 from pate.errors import LedgerError, QuorumError
 
 if TYPE_CHECKING:
-    from aggregator_server.ledger.chain import Entry
     from aggregator_server.ledger.state import CampaignState
-    from pate.storage.hash_chain import Json
+    from pate.storage.hash_chain import Entry, Json
 
 
 def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:

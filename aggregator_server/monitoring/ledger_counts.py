@@ -12,7 +12,7 @@ from aggregator_server.monitoring.overview import LedgerLine
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator_server.ledger.chain import Entry
+    from pate.storage.hash_chain import Entry
 
 #: Entries that the page shows.
 TAIL: Final = 12

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from aggregator_server.ledger import verify as audit
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.errors import StateError
 from pate.formats.labels import LabelRow, LabelSet
+from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -159,7 +159,7 @@ def verify(folder: Path, head: str | None, database: str | None = None) -> dict[
         LedgerError: if anything does not hold.
         StateError: if there is no ledger.
     """
-    known = None if head is None else Head.parse(head)
+    known = Head.given(head)
     found = audit.verify(place_of(folder, database), known)
     stated = describe(folder, database)
     return {

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from aggregator_server.ledger.chain import Entry
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from benchmarks.papers.options import Options
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
+    from pate.storage.hash_chain import Entry
     from pate.votes import Counts
     from student.trainers.base import Lesson, Student
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from party.cli.ledger import _home
+from party.cli.ledger import the_home
 from pate.errors import UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption, SignedByOption, UnsignedOption
 from pate.runtime.screen import Screen
-from pate.storage.manifest import signed_line
+from pate.storage import options
 
-OutOption = Annotated[
-    Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
-]
 _ALLOW_NEW: Final = (
     "what was answered after that is forgotten: let the policy allow only campaigns over public sets "
     "that this party never saw"
 )
-BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(
-    out: OutOption,
+    out: options.OutOption,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -43,27 +38,13 @@ def backup(
     """
     from party.backup import back_up
 
-    made = back_up(_home(home), out)
-    if as_json:
-        print_json(made)
-        return
-    screen = Screen("pate-party")
-    screen.say(f"{out} holds the ledger up to its entry {made['head']}, and verifies")
-    screen.say(signed_line(str(made["signer"])))
-    screen.say(
-        "note the head in another place than the copy's: whoever restores is asked for the newest"
-    )
+    made = back_up(the_home(home), out)
+    options.say_made(Screen("pate-party"), made, "the ledger", as_json=as_json)
 
 
 def restore(
-    folder: BackupArgument,
-    head: Annotated[
-        str | None,
-        typer.Option(
-            help="The last head that `pate-party ledger` showed, NUMBER:DIGEST, known from elsewhere "
-            "than the copy. A copy that lacks it is refused."
-        ),
-    ] = None,
+    folder: options.BackupArgument,
+    head: options.HeadOption = None,
     entries_lost: Annotated[
         bool,
         typer.Option(
@@ -94,14 +75,9 @@ def restore(
         signed_by=signed_by,
         unsigned=unsigned,
     )
-    if as_json:
-        print_json(done)
-        return
-    screen = Screen("pate-party")
-    screen.say(f"restored the ledger in {done['folder']} up to entry {done['head']}")
-    screen.say(signed_line(str(done["signer"])))
-    if entries_lost:
-        screen.say(_ALLOW_NEW)
+    what = f"restored the ledger in {done['folder']} up to entry {done['head']}"
+    also = [_ALLOW_NEW] if entries_lost else []
+    options.say_restored(Screen("pate-party"), done, what, *also, as_json=as_json)
 
 
 def forget(
@@ -128,7 +104,7 @@ def forget(
             "it; else say --entries-lost, and then allow only campaigns over public sets that are "
             "new to you"
         )
-    place = home or _only_home()
+    place = the_home(home, with_ledger=False)
     head = go_on(place)
     if as_json:
         print_json({"head": head, "folder": str(place)})
@@ -136,16 +112,3 @@ def forget(
     screen = Screen("pate-party")
     screen.say(f"{place} goes on with its ledger up to entry {head}")
     screen.say(_ALLOW_NEW)
-
-
-def _only_home() -> Path:
-    """Return the one party's home in the state directory.
-
-    Raises:
-        UsageError: if there are several, or none.
-    """
-    place = default_home("party")
-    found = [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
-    if len(found) != 1:
-        raise UsageError(f"{place} has the homes of {len(found)} parties: give --home")
-    return found[0]

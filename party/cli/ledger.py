@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from party.ledger.accountant import Figure
-    from party.ledger.ledger import CampaignRecord, PartyLedger
+    from party.ledger.ledger import PartyLedger
+    from party.ledger.records import CampaignRecord
     from party.offer import Offer
     from pate.accounting.filters import Delta
 
@@ -43,7 +44,7 @@ def ledger(
     """
     from party.cli.synthesis_lines import as_json as rows_as_json
 
-    place = _home(home)
+    place = the_home(home)
     books = _ledger_of(place)
     delta = _delta(place, policy)
     figure = books.own_figure(delta)
@@ -78,7 +79,7 @@ def verify(
     from pate.formats.privacy_statement import PrivacyStatement
 
     published = PrivacyStatement.from_json(_text(statement))
-    checks = verify_statement(published, _ledger_of(_home(home)).find(published.campaign))
+    checks = verify_statement(published, _ledger_of(the_home(home)).find(published.campaign))
     if as_json:
         print_json({
             "agrees": agrees(checks),
@@ -107,20 +108,27 @@ def _text(path: Path) -> str:
         raise DataError(f"{path} is not text") from error
 
 
-def _home(given: Path | None) -> Path:
+def the_home(given: Path | None, *, with_ledger: bool = True) -> Path:
+    """Return the home that was given, or the only one in the state directory.
+
+    Raises:
+        UsageError: if there are several, or none.
+    """
     from party.ledger.ledger import LEDGER_FILE
 
     if given is not None:
         return given
-    found = sorted(path.parent for path in default_home("party").glob(f"*/{LEDGER_FILE}"))
+    place = default_home("party")
+    found = sorted(
+        path for path in place.glob("*/") if not with_ledger or (path / LEDGER_FILE).exists()
+    )
     if len(found) == 1:
         return found[0]
+    what = "a ledger" if with_ledger else "a home"
     if not found:
-        raise UsageError(f"no party has a ledger in {default_home('party')}: give its --home")
+        raise UsageError(f"no party has {what} in {place}: give its --home")
     names = ", ".join(path.name for path in found)
-    raise UsageError(
-        f"several parties have a ledger in {default_home('party')} ({names}): give the --home of one"
-    )
+    raise UsageError(f"several parties have {what} in {place} ({names}): give the --home of one")
 
 
 def _ledger_of(home: Path) -> PartyLedger:

@@ -1,4 +1,4 @@
-"""A campaign as the rules of a party's ledger look at it, an entry, and what is asked of the file.
+"""A campaign as the rules of a party's ledger look at it, and an entry.
 
 A part of :mod:`party.ledger.rules`. Campaigns are held in memory, a few kilobytes each; hashes of
 queries are not: a party answers millions.
@@ -7,15 +7,16 @@ queries are not: a party answers millions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
 from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
 from party.ledger.sent_votes import Given
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from party.ledger.history import Past
     from party.ledger.openings import How
     from party.offer import Offer
     from pate.storage.hash_chain import Json
@@ -40,61 +41,6 @@ class Entry:
     at: str
     hashes: Sequence[bytes] = ()
     tags: Sequence[bytes] = ()
-
-
-class Past(Protocol):
-    """What was written before, asked of the file."""
-
-    def sharing(
-        self, hashes: Sequence[bytes], before: int | None = None
-    ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that holds one of these queries, or more.
-
-        Args:
-            hashes: of the queries.
-            before: number of an entry; answers from it on do not count. None: all count.
-        """
-
-    def clashing(
-        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
-    ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer with other votes on one of these queries.
-
-        Args:
-            hashes: of the queries.
-            tags: of the votes on them.
-            before: as above.
-        """
-
-    def known(
-        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
-    ) -> frozenset[bytes]:
-        """Return those of these queries that are in any of ``answers``, from ``first`` to ``last``."""
-
-
-class Nothing:
-    """The past of a batch none of whose queries is in any other: nothing needs to be looked up."""
-
-    def sharing(
-        self, hashes: Sequence[bytes], before: int | None = None
-    ) -> frozenset[tuple[str, str]]:
-        """Return nothing."""
-        del hashes, before
-        return frozenset()
-
-    def clashing(
-        self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
-    ) -> frozenset[tuple[str, str]]:
-        """Return nothing."""
-        del hashes, tags, before
-        return frozenset()
-
-    def known(
-        self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
-    ) -> frozenset[bytes]:
-        """Return nothing."""
-        del hashes, first, last, answers
-        return frozenset()
 
 
 @dataclass

@@ -1,42 +1,36 @@
-"""The hash chain of a party's ledger: what an entry is, its tables, and how a file is read back."""
+"""A party's ledger in its file: its chain, its tables, and how it is read back."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.campaigns import Entry, Nothing
-from party.ledger.history import FilePast, not_alone, parsed, queries_of, tags_of
+from party.ledger.campaigns import Entry
+from party.ledger.history import Past, not_alone, queries_of, tags_of
 from party.ledger.rules import LedgerState
 from pate.errors import LedgerError, PateError
+from pate.storage.entries import append_only, check_schema, each_entry, lacking
+from pate.storage.hash_chain import Chain, Head
 
 if TYPE_CHECKING:
     import sqlite3
 
 #: What tells the file from others: "patl" in ASCII.
 APPLICATION_ID: Final = 0x7061746C
-_GENESIS: Final = hashlib.sha256(b"pate party ledger v1").digest()
+CHAIN: Final = Chain(b"pate party ledger entry v1\0", b"pate party ledger v1")
 
 #: By which a query of an earlier batch is found.
 _INDEX: Final = "CREATE INDEX queries_by_query ON queries (query)"
 #: Of the votes on each query; a ledger that an earlier version began has none; see
 #: :mod:`party.ledger.sent_votes`.
 _TAGS: Final = (
-    "CREATE TABLE tags (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT NULL, "
-    "tag BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
+    (
+        "CREATE TABLE tags (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT NULL, "
+        "tag BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
+    ),
+    *append_only("tags", "this ledger is append-only"),
 )
-
-
-def _guards(table: str) -> tuple[str, ...]:
-    return tuple(
-        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
-        for verb in ("update", "delete")
-    )
-
-
 #: What a ledger that was begun by an earlier version lacks.
-_LATER: Final = (_INDEX, _TAGS, *_guards("tags"))
+_LATER: Final = (_INDEX, *_TAGS)
 #: Makes the tables, and the triggers that keep them append-only.
 SCHEMA: Final = (
     (
@@ -47,8 +41,8 @@ SCHEMA: Final = (
         "CREATE TABLE queries (entry INTEGER NOT NULL REFERENCES entries (seq), position INTEGER NOT "
         "NULL, query BLOB NOT NULL, PRIMARY KEY (entry, position)) STRICT, WITHOUT ROWID"
     ),
-    *_guards("entries"),
-    *_guards("queries"),
+    *append_only("entries", "this ledger is append-only"),
+    *append_only("queries", "this ledger is append-only"),
     *_LATER,
 )
 
@@ -60,10 +54,8 @@ def complete(db: sqlite3.Connection) -> None:
         LedgerError: if its tables and triggers are not what they should be.
     """
     check_tables(db)
-    held = _statements(db)
-    for statement in _LATER:
-        if statement not in held:
-            db.execute(statement)
+    for statement in lacking(db, _LATER):
+        db.execute(statement)
 
 
 def check_tables(db: sqlite3.Connection) -> int:
@@ -80,42 +72,29 @@ def check_tables(db: sqlite3.Connection) -> int:
     Raises:
         LedgerError: otherwise.
     """
-    held = _statements(db)
-    tags = {_TAGS, *_guards("tags")}
-    if held | set(_LATER) != set(SCHEMA) or held & tags not in (set(), tags):
-        raise LedgerError("the ledger's tables or triggers were altered")
+    check_schema(db, SCHEMA, _LATER if len(lacking(db, _TAGS)) == len(_TAGS) else (_INDEX,))
     version: int = db.execute("PRAGMA schema_version").fetchone()[0]
     return version
 
 
-def _statements(db: sqlite3.Connection) -> set[str]:
-    return {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master") if sql is not None}
-
-
-def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
-    """Read the whole chain, and return the books, the number of entries and the last digest.
+def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
+    """Read the whole chain, and return the state of the ledger and the chain's head.
 
     Raises:
         LedgerError: if any entry is not the one that may stand there.
     """
     _check_pages(db)
-    state, seq, head = LedgerState(), 0, _GENESIS
-    past = FilePast.within(db)
-    alone, shared = Nothing(), not_alone(db)
+    state, head = LedgerState(), CHAIN.start
+    past = Past.within(db)
+    alone, shared = Past(None), not_alone(db)
     stored = tagged = 0
     #: The batch that the entry before was about: the next one is about it, too, as a rule.
     held: tuple[int | None, tuple[bytes, ...]] = (None, ())
-    rows = db.execute(
-        "SELECT seq, kind, body, previous, digest, written_at FROM entries ORDER BY seq"
-    )
-    for number, kind, text, previous, digest, at in rows:
-        seq += 1
-        if (number, previous) != (seq, head):
-            raise LedgerError(f"entry {seq} is missing, or does not follow the one before it")
+    for entry in each_entry(db):
+        body, seq = CHAIN.check(entry, head), entry.seq
         try:
-            body = parsed(seq, kind, text, previous, digest, at)
             answer = seq
-            if kind != "answer" or body.get("again") is not False:
+            if entry.kind != "answer" or body.get("again") is not False:
                 batch = str(body.get("campaign")), str(body.get("batch"))
                 answer = state.first_answer(*batch) or 0
             if answer != held[0]:
@@ -125,16 +104,17 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, int, bytes]:
             tagged += len(tags)
             # Most queries are asked once: only of the others does the past say anything.
             state.follow(
-                Entry(seq, kind, body, at, held[1], tags), past if answer in shared else alone
+                Entry(seq, entry.kind, body, entry.written_at, held[1], tags),
+                past if answer in shared else alone,
             )
         except PateError as error:
-            raise LedgerError(f"entry {seq} ({kind}) does not hold: {error}") from error
-        head = digest
+            raise LedgerError(f"entry {seq} ({entry.kind}) does not hold: {error}") from error
+        head = entry.head
     if db.execute("SELECT count(*) FROM queries").fetchone()[0] != stored:
         raise LedgerError("the ledger holds queries that no entry is about")
-    if _TAGS in _statements(db) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
+    if not lacking(db, _TAGS) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
         raise LedgerError("the ledger holds tags of votes that no entry is about")
-    return state, seq, head
+    return state, head
 
 
 def _check_pages(db: sqlite3.Connection) -> None:

@@ -1,9 +1,9 @@
-"""How far a party's ledger had come, kept beside it: so that books that are gone or older are missed.
+"""How far a party's ledger had come, kept beside it: so that one that is gone or older is missed.
 
 A party that goes on with an older copy of its ledger, or with none, has forgotten what it answered,
-and could be made to answer twice. The mark is a file of one line, number and digest of the last
-entry. It may lag behind the ledger, after a power cut or on a full disk, and then shows less; it is
-never ahead of it. Who takes the whole home back to an earlier day takes the mark with it.
+and could be made to answer twice. The head file has one line, number and digest of the last entry. It
+may lag behind the ledger, after a power cut or on a full disk, and then shows less; it is never ahead
+of it. Who takes the whole home back to an earlier day takes this file with it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError
+from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Callable
     from pathlib import Path
 
-_HEAD: Final = re.compile(r"([0-9]{20}):([0-9a-f]{64})\n", re.ASCII)
-#: The largest number that a ledger's file can give an entry, and that a head may have.
-_MOST_ENTRIES: Final = 10**18 - 1
+#: A head as text, its number with leading zeros.
+_LINE: Final = re.compile(r"0*(?=\d)(\d+:[0-9a-f]{64})\n", re.ASCII)
+_LENGTH: Final = 20 + 1 + 64 + 1
 #: What a party makes only after its ledger.
 _LATER: Final = ("noise.db", "votes.db")
 _MEND: Final = (
@@ -30,8 +31,8 @@ _MEND: Final = (
 )
 
 
-class Mark:
-    """The mark of one ledger.
+class HeadFile:
+    """The head file of one ledger.
 
     Args:
         ledger: the ledger's file.
@@ -41,8 +42,8 @@ class Mark:
         self._ledger = ledger
         self._path = ledger.with_suffix(".head")
 
-    def read(self) -> str | None:
-        """Return the last head that was noted, ``number:digest``; None if there is none.
+    def read(self) -> Head | None:
+        """Return the last head that was noted; None if there is none.
 
         One that is empty or torn counts as none: so a power cut may leave it.
 
@@ -50,28 +51,28 @@ class Mark:
             LedgerError: if it is whole and names an entry that no ledger has.
         """
         try:
-            found = _HEAD.fullmatch(self._path.read_text("ascii"))
+            text = self._path.read_text("ascii")
         except (OSError, ValueError):
             return None
-        if found is None:
+        if len(text) != _LENGTH or not (found := _LINE.fullmatch(text)):
             return None
-        if int(found[1]) > _MOST_ENTRIES:
+        try:
+            return Head.parse(found[1])
+        except LedgerError as error:
             raise LedgerError(
-                f"{self._path} is damaged, or no party wrote it: it names entry {found[1]}, which no "
-                f"ledger has; {_MEND}"
-            )
-        return f"{int(found[1])}:{found[2]}"
+                f"{self._path} is damaged, or no party wrote it: {error}; {_MEND}"
+            ) from (error)
 
-    def note(self, head: str) -> None:
-        """Note a head that is durable in the ledger; if it cannot be, the mark lags behind.
+    def note(self, head: Head) -> None:
+        """Note a head that is durable in the ledger; if it cannot be, the file lags behind.
 
         One line of fixed length in one write: a process that is killed leaves the old or the new.
         """
-        number, digest = head.split(":")
         with contextlib.suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                os.ftruncate(file, os.pwrite(file, f"{int(number):020}:{digest}\n".encode(), 0))
+                line = f"{head.seq:020}:{head.digest.hex()}\n".encode()
+                os.ftruncate(file, os.pwrite(file, line, 0))
             finally:
                 os.close(file)
 
@@ -91,22 +92,22 @@ class Mark:
                 f"{self._ledger} is gone, though this party had one ({signs[0].name} is there): {_MEND}"
             )
 
-    def require_within(self, db: sqlite3.Connection, head: str | None) -> None:
-        """Check that a ledger has the entry of a mark that was read before it.
+    def require_noted(self, head: Head | None, require: Callable[[Head], object]) -> None:
+        """Check that the ledger, or a copy of it, has the entry that this file named before it.
 
         Args:
-            db: the ledger.
-            head: as :meth:`read` returned it.
+            head: as :meth:`read` returned it, before the ledger was read or copied.
+            require: raises a LedgerError if an entry is not there.
 
         Raises:
-            LedgerError: if it has not.
+            LedgerError: if it is not.
         """
-        if head is None:
+        if head is None or not head.seq:
             return
-        number, digest = int(head.partition(":")[0]), head.partition(":")[2]
-        row = db.execute("SELECT digest FROM entries WHERE seq = ?", (number,)).fetchone()
-        if number and (row is None or row[0].hex() != digest):
+        try:
+            require(head)
+        except LedgerError as error:
             raise LedgerError(
                 f"{self._ledger} is an older copy, or another ledger: this party has written entry "
-                f"{number}, {digest[:12]}…, and it is not in there: {_MEND}"
-            )
+                f"{head.seq}, {head.digest.hex()[:12]}…, and it is not in there: {_MEND}"
+            ) from error

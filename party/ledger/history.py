@@ -12,17 +12,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError
-from pate.storage.hash_chain import canonical, entry_digest
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Container, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from pate.storage.hash_chain import Json
-
-#: Of the digests of entries.
-TAG: Final = b"pate party ledger entry v1\0"
 #: Queries of one look into the file; any SQLite takes so many values.
 _AT_A_TIME: Final = 500
 _PAIRS_AT_A_TIME: Final = 400
@@ -30,25 +25,35 @@ _PAIRS_AT_A_TIME: Final = 400
 _LAST: Final = 2**62
 
 
-class FilePast:
-    """The past in a ledger's file.
+class Past:
+    """What was written before, asked of a ledger's file.
 
     Args:
-        reading: gives a connection to it, for as long as one look takes.
+        reading: gives a connection to it, for as long as one look takes. None: it is asked of
+            queries that are in no other batch, and nothing needs to be looked up.
     """
 
-    def __init__(self, reading: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+    def __init__(
+        self, reading: Callable[[], AbstractContextManager[sqlite3.Connection]] | None
+    ) -> None:
         self._reading = reading
 
     @classmethod
-    def within(cls, db: sqlite3.Connection) -> FilePast:
+    def within(cls, db: sqlite3.Connection) -> Past:
         """Return the past as one transaction sees it."""
         return cls(lambda: nullcontext(db))
 
     def sharing(
         self, hashes: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that holds one of these queries, or more."""
+        """Return campaign and batch of every answer that holds one of these queries, or more.
+
+        Args:
+            hashes: of the queries.
+            before: number of an entry; answers from it on do not count. None: all count.
+        """
+        if self._reading is None:
+            return frozenset()
         with self._reading() as db:
             found = {
                 entry
@@ -64,7 +69,15 @@ class FilePast:
     def clashing(
         self, hashes: Sequence[bytes], tags: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer with other votes on one of these queries."""
+        """Return campaign and batch of every answer with other votes on one of these queries.
+
+        Args:
+            hashes: of the queries.
+            tags: of the votes on them.
+            before: as of :meth:`sharing`.
+        """
+        if self._reading is None:
+            return frozenset()
         pairs = list(zip(hashes, tags, strict=True))
         with self._reading() as db:
             found: set[int] = set()
@@ -85,6 +98,8 @@ class FilePast:
         self, hashes: Sequence[bytes], first: int, last: int, answers: Container[int]
     ) -> frozenset[bytes]:
         """Return those of these queries that are in any of ``answers``, from ``first`` to ``last``."""
+        if self._reading is None:
+            return frozenset()
         with self._reading() as db:
             return frozenset(
                 query
@@ -96,26 +111,6 @@ class FilePast:
                 )
                 if entry in answers
             )
-
-
-def parsed(
-    seq: int, kind: str, text: str, previous: bytes, digest: bytes, at: str
-) -> dict[str, Json]:
-    """Return the body of an entry.
-
-    Raises:
-        LedgerError: if its digest does not hold, or it is not the one text of its value.
-    """
-    if digest != entry_digest(TAG, seq, kind, text, previous, at):
-        raise LedgerError(f"entry {seq} was altered: its digest does not hold")
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LedgerError("it is not JSON") from error
-    # One text per value: else two readers could take the same bytes for different things.
-    if not isinstance(body, dict) or canonical(body) != text:
-        raise LedgerError("it is not in canonical form")
-    return body
 
 
 def queries_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:

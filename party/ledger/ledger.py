@@ -1,13 +1,10 @@
 """A party's own ledger: what it answered, durable before anything leaves.
 
-One SQLite file, append-only and hash-chained. ``entries`` is the chain and has everything of
-meaning; ``queries`` has the hashes of each batch, to which the chain commits by digest. Neither
-holds a vote. An entry that cannot be made durable is an error, and its caller then sends nothing.
+An entry that cannot be made durable is an error, and its caller then sends nothing.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -15,35 +12,22 @@ from typing import TYPE_CHECKING, Final
 from party.ledger.accountant import Figure, LedgerView, Totals, own_figure
 from party.ledger.bounds import BOUND
 from party.ledger.campaigns import Entry
-from party.ledger.chain import APPLICATION_ID, SCHEMA, check_tables, complete, replayed
-from party.ledger.head_file import Mark
-from party.ledger.history import TAG, FilePast
-from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
-from party.ledger.rules import LedgerState, queries_digest
-from party.ledger.sent_votes import Answer, Given, matrix_of, tags_digest
+from party.ledger.entry_log import EntryLog
+from party.ledger.head_file import HeadFile
+from party.ledger.records import CampaignRecord, EndingRecord
+from party.ledger.sent_votes import Answer, Given, matrix_of, queries_digest, tags_digest
 from party.ledger.synthesis import RESERVED, SPENT, Synthesis, SynthesisRecord
-from pate.errors import LedgerError, ProtocolError, RefusedError, StateError
-from pate.runtime.failpoints import reach
-from pate.storage.durable_file import DurableFile
-from pate.storage.hash_chain import canonical, entry_digest
+from pate.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import Self
 
     from party.ledger.bounds import Bound
     from party.offer import Offer
     from pate.accounting.filters import Delta
-    from pate.storage.hash_chain import Json
-
-__all__ = [
-    "LEDGER_FILE",
-    "BatchRecord",
-    "CampaignRecord",
-    "EndingRecord",
-    "LedgerView",
-    "PartyLedger",
-]
+    from pate.storage.hash_chain import Head
 
 #: Name of the file in a party's home.
 LEDGER_FILE: Final = "ledger.db"
@@ -80,38 +64,37 @@ class PartyLedger:
         read_only: bool = False,
         shared: bool = False,
     ) -> None:
-        self._mark = None if read_only or shared else Mark(path)
-        noted = None
-        if self._mark is not None:
-            self._mark.require_ledger()
-            noted = self._mark.read()  # before the ledger, which may be written to meanwhile
-        self._file = DurableFile(
-            path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
-        )
-        self._now = now
-        self._shared = shared
+        self._log = EntryLog(path, now, read_only=read_only, shared=shared)
         self._turn = threading.Lock()
-        #: None when the file has to be read again.
-        self._state: LedgerState | None = None
-        self._past = FilePast(self._file.reading)
-        if not read_only:
-            with self._file.writing() as db:
-                complete(db)
-        self._state, self._seq, self._head = self._read()
-        if self._mark is not None:
-            with self._file.reading() as db:
-                self._mark.require_within(db, noted)
-            self._mark.note(self.head)
+
+    @classmethod
+    def newest(cls, path: Path) -> Self | None:
+        """Return the ledger at ``path``, read only, if a start would take it; None: there never was one.
+
+        For whoever acts on what it says. Nothing is written, and a party may run meanwhile.
+
+        Raises:
+            LedgerError: if it does not hold, or is gone or older than this party left it.
+            StateError, DiskError: if it cannot be read.
+        """
+        head_file = HeadFile(path)
+        head_file.require_ledger()
+        if not path.exists():
+            return None
+        noted = head_file.read()  # before the ledger, which may be written to meanwhile
+        ledger = cls(path, read_only=True)
+        head_file.require_noted(noted, ledger.require)
+        return ledger
 
     @property
     def path(self) -> Path:
         """The file."""
-        return self._file.path
+        return self._log.path
 
     @property
     def head(self) -> str:
         """Number and digest of the last entry: kept elsewhere, it shows if any were cut off."""
-        return f"{self._seq}:{self._head.hex()}"
+        return str(self._log.head)
 
     # --- what leaves -------------------------------------------------------------------------
 
@@ -143,17 +126,17 @@ class PartyLedger:
         if answer.tags:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:
-            entry = Entry(self._seq + 1, "answer", {}, "", answer.hashes, answer.tags)
-            held, batch = self._current(), answer.batch.hex()
+            entry = Entry(self._log.head.seq + 1, "answer", {}, "", answer.hashes, answer.tags)
+            held, batch = self._log.state(), answer.batch.hex()
             joined = held.campaign(offer.campaign)
             known = offer if joined is None else offer.after(joined.offer)
             given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
-            held.check_answer(given, batch, digest, entry, self._past, allow_other=allow_other)
+            held.check_answer(given, batch, digest, entry, self._log.past, allow_other=allow_other)
 
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to."""
         with self._turn:
-            return self._current().holds(campaign, batch.hex())
+            return self._log.state().holds(campaign, batch.hex())
 
     def answer(
         self,
@@ -181,8 +164,8 @@ class PartyLedger:
         _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             self._learn(offer)
-            again = self._current().holds(offer.campaign, answer.batch.hex())
-            self._append(
+            again = self._log.state().holds(offer.campaign, answer.batch.hex())
+            self._log.append(
                 "answer",
                 {
                     "campaign": offer.campaign,
@@ -229,10 +212,10 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
-            state = self._current()
+            state = self._log.state()
             if state.opened_as(campaign, batch.hex(), query_hashes, survivors):
                 return  # nothing that was not known leaves
-            self._append(
+            self._log.append(
                 "opening",
                 {
                     "campaign": campaign,
@@ -260,9 +243,9 @@ class PartyLedger:
         """
         with self._turn:
             ending = EndingRecord(queries_asked, labels_released, float(epsilon), float(delta), "")
-            if self._current().ended_as(campaign, ending):
+            if self._log.state().ended_as(campaign, ending):
                 return
-            self._append(
+            self._log.append(
                 "ending",
                 {
                     "campaign": campaign,
@@ -281,7 +264,7 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then no data may be looked at.
         """
         with self._turn:
-            self._append(RESERVED, synthesis.to_dict())
+            self._log.append(RESERVED, synthesis.to_dict())
 
     def spend(self, synthesis: str, *, output: str, model: str | None = None) -> None:
         """Record that the rows of a release are in their file.
@@ -296,7 +279,7 @@ class PartyLedger:
             DiskError: if it cannot be recorded.
         """
         with self._turn:
-            self._append(SPENT, {"id": synthesis, "model": model, "output": output})
+            self._log.append(SPENT, {"id": synthesis, "model": model, "output": output})
 
     def bind(self, bound: Bound) -> bool:
         """Record what this home's own accountant keeps from now on; it counts all that left before.
@@ -308,9 +291,9 @@ class PartyLedger:
             DiskError: if it cannot be recorded; then nothing may leave.
         """
         with self._turn:
-            if not self._current().bounds.differs(bound):
+            if not self._log.state().bounds.differs(bound):
                 return False
-            self._append(BOUND, bound.to_dict())
+            self._log.append(BOUND, bound.to_dict())
             return True
 
     # --- what is in it -----------------------------------------------------------------------
@@ -331,44 +314,44 @@ class PartyLedger:
         """
         with self._turn:
             held = None if batch is None else batch.hex()
-            return self._current().view(offer, held, query_hashes, self._past)
+            return self._log.state().view(offer, held, query_hashes, self._log.past)
 
     def find(self, campaign: str) -> CampaignRecord | None:
         """Return what is known of a campaign, None if it was never joined."""
         with self._turn:
-            held = self._current().campaign(campaign)
+            held = self._log.state().campaign(campaign)
             return None if held is None else held.record()
 
     def offer_of(self, campaign: str) -> Offer | None:
         """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
         with self._turn:
-            held = self._current().campaign(campaign)
+            held = self._log.state().campaign(campaign)
             return None if held is None else held.offer
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return all campaigns, in the order in which they were joined."""
         with self._turn:
-            return self._current().campaigns()
+            return self._log.state().campaigns()
 
     def totals(self) -> tuple[Totals, ...]:
         """Return what was answered, by campaign."""
         with self._turn:
-            return self._current().totals()
+            return self._log.state().totals()
 
     def syntheses(self) -> tuple[SynthesisRecord, ...]:
         """Return all releases of synthetic rows, in the order in which they were reserved."""
         with self._turn:
-            return self._current().syntheses.records()
+            return self._log.state().syntheses.records()
 
     def paid_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex; else None."""
         with self._turn:
-            return self._current().syntheses.of_model(model)
+            return self._log.state().syntheses.of_model(model)
 
     def bounds(self) -> tuple[Bound, ...]:
         """Return what this home's own accountant was to keep, the first bound first."""
         with self._turn:
-            return self._current().bounds.all
+            return self._log.state().bounds.all
 
     def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return what all answers and synthetic rows are worth; see :mod:`party.ledger.accountant`.
@@ -381,81 +364,27 @@ class PartyLedger:
         return own_figure(self.totals(), delta, syntheses)
 
     def verify(self) -> str:
-        """Read the file again, check every entry, and return the chain's head.
+        """Read the file again, check every entry, and return the head of the chain.
 
         Raises:
             LedgerError: if it does not hold, or is not what this process wrote.
         """
         with self._turn:
-            self._current()
-            _, seq, head = self._read()
-            if (seq, head) != (self._seq, self._head):
-                raise LedgerError(f"{self.path} has other entries than were written here")
+            self._log.verify()
             return self.head
 
-    # --- the chain ---------------------------------------------------------------------------
+    def require(self, head: Head) -> None:
+        """Check that an entry that is known from elsewhere is in the file.
+
+        Raises:
+            LedgerError: if it is not.
+        """
+        if head != self._log.head:  # of one without entries, too
+            self._log.require(head)
 
     def _learn(self, offer: Offer) -> None:
-        if self._current().needs(offer):
-            self._append("offer", {"offer": offer.to_dict()})
-
-    def _append(
-        self,
-        kind: str,
-        body: Mapping[str, Json],
-        hashes: Sequence[bytes] = (),
-        tags: Sequence[bytes] = (),
-        *,
-        store: bool = False,
-    ) -> None:
-        state = self._current()
-        text, at = canonical(body), self._now().astimezone(UTC).isoformat(timespec="seconds")
-        seq, previous = self._seq + 1, self._head
-        digest = entry_digest(TAG, seq, kind, text, previous, at)
-        # From here to the commit the state may be ahead of the file: if anything fails, it is
-        # read from it again.
-        self._state = None
-        try:
-            with self._file.writing() as db:
-                if (db.execute("SELECT max(seq) FROM entries").fetchone()[0] or 0) != self._seq:
-                    raise StateError(f"{self.path} was written by another process; stop that one")
-                if check_tables(db) != self._schema:
-                    raise LedgerError(f"{self.path} was altered by another process; stop that one")
-                entry = Entry(seq, kind, json.loads(text), at, hashes, tags)
-                state.follow(entry, FilePast.within(db))
-                db.execute(
-                    "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
-                    (seq, kind, text, previous, digest, at),
-                )
-                if store:
-                    for table, values in (("queries", hashes), ("tags", tags)):
-                        db.executemany(
-                            f"INSERT INTO {table} VALUES (?, ?, ?)",  # noqa: S608
-                            ((seq, position, value) for position, value in enumerate(values)),
-                        )
-                reach("party-entry-written")
-        except RefusedError:
-            self._state = state  # refused before anything was changed
-            raise
-        self._state, self._seq, self._head = state, seq, digest
-        if self._mark is not None:
-            self._mark.note(self.head)
-
-    def _current(self) -> LedgerState:
-        if self._state is None or (self._shared and not self._is_last()):
-            self._state, self._seq, self._head = self._read()
-        return self._state
-
-    def _is_last(self) -> bool:
-        """Return whether no other process has written since this one read the file."""
-        with self._file.reading() as db:
-            row = db.execute("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-        return (row or (0, self._head)) == (self._seq, self._head)
-
-    def _read(self) -> tuple[LedgerState, int, bytes]:
-        with self._file.reading() as db:
-            self._schema = check_tables(db)
-            return replayed(db)
+        if self._log.state().needs(offer):
+            self._log.append("offer", {"offer": offer.to_dict()})
 
 
 def _require_one_each(tags: Sequence[bytes], hashes: Sequence[bytes]) -> None:

@@ -5,7 +5,6 @@ The same function admits an entry before it is written and checks it when the le
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from party.ledger.accountant import LedgerView, Totals
 from party.ledger.bounds import BOUND, Bounds
-from party.ledger.campaigns import Campaign, Entry, Past
+from party.ledger.campaigns import Campaign, Entry
 from party.ledger.openings import Earlier, How, check_exact, check_opening, exact_records
 from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
 from party.ledger.sent_votes import (
+    HASH_BYTES,
     Given,
     check_matrices,
     check_sources,
@@ -24,6 +24,7 @@ from party.ledger.sent_votes import (
     check_votes,
     matrix_of,
     other_votes,
+    queries_digest,
     tags_digest,
 )
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
@@ -34,23 +35,10 @@ from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-HASH_BYTES: Final = 32
-#: More queries in one batch, or parties in one sum, are a mistake.
-_MOST_QUERIES: Final = 10**7
+    from party.ledger.history import Past
+
+#: More parties in one sum are a mistake.
 _MOST_PARTIES: Final = 10**5
-
-
-def queries_digest(hashes: Sequence[bytes]) -> str:
-    """Return the digest by which an entry commits to its queries, hex.
-
-    Raises:
-        ProtocolError: if they are not one or more hashes of 32 bytes.
-    """
-    if not 0 < len(hashes) <= _MOST_QUERIES:
-        raise ProtocolError(f"a batch of {len(hashes)} queries")
-    if any(len(each) != HASH_BYTES for each in hashes):
-        raise ProtocolError("the hash of a query is 32 bytes")
-    return hashlib.sha256(b"pate party queries v1\0" + b"".join(hashes)).hexdigest()
 
 
 class LedgerState:

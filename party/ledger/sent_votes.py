@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 TAG_BYTES: Final = 16
+HASH_BYTES: Final = 32
+#: More queries in one batch are a mistake.
+_MOST_QUERIES: Final = 10**7
 #: With what the view of images begins.
 _IMAGES: Final = "images"
 
@@ -141,6 +144,19 @@ def tags_of(
         whole = hmac.digest(key, b"pate votes given v1\0" + query + text.encode(), "sha256")
         made.append(whole[:TAG_BYTES])
     return tuple(made)
+
+
+def queries_digest(hashes: Sequence[bytes]) -> str:
+    """Return the digest by which an entry commits to its queries, hex.
+
+    Raises:
+        ProtocolError: if they are not one or more hashes of 32 bytes.
+    """
+    if not 0 < len(hashes) <= _MOST_QUERIES:
+        raise ProtocolError(f"a batch of {len(hashes)} queries")
+    if any(len(each) != HASH_BYTES for each in hashes):
+        raise ProtocolError("the hash of a query is 32 bytes")
+    return hashlib.sha256(b"pate party queries v1\0" + b"".join(hashes)).hexdigest()
 
 
 def tags_digest(tags: Sequence[bytes]) -> str:

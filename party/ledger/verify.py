@@ -8,7 +8,6 @@ that it can only say what cannot be. A statement is as hostile as whoever publis
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,15 +15,16 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from pate.accounting.composition import Composition, Gate, composition_named, total_cost
 from pate.accounting.events import GatedBatch, NoisyHistogram
-from pate.errors import PateError
+from pate.errors import LedgerError, PateError
 from pate.formats.privacy_statement import PrivacyStatement, adjacencies_of
 from pate.mechanisms import worst_cost
+from pate.storage.hash_chain import Head
 from pate.text_form import fraction_from_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from party.ledger.ledger import CampaignRecord
+    from party.ledger.records import CampaignRecord
     from party.offer import Offer
 
 #: ``unclear``: the ledger cannot tell.
@@ -32,8 +32,6 @@ Finding = Literal["ok", "differs", "unclear"]
 
 #: The same figure, worked out by another build of the same formulas.
 _SAME: Final = 1e-9
-#: Number of entries and the last one's digest: what ``pate-server`` prints as its ledger's head.
-_HEAD: Final = re.compile(r"[1-9][0-9]{0,18}:[0-9a-f]{64}", re.ASCII)
 _OBSERVERS: Final = ("public", "server")
 #: Fields that are compared, by their types. JSON may have put anything there.
 _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised", "ledger_head")
@@ -287,15 +285,19 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 
 
 def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
-    if _HEAD.fullmatch(said.ledger_head):
+    try:
+        known = Head.parse(said.ledger_head).seq > 0
+    except LedgerError:
+        known = False
+    if known:
         yield Check("ledger head", "ok", f"{said.ledger_head}; whose ledger has it we cannot tell")
-    else:
-        yield Check(
-            "ledger head",
-            "differs",
-            f"the statement has {_shown(said.ledger_head)}, and a head is NUMBER:DIGEST, the digest "
-            "64 hexadecimal digits",
-        )
+        return
+    yield Check(
+        "ledger head",
+        "differs",
+        f"the statement has {_shown(said.ledger_head)}, and a head is NUMBER:DIGEST, the digest "
+        "64 hexadecimal digits",
+    )
 
 
 _RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head)

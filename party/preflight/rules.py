@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from party.identity.keys import identity_key
-from party.ledger.ledger import LEDGER_FILE
-from party.ledger.newest import newest_ledger
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import policy_of
 from party.policy.policy import POLICY_FILE
 from party.preflight.handshake import enrolment_of
@@ -19,21 +18,21 @@ if TYPE_CHECKING:
 
     from party.flower.supernode import Server
     from party.identity.enrolment import Enrolment
-    from party.ledger.ledger import CampaignRecord
+    from party.ledger.records import CampaignRecord
     from party.options import CheckOptions
     from party.policy.policy import Policy
 
 
 def last_campaign(options: CheckOptions) -> CampaignRecord | None:
     """Return the campaign that was joined last and has not ended, None if there is none."""
-    ledger = newest_ledger(options.place / LEDGER_FILE)
+    ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     open_ = [each for each in (ledger.campaigns() if ledger else ()) if each.ending is None]
     return open_[-1] if open_ else None
 
 
 def check_ledger(options: CheckOptions) -> Finding:
     """Read this party's ledger from its first entry to its last."""
-    ledger = newest_ledger(options.place / LEDGER_FILE)
+    ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     if ledger is None:
         return Finding.ok("none yet: nothing has left this machine")
     campaigns = ledger.campaigns()
@@ -88,7 +87,7 @@ def _refuses_all(
             "it wants patients protected, and nothing says which rows are one patient's",
             "name the column with --group, or allow other units",
         )
-    ledger = newest_ledger(options.place / LEDGER_FILE)
+    ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     if ledger is None:
         return
     totals, most, bound = ledger.totals(), policy.largest_epsilon, policy.max_queries_in_all

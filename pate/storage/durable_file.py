@@ -1,27 +1,30 @@
-"""A small SQLite file that is written durably or not at all, for its owner alone."""
+"""A SQLite file that is written durably or not at all, for its owner alone."""
 
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import DiskError, PateError, StateError
+from pate.errors import PateError, StateError
 from pate.runtime.home import private_directory, sync_directory
-from pate.storage.sqlite import DISK, DISK_ERRNO, IN_USE, make_durable
+from pate.storage.sqlite import connect, make_durable, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import sqlite3
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-_WAIT_SECONDS: Final = 30.0
+#: What SQLite puts beside a file.
+_LEFT: Final = ("-journal", "-wal", "-shm")
 
 
 class DurableFile:
     """Transactions on one file: what was committed is on the disk (WAL, ``synchronous=FULL``).
 
-    A connection lives as long as its transaction, so any thread may come.
+    A connection lives as long as its transaction, so any thread may come. Readers see what was
+    committed last, and never wait for a writer.
 
     Args:
         path: the file; made with its tables if it is absent, unless ``read_only``.
@@ -56,31 +59,17 @@ class DurableFile:
         private_directory(path.parent)
         with self._translated():
             if not path.exists():
-                self._make(schema)
+                make_file(
+                    path,
+                    application_id,
+                    lambda db: [db.execute(each) for each in schema],
+                    damaged=damaged,
+                )
             elif not path.stat().st_size:  # SQLite would take it for a new database
                 raise damaged(f"{path} is damaged: it is empty; restore it from a backup")
             path.chmod(0o600)
         with self.writing():
             return
-
-    def _make(self, schema: tuple[str, ...]) -> None:
-        """Make the file under another name, and rename it: it has its tables or is not there."""
-        path = self.path
-        if (orphan := path.with_name(path.name + "-wal")).exists():
-            # SQLite would replay the orphan's pages into the new file.
-            raise self._damaged(f"{orphan} belongs to a file that is gone; restore or remove it")
-        draft = path.with_name(path.name + ".new")
-        for leftover in (draft, *(draft.with_name(draft.name + end) for end in ("-wal", "-shm"))):
-            leftover.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(_connect(draft)) as db:
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("BEGIN IMMEDIATE")
-            for statement in (f"PRAGMA application_id = {self._id}", *schema):
-                db.execute(statement)
-            db.execute("COMMIT")
-        draft.rename(path)
-        sync_directory(path.parent)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -101,46 +90,54 @@ class DurableFile:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with closing(_connect(self.path)) as db:
+        with closing(connect(self.path)) as db:
             make_durable(db, self.path, read_only=self._read_only)
             db.execute(begin)
-            self._check_kind(db)
+            if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
+                raise self._damaged(f"{self.path} is not a file of this kind; move it away")
             try:
                 yield db
+                db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
-            try:
-                db.execute("COMMIT")
-            except sqlite3.Error:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
 
-    def _check_kind(self, db: sqlite3.Connection) -> None:
-        if db.execute("PRAGMA application_id").fetchone()[0] != self._id:
-            raise self._damaged(f"{self.path} is not a file of this kind; move it away")
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Turn errors of SQLite and of the file system into ours."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            name = str(getattr(error, "sqlite_errorname", ""))
-            if name.startswith(DISK):
-                raise DiskError(f"{self.path} cannot be written ({error}); make room") from error
-            if name.startswith(IN_USE):
-                raise StateError(f"{self.path} is in use by another process ({error})") from error
-            raise self._damaged(f"{self.path} is damaged ({error})") from error
-        except OSError as error:
-            if error.errno in DISK_ERRNO:
-                raise DiskError(f"{self.path}: {error.strerror}") from error
-            raise StateError(f"{self.path}: {error.strerror or error}") from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.path, self._damaged)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    # No implicit transactions of the driver: BEGIN is ours.
-    where = f"{path.absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(where, uri=True, timeout=_WAIT_SECONDS, isolation_level=None)
+def make_file(
+    path: Path,
+    application_id: int,
+    fill: Callable[[sqlite3.Connection], object],
+    *,
+    damaged: type[PateError] = StateError,
+    drafted: Callable[[], object] = lambda: None,
+) -> None:
+    """Make a file under another name, and rename it: it has what ``fill`` writes or is not there.
+
+    Args:
+        path: of the file, which is not there.
+        application_id: what tells this kind of file from others.
+        fill: writes it, in one transaction.
+        damaged: the error for a log that is there without its file.
+        drafted: called between the two.
+    """
+    if (orphan := path.with_name(path.name + "-wal")).exists():
+        # SQLite would replay the orphan's pages into the new file.
+        raise damaged(f"{orphan} belongs to a file that is gone; restore or remove it")
+    draft = path.with_name(path.name + ".new")
+    for leftover in (draft, *(draft.with_name(draft.name + end) for end in _LEFT)):
+        leftover.unlink(missing_ok=True)
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(connect(draft)) as db:
+        for pragma in ("synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
+            db.execute(f"PRAGMA {pragma}")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA application_id = {application_id}")
+        fill(db)
+        db.execute("COMMIT")
+    drafted()
+    draft.rename(path)
+    sync_directory(path.parent)

@@ -1,13 +1,22 @@
-"""What the hash chains of ledgers share: one text per value, and one digest per entry."""
+"""The hash chain of a ledger: what an entry is, and how the next one is bound to all before it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TypeAlias
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pate.errors import LedgerError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: What the body of an entry is made of: JSON without floats that are not numbers.
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+#: A head as text; no ledger has more entries.
+_HEAD: Final = re.compile(r"(0|[1-9][0-9]{0,17}):([0-9a-f]{64})", re.ASCII)
 
 
 def canonical(body: object) -> str:
@@ -17,21 +26,116 @@ def canonical(body: object) -> str:
     )
 
 
-def entry_digest(
-    tag: bytes, seq: int, kind: str, body: str, previous: bytes, written_at: str
-) -> bytes:
-    """Return the digest that binds an entry to all before it, 32 bytes.
+@dataclass(frozen=True)
+class Head:
+    """The last entry of a chain: kept elsewhere, it shows whether entries were cut off.
+
+    Attributes:
+        seq: number of entries.
+        digest: (32,) bytes, of the last one.
+    """
+
+    seq: int
+    digest: bytes
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.digest.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """Read back what ``str`` made.
+
+        Raises:
+            LedgerError: if it is not a head.
+        """
+        if not (found := _HEAD.fullmatch(text)):
+            raise LedgerError(f"{text!r:.120} is not a ledger head (number:digest)")
+        return cls(int(found[1]), bytes.fromhex(found[2]))
+
+    @classmethod
+    def given(cls, text: str | None) -> Head | None:
+        """Return the head that an operator gives with --head, None if there is none.
+
+        Raises:
+            UsageError: if it is not a head.
+        """
+        try:
+            return None if text is None else cls.parse(text.strip())
+        except LedgerError as error:
+            raise UsageError(f"--head: {error}") from error
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a ledger.
+
+    Attributes:
+        seq: from 1, without gaps.
+        kind: one of its ledger's kinds.
+        body: canonical JSON of an object.
+        previous: (32,) bytes, digest of the entry before, the chain's genesis for the first.
+        digest: (32,) bytes, SHA-256 over all other fields.
+        written_at: UTC time, ISO 8601; recorded, not relied upon.
+    """
+
+    seq: int
+    kind: str
+    body: str
+    previous: bytes
+    digest: bytes
+    written_at: str
+
+    @property
+    def head(self) -> Head:
+        """The chain's head when this is its last entry."""
+        return Head(self.seq, self.digest)
+
+
+class Chain:
+    """The chain of one kind of ledger.
 
     Args:
-        tag: tells the entries of one kind of ledger from those of any other.
-        seq: number of the entry.
-        kind: of the entry.
-        body: its canonical text.
-        previous: digest of the entry before it, 32 bytes.
-        written_at: when, as text.
+        tag: tells the entries of this kind of ledger from those of any other.
+        genesis: what the first entry follows, as text.
     """
-    whole = hashlib.sha256(tag + previous + seq.to_bytes(8, "big"))
-    for text in (kind, body, written_at):
-        piece = text.encode()
-        whole.update(len(piece).to_bytes(8, "big") + piece)
-    return whole.digest()
+
+    def __init__(self, tag: bytes, genesis: bytes) -> None:
+        self._tag = tag
+        #: The head of a ledger without entries.
+        self.start: Final = Head(0, hashlib.sha256(genesis).digest())
+
+    def after(self, head: Head, kind: str, body: Mapping[str, Json], written_at: str) -> Entry:
+        """Return the entry that follows ``head``."""
+        seq, text = head.seq + 1, canonical(body)
+        digest = self._digest(seq, kind, text, head.digest, written_at)
+        return Entry(seq, kind, text, head.digest, digest, written_at)
+
+    def check(self, entry: Entry, head: Head) -> dict[str, Json]:
+        """Check number, link, digest and form of an entry, and return its body.
+
+        Raises:
+            LedgerError: if this is not the entry that was written after ``head``.
+        """
+        seq = head.seq + 1
+        if entry.seq != seq:
+            raise LedgerError(f"entry {seq} is missing: found {entry.seq} in its place")
+        if entry.previous != head.digest:
+            raise LedgerError(f"entry {seq} does not follow the entry before it")
+        if entry.digest != self._digest(seq, entry.kind, entry.body, head.digest, entry.written_at):
+            raise LedgerError(f"entry {seq} was altered: its digest does not hold")
+        try:
+            body = json.loads(entry.body)
+        except (ValueError, RecursionError) as error:
+            raise LedgerError(f"entry {seq} is not JSON") from error
+        # One text per value: else two readers could take the same bytes for different things.
+        if not isinstance(body, dict) or canonical(body) != entry.body:
+            raise LedgerError(f"entry {seq} is not in canonical form")
+        return body
+
+    def _digest(self, seq: int, kind: str, body: str, previous: bytes, written_at: str) -> bytes:
+        """Return the digest that binds an entry to all before it, 32 bytes."""
+        whole = hashlib.sha256(self._tag + previous + seq.to_bytes(8, "big"))
+        for text in (kind, body, written_at):
+            piece = text.encode()
+            whole.update(len(piece).to_bytes(8, "big") + piece)
+        return whole.digest()

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Literal, TypeAlias
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from pate.errors import DataError, PateError, UsageError
+from pate.errors import DataError, LedgerError
 from pate.runtime.home import write_file
+from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 #: The manifest's name in the folder of a backup.
 MANIFEST: Final = "backup.json"
-#: How a head is written: number of entries, and digest of the last one.
-HEAD: Final = re.compile(r"(0|[1-9][0-9]{0,17}):([0-9a-f]{64})", re.ASCII)
 #: A public key, as a manifest names it and screens show it.
 KEY: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -46,10 +45,6 @@ _DIGEST: Final = KEY
 _SIGNATURE: Final = re.compile(r"[0-9a-f]{128}", re.ASCII)
 
 Role: TypeAlias = Literal["server", "party"]
-_RESTORED_BY: Final[dict[Role, str]] = {
-    "server": "pate-server ledger restore",
-    "party": "pate-party restore",
-}
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ class Manifest:
     @property
     def entries(self) -> int:
         """Number of entries in the copy."""
-        return int(self.head.partition(":")[0])
+        return Head.parse(self.head).seq
 
 
 def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) -> Manifest:
@@ -144,78 +139,8 @@ def read_manifest(folder: Path) -> Manifest:
         elif "signer" in fields:  # what nobody checks, nobody may claim
             raise ValueError("a signer without a signature")
         return _checked({key: value for key, value in fields.items() if key != "format"})
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, LedgerError) as error:
         raise DataError(f"{path} is not the manifest of a backup: {error}") from error
-
-
-def accept(
-    folder: Path, contents: Contents, *, signer: str | None, unsigned: bool = False
-) -> Manifest:
-    """Read the manifest of a backup that is to be put back, and refuse what no such backup says.
-
-    Args:
-        folder: of the backup.
-        contents: what it may hold.
-        signer: who has to have signed it, hex; None: nobody is known, and any signer will do.
-        unsigned: take one that nobody signed although ``signer`` is known.
-
-    Raises:
-        DataError: if it is no backup of this role, names a file that such backups do not have, or
-            is not signed by ``signer``.
-    """
-    made = read_manifest(folder)
-    if made.role != contents.role:
-        raise DataError(
-            f"{folder} is the backup of a {made.role}; `{_RESTORED_BY[made.role]}` takes it"
-        )
-    if strange := sorted(set(made.files) - set(contents.files)):
-        raise DataError(
-            f"{folder} names {strange[0]}, which no backup of a {contents.role} has: this version "
-            "did not make it, or it was altered"
-        )
-    if contents.ledger not in made.files:
-        raise DataError(f"{folder} has no {contents.ledger}: it is not whole")
-    if signer is None or made.signer == signer or (unsigned and not made.signer):
-        return made
-    if made.signer:
-        raise DataError(
-            f"{folder} is signed by {made.signer}, and {signer} was expected: it is the backup of "
-            "another, or somebody altered it. If an earlier key of yours signed it, give that "
-            "key, known from elsewhere than the copy, with --signed-by"
-        )
-    raise DataError(
-        f"{folder} is not signed, and {signer} was expected: somebody may have altered it. A backup "
-        "that an older version made is not signed: if you know that this is one, and who could write "
-        "to it since, give --unsigned"
-    )
-
-
-def expected_signer(given: str | None, stored: Ed25519PublicKey | None) -> str | None:
-    """Return who has to have signed a backup: whom the operator names, else the role's identity here.
-
-    Args:
-        given: with --signed-by, hex; an earlier key, say.
-        stored: the identity in the home, None where there is none.
-
-    Raises:
-        UsageError: if ``given`` is no key.
-    """
-    if given is None:
-        return None if stored is None else stored.public_bytes_raw().hex()
-    if not KEY.fullmatch(given.strip().lower()):
-        raise UsageError(f"--signed-by {given!r:.80}: a key is 64 hexadecimal digits")
-    return given.strip().lower()
-
-
-def signed_line(signer: str) -> str:
-    """Return what a screen says of who signed a backup; ``signer`` is a key in hex, or empty.
-
-    >>> signed_line("")
-    'the backup is not signed: nothing shows whether somebody altered it'
-    """
-    if not signer:
-        return "the backup is not signed: nothing shows whether somebody altered it"
-    return f"the backup is signed by {signer}"
 
 
 @contextmanager
@@ -271,8 +196,9 @@ def _checked(fields: Mapping[str, object]) -> Manifest:
     if not all(isinstance(text, str) and len(text) <= _LONGEST_TEXT for text in texts):
         raise ValueError("fields that make no sense")
     # They go to a screen.
-    if not all(text.isprintable() for text in texts) or not HEAD.fullmatch(made.head):
+    if not all(text.isprintable() for text in texts):
         raise ValueError("fields that make no sense")
+    Head.parse(made.head)
     if made.role not in ("server", "party") or not isinstance(made.files, dict):
         raise ValueError("fields that make no sense")
     if not 0 < len(made.files) <= _MOST_FILES:
@@ -281,23 +207,3 @@ def _checked(fields: Mapping[str, object]) -> Manifest:
         if not _FILE.fullmatch(name) or not _DIGEST.fullmatch(str(digest)):
             raise ValueError("a file's name or digest")
     return made
-
-
-def newer_beside(folder: Path, made: Manifest, most: int) -> tuple[Manifest, Path] | None:
-    """Return the newest backup of the same ledger that lies beside this one and is newer, and where.
-
-    Args:
-        folder: of the backup.
-        made: its manifest.
-        most: folders that are looked at.
-    """
-    newest: tuple[Manifest, Path] | None = None
-    for path in sorted(folder.absolute().parent.glob(f"*/{MANIFEST}"))[:most]:
-        try:
-            other = read_manifest(path.parent)
-        except PateError:
-            continue  # something else, or damaged: it shows nothing
-        same = (other.role, other.name, other.ledger) == (made.role, made.name, made.ledger)
-        if same and other.entries > (newest[0] if newest else made).entries:
-            newest = other, path.parent
-    return newest

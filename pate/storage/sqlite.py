@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from pate.errors import StateError
+from pate.errors import DiskError, PateError, StateError
 
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Beginnings of SQLite's error names: the disk is full, read-only, failing, or closed to this user.
-DISK: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+_DISK: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 #: Somebody else holds the file.
-IN_USE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-#: What the operating system says in the cases of :data:`DISK`.
-DISK_ERRNO: Final = frozenset({
+_IN_USE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
+#: What the operating system says in the cases of :data:`_DISK`.
+_DISK_ERRNO: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
 })  # fmt: skip
+_WAIT_SECONDS: Final = 30.0
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Connect to a file that is there; transactions are begun by whoever connects."""
+    where = f"{path.absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(
+        where, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )
 
 
 def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
@@ -48,3 +59,28 @@ def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> No
         "cell_size_check = ON",
     ):
         link.execute(f"PRAGMA {pragma}")
+
+
+@contextmanager
+def translated(path: object, damaged: type[PateError]) -> Iterator[None]:
+    """Turn errors of SQLite and of the file system on ``path`` into ours.
+
+    Raises:
+        DiskError: if the disk is full, read-only, failing, or closed to this user.
+        StateError: if another process holds the file, or it is a folder.
+        PateError: of the type ``damaged``, if the file is damaged, or a rule of its tables was
+            broken.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = str(getattr(error, "sqlite_errorname", ""))
+        if name.startswith(_DISK):
+            raise DiskError(f"{path} cannot be written ({error}); make room") from error
+        if name.startswith(_IN_USE):
+            raise StateError(f"{path} is in use by another process ({error})") from error
+        raise damaged(f"{path} is damaged ({error})") from error
+    except OSError as error:
+        if error.errno in _DISK_ERRNO:
+            raise DiskError(f"{path}: {error.strerror}; make room") from error
+        raise StateError(f"{path}: {error.strerror or error}") from error

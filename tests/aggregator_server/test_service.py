@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.student_service import FOLLOWERS, StudentService
 from pate.errors import PortInUseError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.tokens import new_token
+from pate.storage.hash_chain import Head
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 from tests.support.server.campaigns import (

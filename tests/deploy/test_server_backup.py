@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app
 from aggregator_server.ledger.backup import back_up, restore
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import DataError, LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome
+from pate.storage.hash_chain import Head
 from pate.storage.manifest import MANIFEST
 from tests.support.server.campaigns import label, make_spec, start
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
-
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +56,9 @@ class Address:
         Raises:
             UsageError: if it is none, has a password, or leads over a network unprotected.
         """
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError
+
         try:
             if not text.isprintable() or len(text) > _LONGEST:
                 raise ValueError("characters that cannot be shown, or too many")
@@ -84,6 +84,8 @@ class Address:
         Raises:
             UsageError: if a host is named that is another machine, without a proof of whose it is.
         """
+        from sqlalchemy import make_url
+
         url = make_url(self.url)
         _, found = url.get_dialect()().create_connect_args(url)
         # What the environment names is known before a password is sent; what a service file names,

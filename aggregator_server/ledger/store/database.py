@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import create_engine, event
-from sqlalchemy.pool import QueuePool
-
-from aggregator_server.ledger.store import layout
-from aggregator_server.ledger.store.faults import translated
+from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.store.place import require_closed_folder
-from pate.errors import StateError
+from pate.errors import LedgerError, StateError
 from pate.runtime.failpoints import reach
-from pate.storage.sqlite import make_durable
+from pate.runtime.home import private_directory
+from pate.storage.durable_file import DurableFile, make_file
+from pate.storage.entries import check_schema
+from pate.storage.sqlite import connect, make_durable, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import sqlite3
+    from collections.abc import Callable
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
-
-    from aggregator_server.ledger.chain import Head
-
-_WAIT_SECONDS: Final = 10.0
+    from pate.storage.entries import Transaction
+    from pate.storage.hash_chain import Head
 
 
 class Lock:
@@ -34,7 +29,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
-        with translated(self._path):
+        with translated(self._path, StateError):
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,43 +46,45 @@ class Lock:
             self._file = -1
 
 
-class Database:
-    """An open ledger file.
-
-    Every commit is on the disk when it returns (WAL with ``synchronous=FULL``); readers see the
-    state as of the last commit and never wait for the writer.
-
-    Attributes:
-        path: the SQLite file.
-    """
+class Database(DurableFile):
+    """An open ledger file; with a lock, to be written by this process."""
 
     def __init__(self, path: Path, lock: Lock | None) -> None:
-        self.path = path
+        if not path.is_file():
+            raise StateError(f"there is no ledger at {path}")
         self._lock = lock
-        self._engine = _engine(path, read_only=lock is None)
+        self._kept: sqlite3.Connection | None = None
+        super().__init__(
+            path, (), tables.APPLICATION_ID, damaged=LedgerError, read_only=lock is None
+        )
+        if lock is not None:
+            with self.reading() as db:
+                tables.require_layout(db)
+            with translated(path, LedgerError):
+                # While one connection is open, the log stays: it is not moved into the file, and
+                # made again, at each commit.
+                self._kept = connect(path)
+                make_durable(self._kept, path, read_only=False)
+                self._kept.execute("SELECT count(*) FROM entries").fetchone()
 
     @classmethod
-    def create(cls, path: Path, fill: Callable[[Connection], None]) -> Self:
+    def create(cls, path: Path, fill: Callable[[Transaction], None]) -> Self:
         """Make a ledger file and write into it what ``fill`` writes; then open it.
 
-        It is made under another name and renamed, so that after a crash it is there with its
-        first entry or not there at all.
+        After a crash it is there with its first entry or not there at all.
 
         Raises:
             StateError: if there is one already, or another process is at it.
             DiskError: if the disk is full or not writable.
         """
-        with translated(path):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            require_closed_folder(path.parent)
+        require_closed_folder(private_directory(path.parent))
         lock = Lock(path)
         try:
-            with translated(path):
-                _make(path, fill)
+            write_copy(path, fill)
+            return cls(path, lock)
         except BaseException:
             lock.release()
             raise
-        return cls(path, lock)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -99,42 +96,35 @@ class Database:
         """
         if not path.is_file():
             raise StateError(f"there is no ledger at {path}")
-        database = cls(path, Lock(path))
+        lock = Lock(path)
         try:
-            with database.writing() as connection:
-                layout.ensure(connection)
+            return cls(path, lock)
         except BaseException:
-            database.close()
+            lock.release()
             raise
-        return database
 
     @classmethod
     def examine(cls, path: Path) -> Self:
-        """Open a ledger file for reading alone, also while a server writes it.
+        """Open a ledger file for reading only, also while a server writes it.
 
         Raises:
             StateError: if there is none.
         """
-        if not path.is_file():
-            raise StateError(f"there is no ledger at {path}")
         return cls(path, None)
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """One durable transaction: committed when the block ends, undone if it raises."""
-        with (
-            translated(self.path),
-            self._engine.connect() as plain,
-            plain.execution_options(pate_writer=True) as connection,
-            connection.begin(),
-        ):
-            yield connection
+    def check(self, db: Transaction, *, pages: bool = False) -> None:
+        """Compare tables and triggers with those of a new ledger, and look at the file's pages.
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """One consistent view of what is committed."""
-        with translated(self.path), self._engine.connect() as connection, connection.begin():
-            yield connection
+        Raises:
+            LedgerError: if one is missing, changed or new, a newer version wrote it, or the file is
+                damaged.
+        """
+        tables.require_layout(db, LedgerError)
+        check_schema(db, tables.SQLITE)
+        for pragma in ("integrity_check", "foreign_key_check") if pages else ():
+            said = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
+            if said not in (["ok"], []):
+                raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
 
     def remember(self, head: Head) -> None:
         """Do nothing: a file holds what was committed to it."""
@@ -149,86 +139,28 @@ class Database:
 
     def close(self) -> None:
         """Close the file and give up the lock."""
-        self._engine.dispose()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
         if self._lock is not None:
             self._lock.release()
 
 
-def write_copy(path: Path, fill: Callable[[Connection], None]) -> None:
+def write_copy(path: Path, fill: Callable[[Transaction], None]) -> None:
     """Make a ledger file that nobody has open, of what ``fill`` writes: one file, without a log.
 
     Raises:
         StateError: if there is one already.
         DiskError: if the disk is full or not writable.
     """
-    with translated(path):
-        _make(path, fill)
-        with closing(sqlite3.connect(path, isolation_level=None)) as link:
-            link.execute("PRAGMA journal_mode = DELETE")
-        _sync(path)
-
-
-def _make(path: Path, fill: Callable[[Connection], None]) -> None:
     if path.exists():
         raise StateError(
             f"there is a ledger at {path} already; `pate-server resume` it, or choose another --campaign"
         )
-    if (wal := path.with_name(path.name + "-wal")).exists():
-        # SQLite would replay the orphan's pages into the new file.
-        raise StateError(f"{wal} belongs to a ledger that is gone; move it away")
-    draft = path.with_name(path.name + ".new")
-    for leftover in (draft, *(draft.with_name(draft.name + end) for end in ("-wal", "-shm"))):
-        leftover.unlink(missing_ok=True)
-    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    engine = _engine(draft)
-    try:
-        with (
-            engine.connect() as plain,
-            plain.execution_options(pate_writer=True) as connection,
-            connection.begin(),
-        ):
-            connection.exec_driver_sql(f"PRAGMA application_id = {layout.APPLICATION_ID}")
-            layout.upgrade(connection)
-            fill(connection)
-    finally:
-        engine.dispose()  # the last connection moves the log into the file and removes it
-    if draft.with_name(draft.name + "-wal").exists():
-        raise StateError(f"{draft} could not be completed; try again")
-    _sync(draft)
-    reach("ledger-drafted")
-    draft.rename(path)
-    _sync(path.parent)
 
+    def made(db: sqlite3.Connection) -> None:
+        tables.make(db, tables.SQLITE)
+        fill(db)
 
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _engine(path: Path, *, read_only: bool = False) -> Engine:
-    where = f"{path.absolute().as_uri()}?mode=rw"
-
-    def connect() -> sqlite3.Connection:
-        # No implicit transactions of the driver: BEGIN is ours, see below.
-        link = sqlite3.connect(
-            where, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        try:
-            make_durable(link, path, read_only=read_only)
-        except BaseException:
-            link.close()
-            raise
-        return link
-
-    engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=QueuePool)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A writer takes the write lock first: a read that turns into a write may be refused.
-        writer = connection.get_execution_options().get("pate_writer", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
-
-    return engine
+    with translated(path, LedgerError):
+        make_file(path, tables.APPLICATION_ID, made, drafted=lambda: reach("ledger-drafted"))

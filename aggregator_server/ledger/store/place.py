@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.store.address import Address
 from pate.errors import LedgerError, StateError, UsageError
 from pate.runtime.home import private_directory, write_file
+from pate.storage.hash_chain import Head
 
 #: The ledger's name in a campaign's folder.
 LEDGER_FILE: Final = "ledger.db"

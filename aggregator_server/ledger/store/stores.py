@@ -13,22 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Connection
-
-    from aggregator_server.ledger.chain import Head
     from aggregator_server.ledger.store.place import InDatabase, Place
     from aggregator_server.ledger.store.postgres.database import PostgresDatabase
     from aggregator_server.ledger.store.postgres.session import Facts
+    from pate.storage.entries import Transaction
+    from pate.storage.hash_chain import Head
 
 
 class Store(Protocol):
     """An open ledger: what :class:`Database` and :class:`PostgresDatabase` have in common."""
 
-    def writing(self) -> AbstractContextManager[Connection]:
+    def writing(self) -> AbstractContextManager[Transaction]:
         """One durable transaction: committed when the block ends, undone if it raises."""
 
-    def reading(self) -> AbstractContextManager[Connection]:
+    def reading(self) -> AbstractContextManager[Transaction]:
         """One consistent view of what is committed."""
+
+    def check(self, db: Transaction, *, pages: bool = False) -> None:
+        """Check that its tables and triggers are those of a new ledger, and its pages whole."""
 
     def remember(self, head: Head) -> None:
         """Be told of an entry that is committed."""
@@ -53,7 +55,7 @@ def exists(place: Place) -> bool:
     return place.exists() if isinstance(place, Path) else _postgres().exists(place)
 
 
-def create(place: Place, fill: Callable[[Connection], None]) -> Store:
+def create(place: Place, fill: Callable[[Transaction], None]) -> Store:
     """Make a ledger, with what ``fill`` writes, and open it; see the ``create`` of either kind."""
     if isinstance(place, Path):
         return Database.create(place, fill)
@@ -66,13 +68,8 @@ def open_for_writing(place: Place) -> Store:
 
 
 def examine(place: Place) -> Store:
-    """Open a ledger for reading alone; see the ``examine`` of either kind."""
+    """Open a ledger for reading only; see the ``examine`` of either kind."""
     return Database.examine(place) if isinstance(place, Path) else _postgres().examine(place)
-
-
-def known_head(place: Place) -> Head | None:
-    """Return an entry that must be in the ledger at a place, if one is known."""
-    return None if isinstance(place, Path) else place.head
 
 
 @contextmanager

@@ -1,64 +1,146 @@
-"""The tables of the ledger.
+"""The tables of the ledger, and what makes them.
 
 ``entries`` is the hash chain, and everything of meaning is in it. The other three hold what is
 derived from the chain (``releases``) or what the chain commits to by digest and is too large or too
 private for it (``batches``, ``predictions``). No row of any table is ever changed or deleted:
-triggers of the first migration see to that.
+triggers see to that. ``alembic_version`` has the number of this layout; a later one adds to it.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
+from typing import TYPE_CHECKING, Final
 
-metadata = MetaData()
+from pate.errors import PateError, StateError
+from pate.storage.entries import append_only, each_row, insert
 
-#: One row per step of the campaign. ``body`` is canonical JSON; digests are SHA-256.
-entries = Table(
-    "entries",
-    metadata,
-    Column("seq", Integer, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("previous", LargeBinary, nullable=False),
-    Column("digest", LargeBinary, nullable=False, unique=True),
-    Column("written_at", Text, nullable=False),
-    sqlite_strict=True,
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pate.storage.entries import Transaction
+
+#: What identifies our files among all SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
+APPLICATION_ID: Final = 0x70617465
+#: The layout below.
+LAYOUT: Final = "0001"
+
+#: By table, its columns and their types; the first is its key.
+#:
+#: * ``entries``: one row per step of the campaign. ``body`` is canonical JSON; digests are SHA-256.
+#: * ``releases``: one per query that has a label. The key is what makes a second one impossible.
+#: * ``batches``: summed votes, the private part. ``counts`` is (count, classes) int32, little endian,
+#:   and ``salt`` hides them in the chain, whose head is published.
+#: * ``predictions``: what the student believed before a round: (queries, classes) float32.
+TABLES: Final[Mapping[str, Mapping[str, str]]] = {
+    "entries": {
+        "seq": "INTEGER", "kind": "TEXT", "body": "TEXT", "previous": "BLOB", "digest": "BLOB",
+        "written_at": "TEXT",
+    },
+    "releases": {
+        "query": "INTEGER", "label": "INTEGER", "round": "INTEGER", "source": "TEXT",
+        "entry": "INTEGER",
+    },
+    "batches": {
+        "first": "INTEGER", "count": "INTEGER", "teachers": "INTEGER", "responders": "TEXT",
+        "salt": "BLOB", "counts": "BLOB", "entry": "INTEGER",
+    },
+    "predictions": {
+        "round": "INTEGER", "probabilities": "BLOB", "digest": "BLOB", "entry": "INTEGER",
+    },
+}  # fmt: skip
+
+
+def _tables(blob: str, table_end: str) -> Iterator[str]:
+    """Yield the statements that make the tables."""
+    yield (
+        "CREATE TABLE alembic_version ( version_num VARCHAR(32) NOT NULL, "
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
+    )
+    for table, columns in TABLES.items():
+        # As files and databases have it that earlier versions made.
+        names = {name: '"query"' if name == "query" else name for name in columns}
+        lines = [
+            f"{names[name]} {blob if kind == 'BLOB' else kind} NOT NULL"
+            for name, kind in columns.items()
+        ]
+        lines.append(f"PRIMARY KEY ({names[next(iter(columns))]})")
+        lines.append(
+            "UNIQUE (digest)"
+            if table == "entries"
+            else "FOREIGN KEY(entry) REFERENCES entries (seq)"
+        )
+        yield f"CREATE TABLE {table} ( {', '.join(lines)} ){table_end}"
+
+
+def _sqlite_triggers() -> Iterator[str]:
+    for table in TABLES:
+        yield from append_only(table, f"{table} is append-only")
+    yield (
+        "CREATE TRIGGER entries_in_order BEFORE INSERT ON entries "
+        "WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries) "
+        "BEGIN SELECT RAISE(ABORT, 'entries are numbered without gaps'); END"
+    )
+    # INSERT OR REPLACE deletes the old row, and without PRAGMA recursive_triggers the trigger on
+    # DELETE does not see that.
+    for table, key in ((table, next(iter(columns))) for table, columns in TABLES.items()):
+        if table != "entries":
+            yield (
+                f"CREATE TRIGGER {table}_once BEFORE INSERT ON {table} "  # noqa: S608
+                f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {key} = NEW.{key}) "
+                f"BEGIN SELECT RAISE(ABORT, '{table} holds that {key} already'); END"
+            )
+
+
+#: Bodies of PostgreSQL's trigger functions.
+REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
+#: By the table's number and not its name: no other table of a search path can stand in for it.
+IN_ORDER: Final = (
+    "DECLARE wanted integer; BEGIN "
+    "EXECUTE pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
+    "INTO wanted; "
+    "IF NEW.seq IS DISTINCT FROM wanted THEN "
+    "RAISE EXCEPTION 'entries are numbered without gaps'; END IF; RETURN NEW; END"
 )
 
-#: One row per query that has a label. The primary key is what makes a second one impossible.
-releases = Table(
-    "releases",
-    metadata,
-    Column("query", Integer, primary_key=True),
-    Column("label", Integer, nullable=False),
-    Column("round", Integer, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("entry", Integer, ForeignKey("entries.seq"), nullable=False),
-    sqlite_strict=True,
-)
 
-#: Summed votes: the private part of the file. ``counts`` is (count, classes) int32, little endian,
-#: and ``salt`` hides them in the chain, whose head is published.
-batches = Table(
-    "batches",
-    metadata,
-    Column("first", Integer, primary_key=True),
-    Column("count", Integer, nullable=False),
-    Column("teachers", Integer, nullable=False),
-    Column("responders", Text, nullable=False),
-    Column("salt", LargeBinary, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
-    Column("entry", Integer, ForeignKey("entries.seq"), nullable=False),
-    sqlite_strict=True,
-)
+def _postgres_triggers() -> Iterator[str]:
+    for name, body in (("refuse_change", REFUSE_CHANGE), ("in_order", IN_ORDER)):
+        yield f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"
+    made = [("entries", "entries_in_order", "INSERT", "ROW EXECUTE FUNCTION in_order()")]
+    for table in TABLES:
+        for change, each in (("update", "ROW"), ("delete", "ROW"), ("truncate", "STATEMENT")):
+            body = f"{each} EXECUTE FUNCTION refuse_change()"
+            made.append((table, f"{table}_no_{change}", change.upper(), body))
+    for table, name, change, body in made:
+        yield f"CREATE TRIGGER {name} BEFORE {change} ON {table} FOR EACH {body}"
+        # Also in a session that replicates, where other triggers rest.
+        yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
 
-#: What the student believed before a round: (queries, classes) float32, little endian.
-predictions = Table(
-    "predictions",
-    metadata,
-    Column("round", Integer, primary_key=True),
-    Column("probabilities", LargeBinary, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("entry", Integer, ForeignKey("entries.seq"), nullable=False),
-    sqlite_strict=True,
-)
+
+#: What makes the tables and triggers, in a file and in a database.
+SQLITE: Final = (*_tables("BLOB", " STRICT"), *_sqlite_triggers())
+POSTGRES: Final = (*_tables("BYTEA", ""), *_postgres_triggers())
+
+
+def make(db: Transaction, statements: tuple[str, ...]) -> None:
+    """Make the tables of a new ledger."""
+    for statement in statements:
+        db.execute(statement)
+    insert(db, "alembic_version", {"version_num": LAYOUT})
+
+
+def require_layout(db: Transaction, wrong: type[PateError] = StateError) -> None:
+    """Check that a ledger has the layout of this version.
+
+    Raises:
+        PateError: of the type ``wrong``, if a newer version wrote it.
+    """
+    found = [row[0] for row in db.execute("SELECT version_num FROM alembic_version")]
+    if found != [LAYOUT]:
+        raise wrong(f"the ledger has layout {found}, known is {LAYOUT!r}: update")
+
+
+def carry_over(source: Transaction, target: Transaction) -> None:
+    """Copy all rows of a ledger into a new one, unchecked."""
+    for table, columns in TABLES.items():
+        for row in each_row(source, table, tuple(columns)):
+            insert(target, table, dict(zip(columns, row, strict=True)))

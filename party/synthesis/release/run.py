@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 from party.identity.enrolment import Enrolment
 from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.newest import newest_ledger
 from party.policy.binding import bind
 from party.policy.file import policy_of
 from party.synthesis.release import report
@@ -54,7 +53,7 @@ def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
         ).check_columns(domain)
     _rows(options, domain, screen)
     file = options.place / LEDGER_FILE
-    books = newest_ledger(file) or NothingYet()
+    books = PartyLedger.newest(file) or NothingYet()
     plan = plan_of(options.asked, domain)
     entry = entry_of(plan, domain, options.unit, _NO_DATA)
     policy = policy_of(options.place, loopback=False, file=options.policy)

@@ -11,9 +11,8 @@ import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import outcomes_of
-from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement
@@ -231,7 +230,7 @@ def test_a_forged_release_does_not_hold(path: Path, change: dict[str, Any], mess
         answer(ledger)
         entries = ledger.entries()
     (*before, release) = entries
-    forged = Entry.after(
+    forged = CHAIN.after(
         before[-1].head, "release", json.loads(release.body) | change, release.written_at
     )
     assert replay(entries).gate == "open"

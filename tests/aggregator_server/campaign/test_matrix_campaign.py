@@ -22,9 +22,8 @@ from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
-from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results import report
@@ -59,6 +58,7 @@ from protos import wire
 from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
 from protos.terms import bits_of, mechanism_texts, public_campaign
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
+from tests.support.tampering import Body, forged, repeated, tamper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,7 +277,7 @@ def test_a_disk_that_is_full_at_the_release_leaves_nothing_out(
             raise DiskError("the disk is full")
 
         with monkeypatch.context() as patch:
-            patch.setattr(module, "write_entry", full)
+            patch.setattr(module, "append", full)
             with pytest.raises(DiskError):
                 publish(ledger, charge, noisy_counts())
         assert ledger.state().noisy is None
@@ -612,7 +612,6 @@ def test_a_student_gets_them_once_they_are_released(path: Path) -> None:
 # --- forgeries ------------------------------------------------------------------------------------
 
 # 1 open, 2 roster, (3 opening,) 3 votes, 4 charge, 5 release, 6 round-end, 7 close
-Body = dict[str, Any]
 
 
 def _other_label(body: Body) -> None:
@@ -681,51 +680,18 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def forged(path: Path, seq: int, change: Callable[[Body], object]) -> list[Entry]:
-    """The chain with one body changed and all digests made anew."""
-    made: list[Entry] = []
-    for entry in read_campaign(path)[1]:
-        body = json.loads(entry.body)
-        if entry.seq == seq:
-            change(body)
-        made.append(
-            Entry.after(made[-1].head if made else None, entry.kind, body, entry.written_at)
-        )
-    return made
-
-
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_chain_breaks_a_rule(finished: Path, name: str) -> None:
     with pytest.raises(LedgerError, match=r"^entry \d \("):
-        replay(forged(finished, *FORGERIES[name]))
-    replay(forged(finished, 0, dict))  # and unchanged it breaks none
+        replay(forged(CHAIN, read_campaign(finished)[1], *FORGERIES[name]))
+    replay(forged(CHAIN, read_campaign(finished)[1], 0, dict))  # and unchanged it breaks none
 
 
 @pytest.mark.parametrize("left_out", range(1, 6))
 def test_a_step_left_out_or_done_twice_breaks_a_rule(finished: Path, left_out: int) -> None:
     for times in (0, 2):
-        made: list[Entry] = []
-        for entry in read_campaign(finished)[1]:
-            for _ in range(times if entry.seq == left_out else 1):
-                head = made[-1].head if made else None
-                made.append(Entry.after(head, entry.kind, json.loads(entry.body), entry.written_at))
         with pytest.raises(LedgerError):
-            replay(made)
-
-
-def tamper(path: Path, statement: str, *values: object) -> None:
-    """Change the file as somebody would who knows how: without its triggers, which come back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as link:
-        triggers = link.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-        ).fetchall()
-        link.execute("BEGIN")
-        for name, _ in triggers:
-            link.execute(f"DROP TRIGGER {name}")
-        assert link.execute(statement, values).rowcount > 0
-        for _, sql in triggers:
-            link.execute(sql)
-        link.execute("COMMIT")
+            replay(repeated(CHAIN, read_campaign(finished)[1], left_out, times))
 
 
 def test_a_noisy_count_changed_in_the_file_is_found(finished: Path, tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator_server.ledger.chain import Entry
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError, QuorumError, StateError
 from pate.votes import Histogram
@@ -18,6 +17,8 @@ from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pate.storage.hash_chain import Entry
 
 REST = NAMES[:3]
 MASKED = make_spec(aggregation="masked", colluders=1, queries=20)
@@ -164,7 +165,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
 def chained(bodies: list[tuple[str, Body]]) -> list[Entry]:
     made: list[Entry] = []
     for kind, body in bodies:
-        made.append(Entry.after(made[-1].head if made else None, kind, body, "then"))
+        made.append(CHAIN.after(made[-1].head if made else CHAIN.start, kind, body, "then"))
     return made
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.ledger.chain import Entry, Head
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.rules import replay
+from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError
 from pate.mechanisms import Outcome
+from pate.storage.hash_chain import Head
 from tests.support.server.campaigns import make_predictions, make_spec, start
+from tests.support.tampering import Body, forged, repeated, tamper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,21 +52,6 @@ def path(finished: Path, tmp_path: Path) -> Path:
     copy = tmp_path / "ledger.sqlite"
     shutil.copy(finished, copy)
     return copy
-
-
-def tamper(path: Path, statement: str, *values: object) -> None:
-    """Change the file as somebody would who knows how: without its triggers, which come back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as link:
-        triggers = link.execute(
-            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-        ).fetchall()
-        link.execute("BEGIN")
-        for name, _ in triggers:
-            link.execute(f"DROP TRIGGER {name}")
-        assert link.execute(statement, values).rowcount > 0
-        for _, sql in triggers:
-            link.execute(sql)
-        link.execute("COMMIT")
 
 
 def flipped(value: int | str | bytes, at: int) -> int | str | bytes:
@@ -187,22 +172,6 @@ def test_a_tampered_ledger_is_not_taken_up(path: Path) -> None:
 
 # Forgers who know the format: the chain is made anew after the change, so every digest holds.
 
-Body = dict[str, Any]
-
-
-def forge(path: Path, seq: int, change: Callable[[Body], object]) -> list[Entry]:
-    """The chain with the body of one entry changed, and everything after it bound to that."""
-    made: list[Entry] = []
-    for entry in read_campaign(path)[1]:
-        body = json.loads(entry.body)
-        if entry.seq == seq:
-            change(body)
-        made.append(
-            Entry.after(made[-1].head if made else None, entry.kind, body, entry.written_at)
-        )
-    return made
-
-
 # 1 open, 2 roster, 3 and 4 votes, 5 charge, 6 release, 7 round-end, 8 predictions, 9 charge,
 # 10 release, 11 round-end, 12 close
 FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
@@ -242,34 +211,25 @@ FORGERIES: dict[str, tuple[int, Callable[[Body], object]]] = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_chain_breaks_a_rule(finished: Path, name: str) -> None:
     with pytest.raises(LedgerError, match=rf"entry {FORGERIES[name][0]} "):
-        replay(forge(finished, *FORGERIES[name]))
+        replay(forged(CHAIN, read_campaign(finished)[1], *FORGERIES[name]))
 
 
 @pytest.mark.parametrize("left_out", range(1, 11))
 def test_a_step_left_out_breaks_a_rule(finished: Path, left_out: int) -> None:
-    made: list[Entry] = []
-    for entry in read_campaign(finished)[1]:
-        if entry.seq != left_out:
-            head = made[-1].head if made else None
-            made.append(Entry.after(head, entry.kind, json.loads(entry.body), entry.written_at))
     with pytest.raises(LedgerError):
-        replay(made)
+        replay(repeated(CHAIN, read_campaign(finished)[1], left_out, 0))
 
 
 @pytest.mark.parametrize("again", range(1, 13))
 def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
-    made: list[Entry] = []
-    for entry in read_campaign(finished)[1]:
-        for _ in range(2 if entry.seq == again else 1):
-            head = made[-1].head if made else None
-            made.append(Entry.after(head, entry.kind, json.loads(entry.body), entry.written_at))
     with pytest.raises(LedgerError):
-        replay(made)
+        replay(repeated(CHAIN, read_campaign(finished)[1], again, 2))
 
 
 def test_an_untouched_copy_of_the_chain_holds(finished: Path) -> None:
     """The control: what the forgeries are refused for is the change."""
-    assert replay(forge(finished, 1, lambda _: None)) == read_campaign(finished)[0]
+    state, entries = read_campaign(finished)
+    assert replay(forged(CHAIN, entries, 1, lambda _: None)) == state
 
 
 def test_a_students_label_is_the_one_that_the_student_was_sure_of(tmp_path: Path) -> None:

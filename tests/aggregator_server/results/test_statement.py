@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.ledger.chain import Head
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.statement import privacy_statement
@@ -21,6 +20,7 @@ from pate.formats.privacy_statement import (
     rounded_up,
 )
 from pate.noise.simulated import SimulatedNoise
+from pate.storage.hash_chain import Head
 from pate.text_form import fraction_from_text
 from tests.support.server.campaigns import answer, label, make_spec, start
 

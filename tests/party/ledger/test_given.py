@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.rules import queries_digest
-from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
+from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, queries_digest, tags_of, view_of
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from tests.support.party.offers import SIX, batch_of, noisy, queries, settled, tags
 
@@ -148,7 +147,7 @@ def before(ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes
     """Write an answer as earlier versions did: nothing is said of votes."""
     ledger.join(offer)
     with ledger._turn:
-        ledger._append(
+        ledger._log.append(
             "answer",
             {
                 "campaign": offer.campaign,
@@ -156,10 +155,10 @@ def before(ledger: PartyLedger, offer: Offer, hashes: list[bytes], source: bytes
                 "queries": len(hashes),
                 "queries_digest": queries_digest(hashes),
                 "source": source.hex(),
-                "again": ledger._current().holds(offer.campaign, batch_of(hashes).hex()),
+                "again": ledger._log.state().holds(offer.campaign, batch_of(hashes).hex()),
             },
             hashes,
-            store=not ledger._current().holds(offer.campaign, batch_of(hashes).hex()),
+            store=not ledger._log.state().holds(offer.campaign, batch_of(hashes).hex()),
         )
 
 

@@ -40,7 +40,7 @@ def ledger(path: Path) -> PartyLedger:
 
 
 def kinds(ledger: PartyLedger) -> list[str]:
-    with ledger._file.reading() as db:
+    with ledger._log._file.reading() as db:
         return [kind for (kind,) in db.execute("SELECT kind FROM entries ORDER BY seq")]
 
 
@@ -177,7 +177,7 @@ def test_what_no_ledger_has(wrong: dict[str, Any]) -> None:
 def test_an_entry_that_changes_nothing_is_none(ledger: PartyLedger) -> None:
     bind(ledger, FOUR)
     with pytest.raises(PateError, match="in force already"):
-        ledger._append(BOUND, FOUR.bound.to_dict())
+        ledger._log.append(BOUND, FOUR.bound.to_dict())
 
 
 def test_a_policy_without_a_file_on_disk_is_bound_the_same(path: Path) -> None:

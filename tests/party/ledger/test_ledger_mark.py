@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from party.backup import back_up, forget, restore
 from party.cli.main import app
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.newest import newest_ledger
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.support.party.offers import answer_and_open, joining, queries, settled
@@ -103,7 +102,7 @@ def test_a_mark_that_lags_or_was_lost_refuses_nothing_and_is_made_anew(
 
 def test_a_mark_that_names_an_entry_no_ledger_has_is_refused_in_a_line(home: Path) -> None:
     (home / MARK).write_text(f"{'9' * 20}:{'0' * 64}\n")
-    for look in (PartyLedger, newest_ledger):
+    for look in (PartyLedger, PartyLedger.newest):
         with pytest.raises(LedgerError, match=r"ledger.head is damaged.*forget --entries-lost"):
             look(home / LEDGER_FILE)
     head = forget(home)
@@ -113,20 +112,20 @@ def test_a_mark_that_names_an_entry_no_ledger_has_is_refused_in_a_line(home: Pat
 def test_an_older_copy_is_not_taken_for_the_newest_by_who_only_looks(
     home: Path, tmp_path: Path
 ) -> None:
-    assert newest_ledger(tmp_path / "nobody" / LEDGER_FILE) is None
-    books = newest_ledger(home / LEDGER_FILE)
+    assert PartyLedger.newest(tmp_path / "nobody" / LEDGER_FILE) is None
+    books = PartyLedger.newest(home / LEDGER_FILE)
     assert books is not None
     assert books.head == PartyLedger(home / LEDGER_FILE).head
     back_up(home, tmp_path / "new")
     remove(home)
     with pytest.raises(LedgerError, match="is gone"):
-        newest_ledger(home / LEDGER_FILE)
+        PartyLedger.newest(home / LEDGER_FILE)
     with pytest.raises(LedgerError, match="is gone"):
         back_up(home, tmp_path / "stale")
     shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
     mark = (home / MARK).read_bytes()
     with pytest.raises(LedgerError, match=r"older copy.*has written entry 6"):
-        newest_ledger(home / LEDGER_FILE)
+        PartyLedger.newest(home / LEDGER_FILE)
     with pytest.raises(LedgerError, match=r"home/ledger.db is an older copy"):
         back_up(home, tmp_path / "stale")
     assert not (tmp_path / "stale").exists()
@@ -153,7 +152,7 @@ def test_a_restore_that_fails_lowers_no_mark(
         with pytest.raises(DiskError):
             restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert (home / MARK).read_bytes() == mark
-    with pytest.raises(LedgerError, match="the backup is older than 6:"):
+    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is gone"):
         restore(tmp_path / "backup", home, head=head)
     restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert PartyLedger(home / LEDGER_FILE).head == head
@@ -170,7 +169,7 @@ def test_restore_wants_the_entry_of_the_mark_in_the_copy(home: Path, tmp_path: P
     remove(home)
     with pytest.raises(UsageError, match=f"the last that was noted in .* is {newest}"):
         restore(tmp_path / "backup", home, head=None)
-    with pytest.raises(LedgerError, match="the backup is older than 6:"):
+    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is gone"):
         restore(tmp_path / "backup", home, head=head)
     restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert PartyLedger(home / LEDGER_FILE).totals()[0].queries == 2

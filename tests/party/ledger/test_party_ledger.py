@@ -50,6 +50,7 @@ from tests.support.party.offers import (
     settled,
     tags,
 )
+from tests.support.tampering import tamper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -371,15 +372,7 @@ _UNLOCK = "".join(
 def test_an_altered_ledger_is_refused(written: Path, tmp_path: Path, change: str) -> None:
     copy = tmp_path / LEDGER_FILE
     shutil.copy(written, copy)
-    with sqlite3.connect(copy) as db:
-        triggers = [
-            sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger'")
-        ]
-        db.executescript(_UNLOCK)
-        assert db.execute(change).rowcount != 0
-        for sql in triggers:
-            db.execute(sql)
-    db.close()
+    tamper(copy, change)
     with pytest.raises(LedgerError):
         PartyLedger(copy)
 

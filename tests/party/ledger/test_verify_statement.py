@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.ledger.state import CampaignState
-    from party.ledger.ledger import CampaignRecord
+    from party.ledger.records import CampaignRecord
     from pate.campaign.choices import CompositionName
 
 #: Gdp of the cap 1/10 of the offers at delta 1e-5.

@@ -12,12 +12,11 @@ stops once the folder says anything else than what it wrote there itself.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import create_engine, text
-from sqlalchemy.pool import NullPool, QueuePool
+import psycopg
 
-from aggregator_server.ledger.store import layout
+from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.store.database import Lock
 from aggregator_server.ledger.store.place import (
     InDatabase,
@@ -25,6 +24,7 @@ from aggregator_server.ledger.store.place import (
     require_closed_folder,
     write_anchor,
 )
+from aggregator_server.ledger.store.postgres import layout
 from aggregator_server.ledger.store.postgres.faults import lost, translated
 from aggregator_server.ledger.store.postgres.session import (
     Facts,
@@ -33,26 +33,28 @@ from aggregator_server.ledger.store.postgres.session import (
     require_durable,
     take_lock,
 )
-from aggregator_server.ledger.store.postgres_layout import COMMENT
-from pate.errors import PateError, StateError, UnreachableError
+from pate.errors import LedgerError, PateError, StateError, UnreachableError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    import psycopg
-    from sqlalchemy import Connection, Engine
+    from pate.storage.entries import Transaction
+    from pate.storage.hash_chain import Head
 
-    from aggregator_server.ledger.chain import Head
 
-_DIALECT: Final = "postgresql+psycopg://"
-_OPTIONS: Final[dict[str, Any]] = {
-    "use_native_hstore": False,
-    "hide_parameters": True,  # they are votes
-    # Every transaction ends by itself, and one of a lost connection cannot be undone again.
-    "pool_reset_on_return": None,
-}
+class _Transaction:
+    """One transaction of a session."""
+
+    def __init__(self, link: psycopg.Connection[Any]) -> None:
+        self._link = link
+
+    def execute(self, question: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        """Ask something, or write a row; ``?`` in it stands for a value."""
+        if not values:
+            return self._link.execute(question.encode())
+        return self._link.execute(question.replace("?", "%s").encode(), values)
 
 
 class PostgresDatabase:
@@ -74,17 +76,12 @@ class PostgresDatabase:
         #: What the folder says, as far as this process knows.
         self._noted = None if link is None else read_anchor(place.anchor)
         self._link = link
-        self._writer = None if link is None else _on(link).connect()
-        self._readers = create_engine(
-            _DIALECT,
-            creator=lambda: connect(place, read_only=True),
-            poolclass=QueuePool,
-            pool_pre_ping=True,
-            **_OPTIONS,
-        )
+        #: Sessions that only read, and wait for the next one who does.
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._closed = False
 
     @classmethod
-    def create(cls, place: InDatabase, fill: Callable[[Connection], None]) -> Self:
+    def create(cls, place: InDatabase, fill: Callable[[Transaction], None]) -> Self:
         """Make a ledger and write into it what ``fill`` writes, all in one transaction; open it.
 
         Raises:
@@ -107,12 +104,13 @@ class PostgresDatabase:
         try:
             # Before it exists: from now on this campaign is nowhere else.
             database.note(place)
-            with database.writing() as connection:
-                quoted = connection.dialect.identifier_preparer.quote_identifier(place.schema)
-                connection.exec_driver_sql(f"CREATE SCHEMA {quoted}")
-                connection.exec_driver_sql(f"COMMENT ON SCHEMA {quoted} IS '{COMMENT}'")
-                layout.upgrade(connection)
-                fill(connection)
+            with database.writing() as db:
+                schema = layout.quoted(place.schema)
+                db.execute(f"CREATE SCHEMA {schema}")
+                db.execute(f"COMMENT ON SCHEMA {schema} IS '{layout.COMMENT}'")
+                tables.make(db, tables.POSTGRES)
+                layout.shut_out(db)
+                fill(db)
                 reach("ledger-drafted")
         except BaseException:
             # Unless it is certain that there is none, the folder goes on saying where to look.
@@ -135,13 +133,14 @@ class PostgresDatabase:
         database = cls._locked(place)
         with database.closed_on_error():
             database.require_there()
-            with database.writing() as connection:
-                layout.ensure(connection)
+            with database.reading() as db:
+                layout.require_ours(db)
+                tables.require_layout(db)
         return database
 
     @classmethod
     def examine(cls, place: InDatabase) -> Self:
-        """Open a ledger for reading alone, also while a server writes it.
+        """Open a ledger for reading only, also while a server writes it.
 
         Raises:
             StateError: if there is none.
@@ -190,22 +189,61 @@ class PostgresDatabase:
             raise
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Transaction]:
         """One durable transaction: committed when the block ends, undone if it raises."""
-        writer, link = self._writer, self._link
-        if writer is None or link is None:
-            raise StateError(f"{self.place} is open for reading alone")
-        if writer.closed or writer.invalidated or link.closed:
+        link = self._link
+        if link is None:
+            raise StateError(f"{self.place} is open for reading only")
+        if link.closed:
             raise UnreachableError(lost(self.place, "the connection was lost"))
-        with translated(self.place), writer.begin():
+        with translated(self.place), link.transaction():
             require_durable(link, self.place.schema)
-            yield writer
+            yield _Transaction(link)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> Iterator[Transaction]:
         """One consistent view of what is committed."""
-        with translated(self.place), self._readers.connect() as connection, connection.begin():
-            yield connection
+        with translated(self.place):
+            link = self._reader()
+            try:
+                with link.transaction():
+                    yield _Transaction(link)
+            except BaseException:
+                link.close()
+                raise
+            self._idle.append(link)
+            if self._closed:
+                self._close_readers()
+
+    def _reader(self) -> psycopg.Connection[Any]:
+        while self._idle:
+            link = self._idle.pop()
+            with suppress(psycopg.Error):
+                link.execute("SELECT")  # it may have been lost since
+                link.rollback()
+                return link
+            link.close()
+        return connect(self.place, read_only=True)
+
+    def _close_readers(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def check(self, db: Transaction, *, pages: bool = False) -> None:
+        """Compare all that is in the schema with what a new ledger has there.
+
+        Pages are not looked at: the database checks what it reads, and all was read.
+
+        Raises:
+            LedgerError: if anything is missing, changed or new, or a newer version wrote it.
+            StateError: if others may read or change it.
+        """
+        del pages
+        layout.require_ours(db)
+        tables.require_layout(db, LedgerError)
+        if odd := layout.differences(db):
+            raise LedgerError(f"the ledger's tables or triggers were altered: {', '.join(odd)}")
+        layout.require_alone(db)
 
     def remember(self, head: Head) -> None:
         """Write down that an entry is in the database, where the database cannot forget it.
@@ -247,7 +285,8 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close all connections, and give up the lock with them."""
-        self._readers.dispose()
+        self._closed = True
+        self._close_readers()
         if self._link is not None:
             self._link.close()  # whatever state it is in
         if self._lock is not None:
@@ -278,11 +317,12 @@ class PostgresDatabase:
 
     def is_there(self) -> bool:
         """Say whether there is a schema of that name."""
-        with self.reading() as connection:
-            question = text(
-                "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = :schema)"
-            )
-            return bool(connection.execute(question, {"schema": self.place.schema}).scalar_one())
+        with self.reading() as db:
+            (found,) = db.execute(
+                "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?)",
+                (self.place.schema,),
+            ).fetchone()
+            return bool(found)
 
     def require_there(self) -> None:
         """Check that there is one.
@@ -296,18 +336,6 @@ class PostgresDatabase:
                 if self.place.head is None
                 else _gone(self.place)
             )
-
-
-def _on(link: psycopg.Connection[Any]) -> Engine:
-    """Return an engine that has this one connection, and never makes another."""
-    links = [link]
-
-    def once() -> psycopg.Connection[Any]:
-        if not links:
-            raise UnreachableError("the connection of the one writer was lost")
-        return links.pop()
-
-    return create_engine(_DIALECT, creator=once, poolclass=NullPool, **_OPTIONS)
 
 
 def _gone(place: InDatabase) -> str:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import psycopg
-from sqlalchemy.exc import SQLAlchemyError
 
 from pate.errors import DiskError, LedgerError, PateError, StateError, UnreachableError
 
@@ -37,18 +36,13 @@ def translated(where: object) -> Iterator[None]:
     """
     try:
         yield
-    except SQLAlchemyError as error:
-        raise _of(getattr(error, "orig", None) or error, where) from error
     except psycopg.Error as error:
         raise _of(error, where) from error
 
 
-def _of(error: BaseException, where: object) -> PateError:
+def _of(error: psycopg.Error, where: object) -> PateError:
     state = getattr(error, "sqlstate", None) or ""
     said = first_line(error)
-    if not isinstance(error, psycopg.Error):
-        # SQLAlchemy's own, of a connection that an earlier error broke.
-        return UnreachableError(lost(where, said))
     if state.startswith(_GONE) or (
         not state and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     ):

@@ -14,6 +14,7 @@ import psycopg
 
 from aggregator_server.ledger.store.address import PROVEN, is_here
 from aggregator_server.ledger.store.postgres.faults import first_line, lost
+from aggregator_server.ledger.store.postgres.layout import quoted
 from pate.errors import StateError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _require_able(link: psycopg.Connection[Any]) -> None:
 
 def _settle(link: psycopg.Connection[Any], schema: str) -> None:
     # Nobody's temporary table, and nothing in `public`, stands before ours.
-    path = f"{_quoted(schema)}, pg_temp"
+    path = f"{quoted(schema)}, pg_temp"
     _ask(
         link,
         "SELECT count(pg_catalog.set_config(s.name, w.value, false)) FROM pg_catalog.pg_settings s "
@@ -229,10 +230,6 @@ def _settle(link: psycopg.Connection[Any], schema: str) -> None:
     ((commit,),) = _ask(link, "SELECT current_setting('synchronous_commit')")
     if commit not in _DURABLE:
         _ask(link, "SELECT pg_catalog.set_config('synchronous_commit', 'on', false)")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _ask(link: psycopg.Connection[Any], question: str, *values: object) -> list[tuple[Any, ...]]:

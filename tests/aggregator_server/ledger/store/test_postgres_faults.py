@@ -255,9 +255,9 @@ def test_every_commit_waits_for_the_disk_whatever_the_role_is_set_to(
     cluster.ask("ALTER ROLE pate SET synchronous_commit = off")
     cluster.ask("ALTER ROLE pate SET idle_session_timeout = '1s'")
     try:
-        with start(place) as ledger, ledger._database.writing() as connection:
+        with start(place) as ledger, ledger._database.writing() as db:
             told = [
-                connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+                db.execute(f"SHOW {name}").fetchone()[0]
                 for name in ("synchronous_commit", "transaction_isolation", "idle_session_timeout")
             ]
         assert told == ["on", "serializable", "0"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from aggregator_server.ledger.chain import Head
+    from pate.storage.hash_chain import Head
     from tests.support.postgres import Cluster
 
 pytestmark = pytest.mark.postgres

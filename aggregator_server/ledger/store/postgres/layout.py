@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import text
-
+from aggregator_server.ledger.store.tables import IN_ORDER, REFUSE_CHANGE, TABLES
 from pate.errors import LedgerError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection
+    from pate.storage.entries import Transaction
+
+_TYPES: Final = {"INTEGER": "integer", "TEXT": "text", "BLOB": "bytea"}
 
 #: Says of a schema that it is one of ours, as the application id says it of a file.
 COMMENT: Final = "the privacy ledger of a PATE campaign"
 
-_KEYS: Final = {"entries": "seq", "releases": "query", "batches": "first", "predictions": "round"}
-_COLUMNS: Final = {
-    "entries": "seq:integer kind:text body:text previous:bytea digest:bytea written_at:text",
-    "releases": "query:integer label:integer round:integer source:text entry:integer",
-    "batches": "first:integer count:integer teachers:integer responders:text salt:bytea counts:bytea "
-    "entry:integer",
-    "predictions": "round:integer probabilities:bytea digest:bytea entry:integer",
-    "alembic_version": "version_num:varchar(32)",
-}
 #: Bits of pg_trigger.tgtype: for each row, before, on insert, delete, update, truncate.
 _ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
 #: Each asks for lines about the schema that is the first in the path of the session.
@@ -84,50 +76,36 @@ SELECT DISTINCT kind, name::text, part::text, role FROM things, ours, LATERAL (
         SELECT pg_catalog.pg_get_userbyid(owner)::text WHERE owner <> nspowner) others(role)
 ORDER BY 1, 2, 3, 4
 """
-#: Bodies of the trigger functions, as the first migration made them.
-REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
-#: By the table's number and not its name: no other table can stand in for it.
-IN_ORDER: Final = (
-    "DECLARE wanted integer; BEGIN "
-    "EXECUTE pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
-    "INTO wanted; "
-    "IF NEW.seq IS DISTINCT FROM wanted THEN "
-    "RAISE EXCEPTION 'entries are numbered without gaps'; END IF; RETURN NEW; END"
-)
 
 
-def require_ours(connection: Connection) -> None:
+def require_ours(db: Transaction) -> None:
     """Check that the session's schema is a ledger's.
 
     Raises:
         LedgerError: if it is something else.
     """
-    found = connection.execute(
-        text(
-            "SELECT pg_catalog.obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')"
-        )
-    ).scalar_one()
+    (found,) = db.execute(
+        "SELECT pg_catalog.obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')"
+    ).fetchone()
     if found != COMMENT:
         raise LedgerError("the schema is not a ledger of this system")
 
 
-def shut_out(connection: Connection) -> None:
+def shut_out(db: Transaction) -> None:
     """Take from everybody but its owner whatever they may do in the session's schema."""
-    quoted = connection.dialect.identifier_preparer.quote_identifier
-    for kind, name, part, role in connection.execute(text(_OTHERS)).all():
+    for kind, name, part, role in db.execute(_OTHERS).fetchall():
         columns = "" if part is None else f" ({quoted(part)})"
         whom = "PUBLIC" if role is None else quoted(role)
-        statement = f"REVOKE ALL{columns} ON {kind} {quoted(name)} FROM {whom}"
-        connection.exec_driver_sql(statement.replace("%", "%%"))
+        db.execute(f"REVOKE ALL{columns} ON {kind} {quoted(name)} FROM {whom}")
 
 
-def require_alone(connection: Connection) -> None:
+def require_alone(db: Transaction) -> None:
     """Check that nobody but the owner of the session's schema may do anything in it.
 
     Raises:
         StateError: if others may: sums of votes are in its tables.
     """
-    found = connection.execute(text(_OTHERS)).all()
+    found = db.execute(_OTHERS).fetchall()
     if found:
         roles = ", ".join(sorted({"PUBLIC" if role is None else role for *_, role in found}))
         names = ", ".join(sorted({f"{kind.lower()} {name}" for kind, name, *_ in found}))
@@ -137,23 +115,24 @@ def require_alone(connection: Connection) -> None:
         )
 
 
-def differences(connection: Connection) -> list[str]:
+def differences(db: Transaction) -> list[str]:
     """Compare all that is in the session's schema with what the migrations put there.
 
     Returns:
         The kinds and names of what is missing, changed or new.
     """
-    found = {str(line) for question in _OBJECTS for (line,) in connection.execute(text(question))}
+    found = {str(line) for question in _OBJECTS for (line,) in db.execute(question)}
     return sorted({" ".join(line.split()[:2]) for line in frozenset(_wanted()) ^ found})
 
 
 def _wanted() -> Iterator[str]:
-    for table, columns in _COLUMNS.items():
+    yield "relation alembic_version rp"
+    yield "column alembic_version.version_num character varying(32)"
+    for table, columns in TABLES.items():
+        key = next(iter(columns))
         yield f"relation {table} rp"
-        for column in columns.split():
-            name, kind = column.split(":")
-            yield f"column {table}.{name} {kind.replace('varchar', 'character varying')}"
-    for table, key in _KEYS.items():
+        for name, kind in columns.items():
+            yield f"column {table}.{name} {_TYPES[kind]}"
         yield f"relation {table}_pkey ip"
         yield f"constraint {table}_pkey PRIMARY KEY ({key})"
         if table != "entries":
@@ -168,3 +147,8 @@ def _wanted() -> Iterator[str]:
     yield "constraint alembic_version_pkc PRIMARY KEY (version_num)"
     yield f"function refuse_change plpgsql {REFUSE_CHANGE}"
     yield f"function in_order plpgsql {IN_ORDER}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL has it, whatever is in it."""
+    return '"' + name.replace('"', '""') + '"'

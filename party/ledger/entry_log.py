@@ -1,0 +1,152 @@
+"""The entries of a party's ledger: read from its file, and appended to it durably.
+
+One SQLite file, append-only and hash-chained. ``entries`` is the chain and has everything of
+meaning; ``queries`` has the hashes of each batch, to which the chain commits by digest. Neither
+holds a vote.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from party.ledger.campaigns import Entry
+from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, complete, replayed
+from party.ledger.head_file import HeadFile
+from party.ledger.history import Past
+from pate.errors import LedgerError, RefusedError
+from pate.runtime.failpoints import reach
+from pate.storage.durable_file import DurableFile
+from pate.storage.entries import append, last_head, require_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from party.ledger.rules import LedgerState
+    from pate.storage.hash_chain import Head, Json
+
+
+class EntryLog:
+    """A party's entries, and where they lead; arguments and errors as of the ledger's.
+
+    Attributes:
+        head: the last entry.
+        past: what was written before, asked of the file.
+    """
+
+    def __init__(
+        self, path: Path, now: Callable[[], datetime], *, read_only: bool, shared: bool
+    ) -> None:
+        self._head_file = None if read_only or shared else HeadFile(path)
+        noted = None
+        if self._head_file is not None:
+            self._head_file.require_ledger()
+            noted = self._head_file.read()  # before the ledger, which may be written to meanwhile
+        self._file = DurableFile(
+            path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
+        )
+        self._now = now
+        self._shared = shared
+        #: None when the file has to be read again.
+        self._state: LedgerState | None = None
+        self.past = Past(self._file.reading)
+        if not read_only:
+            with self._file.writing() as db:
+                complete(db)
+        self._state, self.head = self._read()
+        if self._head_file is not None:
+            self._head_file.require_noted(noted, self.require)
+            self._head_file.note(self.head)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    def state(self) -> LedgerState:
+        """Return the ledger as of its last entry."""
+        if self._state is None or (self._shared and not self._is_last()):
+            self._state, self.head = self._read()
+        return self._state
+
+    def append(
+        self,
+        kind: str,
+        body: Mapping[str, Json],
+        hashes: Sequence[bytes] = (),
+        tags: Sequence[bytes] = (),
+        *,
+        store: bool = False,
+    ) -> None:
+        """Write the next entry, durably, if the rules allow it.
+
+        Args:
+            kind: of the entry.
+            body: of the entry.
+            hashes: of the queries of the batch that it is about.
+            tags: of the votes on them.
+            store: whether hashes and tags are written, too: it is the first answer.
+
+        Raises:
+            RefusedError: if a rule does not allow it.
+            DiskError: if it cannot be made durable.
+            StateError, LedgerError: if another process wrote to the file, or altered it.
+        """
+        state = self.state()
+        at = self._now().astimezone(UTC).isoformat(timespec="seconds")
+        made = CHAIN.after(self.head, kind, body, at)
+        entry = Entry(made.seq, kind, json.loads(made.body), at, hashes, tags)
+        rows = (
+            (table, {"position": position, column: value})
+            for table, column, values in (("queries", "query", hashes), ("tags", "tag", tags))
+            for position, value in enumerate(values)
+            if store
+        )
+        # From here to the commit the state may be ahead of the file: if anything fails, it is
+        # read from it again.
+        self._state = None
+        try:
+            with self._file.writing() as db:
+                append(db, made, rows)
+                if check_tables(db) != self._schema:
+                    raise LedgerError(f"{self.path} was altered by another process; stop that one")
+                state.follow(entry, Past.within(db))
+                reach("party-entry-written")
+        except RefusedError:
+            self._state = state  # refused before anything was changed
+            raise
+        self._state, self.head = state, made.head
+        if self._head_file is not None:
+            self._head_file.note(self.head)
+
+    def verify(self) -> None:
+        """Read the file again and check every entry.
+
+        Raises:
+            LedgerError: if it does not hold, or is not what this process wrote.
+        """
+        self.state()
+        if self._read()[1] != self.head:
+            raise LedgerError(f"{self.path} has other entries than were written here")
+
+    def require(self, head: Head) -> None:
+        """Check that an entry that is known from elsewhere is there.
+
+        Raises:
+            LedgerError: if it is not.
+        """
+        with self._file.reading() as db:
+            require_entry(db, head)
+
+    def _is_last(self) -> bool:
+        """Return whether no other process has written since this one read the file."""
+        with self._file.reading() as db:
+            return (last_head(db) or CHAIN.start) == self.head
+
+    def _read(self) -> tuple[LedgerState, Head]:
+        with self._file.reading() as db:
+            self._schema = check_tables(db)
+            return replayed(db)

@@ -1,0 +1,185 @@
+"""The tables of a ledger, in a SQLite file or a PostgreSQL database: append-only, read in order.
+
+Every ledger has the table ``entries``, its chain, and beside it tables that the chain commits to. A
+role names its tables; what is written, and how it is read back and checked, is here. SQL is what both
+databases know, with ``?`` for values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from pate.errors import LedgerError, StateError
+from pate.storage.hash_chain import Entry, Head
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+#: A row beside the chain: the name of its table, and what to write into it, by column.
+Row: TypeAlias = tuple[str, Mapping[str, object]]
+
+_COLUMNS: Final = ("seq", "kind", "body", "previous", "digest", "written_at")
+#: Rows in memory at a time while a table is read; one may be a batch of votes.
+_AT_A_TIME: Final = 64
+
+
+class Found(Protocol):
+    """What a question found."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+
+    def fetchall(self) -> list[Any]:
+        """Return all further rows."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Transaction(Protocol):
+    """One transaction on a ledger; a connection of :mod:`sqlite3` is one."""
+
+    def execute(self, question: str, values: Sequence[Any] = ..., /) -> Found:
+        """Ask something, or write a row."""
+
+
+def append(db: Transaction, entry: Entry, rows: Iterable[Row] = ()) -> None:
+    """Write an entry, and the rows beside the chain that belong to it.
+
+    Args:
+        db: the transaction; once it is committed, the entry is durable.
+        entry: the next one.
+        rows: that the chain commits to; their column ``entry`` is filled in.
+
+    Raises:
+        StateError: if the entry before it is not the last in there.
+    """
+    if (last_head(db) or Head(0, entry.previous)) != Head(entry.seq - 1, entry.previous):
+        raise StateError("the ledger was written by another process; stop that one")
+    insert(db, "entries", {name: getattr(entry, name) for name in _COLUMNS})
+    for table, row in rows:
+        insert(db, table, {"entry": entry.seq, **row})
+
+
+def insert(db: Transaction, table: str, row: Mapping[str, object]) -> None:
+    """Write one row, given by column."""
+    places = ", ".join("?" * len(row))
+    db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))  # noqa: S608
+
+
+def each_row(
+    db: Transaction, table: str, columns: Sequence[str], where: str = "", values: Sequence[Any] = ()
+) -> Iterator[Any]:
+    """Yield the rows of a table, a few in memory at a time.
+
+    Args:
+        db: the transaction.
+        table: its name.
+        columns: wanted; the first is the table's key, a number, by which rows come in order.
+        where: a condition, in SQL.
+        values: in it.
+
+    Raises:
+        LedgerError: if the file is so damaged that they come in no order.
+    """
+    key, after = columns[0], tuple[Any, ...]()
+    while True:
+        wanted = [each for each in (where, f"{key} > ?" if after else "") if each]
+        some = db.execute(
+            f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608
+            + (f" WHERE {' AND '.join(wanted)}" if wanted else "")
+            + f" ORDER BY {key} LIMIT {_AT_A_TIME}",
+            (*values, *after),
+        ).fetchall()
+        yield from some
+        if len(some) < _AT_A_TIME:
+            return
+        if after and some[-1][0] <= after[0]:
+            raise LedgerError(f"the file is damaged: rows of {table} are out of order")
+        after = (some[-1][0],)
+
+
+def each_entry(
+    db: Transaction, least: int = 1, kinds: Sequence[str] | None = None
+) -> Iterator[Entry]:
+    """Yield the entries of a chain as they stand in the tables, unchecked, a few at a time.
+
+    Args:
+        db: the transaction.
+        least: number of the first entry wanted; at 1 all are, whatever their numbers.
+        kinds: which kinds; None for all.
+    """
+    conditions, values = [], list[Any]()
+    if least > 1:
+        conditions.append("seq >= ?")
+        values.append(least)
+    if kinds is not None:
+        conditions.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values.extend(kinds)
+    for row in each_row(db, "entries", _COLUMNS, " AND ".join(conditions), values):
+        yield Entry(*row)
+
+
+def last_head(db: Transaction) -> Head | None:
+    """Return the head of the chain as it stands in the tables, None of an empty one."""
+    row = db.execute("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+    return None if row is None else Head(*row)
+
+
+def require_entry(db: Transaction, head: Head) -> None:
+    """Check that a chain that holds has an entry that is known from elsewhere.
+
+    Raises:
+        LedgerError: if it has not: entries were cut off, or it is another ledger.
+    """
+    row = db.execute("SELECT digest FROM entries WHERE seq = ?", (head.seq,)).fetchone()
+    if row is None:
+        last = last_head(db)
+        raise LedgerError(
+            f"entry {head.seq} was in this ledger and is gone: it ends at {last.seq if last else 0}"
+        )
+    if row[0] != head.digest:
+        raise LedgerError(f"entry {head.seq} is another than the expected {head}")
+
+
+def append_only(table: str, said: str) -> tuple[str, ...]:
+    """Return the triggers by which SQLite changes and deletes no row of a table."""
+    return tuple(
+        f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+        f"BEGIN SELECT RAISE(ABORT, '{said}'); END"
+        for verb in ("UPDATE", "DELETE")
+    )
+
+
+def check_schema(db: Transaction, wanted: Collection[str], may_lack: Collection[str] = ()) -> None:
+    """Check that a SQLite file has the tables and triggers that make it append-only, and no others.
+
+    Args:
+        db: a connection to it.
+        wanted: the statements that made them.
+        may_lack: those of ``wanted`` that came with later versions.
+
+    Raises:
+        LedgerError: otherwise.
+    """
+    found, may = _made(db), set(map(_named, may_lack))
+    if odd := (found ^ set(map(_named, wanted))) - (may - found):
+        names = ", ".join(sorted({name for name, _ in odd}))
+        raise LedgerError(f"the ledger's tables or triggers were altered: {names}")
+
+
+def lacking(db: Transaction, wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some statements that made nothing in a SQLite file yet, in their order."""
+    found = _made(db)
+    return tuple(each for each in wanted if _named(each) not in found)
+
+
+def _made(db: Transaction) -> set[tuple[str, str]]:
+    rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {(name.casefold(), _named(sql)[1]) for name, sql in rows}
+
+
+def _named(statement: str) -> tuple[str, str]:
+    """Return what a statement makes, and its text whatever its line ends and cases."""
+    text = " ".join(statement.split()).casefold()
+    return text.split()[2], text
