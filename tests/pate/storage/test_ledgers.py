@@ -1,0 +1,198 @@
+"""What holds of every ledger, whatever its entries mean: run over a server's and a party's alike."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator_server.ledger.rules import CHAIN as SERVER_CHAIN
+from aggregator_server.ledger.verify import verify
+from party.ledger.chain import CHAIN as PARTY_CHAIN
+from party.ledger.ledger import PartyLedger
+from pate.errors import LedgerError, StateError, UsageError
+from pate.storage.entries import append, each_entry, each_row, last_head
+from pate.storage.hash_chain import Head
+from tests.support.party.offers import answer_and_open, joining, queries, settled
+from tests.support.server.campaigns import label, make_spec, start
+from tests.support.tampering import tamper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pate.storage.hash_chain import Chain
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one role's ledger is made and checked."""
+
+    chain: Chain
+    make: Callable[[Path], object]
+    check: Callable[[Path, list[Head]], Head]
+
+
+def _make_server(path: Path) -> None:
+    with start(path, make_spec(queries=20)) as ledger:
+        label(ledger)
+
+
+def _make_party(path: Path) -> None:
+    ledger = PartyLedger(path)
+    ledger.join(joining())
+    for first in (0, 3, 6):
+        answer_and_open(ledger, settled(), queries(first, 3))
+
+
+def _check_party(path: Path, heads: list[Head]) -> Head:
+    ledger = PartyLedger(path, read_only=True)
+    for head in heads:
+        ledger.require(head)
+    return Head.parse(ledger.head)
+
+
+KINDS = {
+    "server": Kind(SERVER_CHAIN, _make_server, lambda path, heads: verify(path, *heads).head),
+    "party": Kind(PARTY_CHAIN, _make_party, _check_party),
+}
+
+
+@pytest.fixture(params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def path(kind: Kind, tmp_path: Path) -> Path:
+    path = tmp_path / "home" / "ledger.db"
+    kind.make(path)
+    return path
+
+
+def test_its_chain_leads_from_its_genesis_to_its_head(kind: Kind, path: Path) -> None:
+    head = kind.chain.start
+    with closing(sqlite3.connect(path)) as db:
+        first, *_ = entries = list(each_entry(db))
+        assert last_head(db) == entries[-1].head == kind.check(path, [])
+    for entry in entries:
+        assert kind.chain.check(entry, head)
+        head = entry.head
+    (other,) = (each for each in KINDS.values() if each is not kind)
+    with pytest.raises(LedgerError, match="does not follow"):
+        other.chain.check(first, other.chain.start)
+    with pytest.raises(LedgerError, match="does not hold"):  # nor with another tag
+        other.chain.check(first, kind.chain.start)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entries SET body = body || ' ' WHERE seq = (SELECT max(seq) FROM entries)",
+        "UPDATE entries SET kind = 'offered' WHERE seq = 1",
+        "UPDATE entries SET written_at = '2001-01-01T00:00:00+00:00' WHERE seq = 2",
+        "UPDATE entries SET previous = zeroblob(32) WHERE seq = 3",
+        "UPDATE entries SET digest = zeroblob(32) WHERE seq = 3",
+        "UPDATE entries SET seq = 99 WHERE seq = 2",
+        "UPDATE entries SET seq = -1 WHERE seq = 1",
+        "DELETE FROM entries WHERE seq = 1",
+        "DELETE FROM entries WHERE seq = 2",
+        "DELETE FROM entries",
+        "CREATE TABLE more (a)",
+        "CREATE INDEX more ON entries (kind)",
+        "CREATE TRIGGER more AFTER INSERT ON entries BEGIN SELECT 1; END",
+        "CREATE VIEW more AS SELECT * FROM entries",
+        "PRAGMA application_id = 7",
+    ],
+)
+def test_an_altered_one_does_not_hold(kind: Kind, path: Path, statement: str) -> None:
+    known = kind.check(path, [])
+    tamper(path, statement)
+    with pytest.raises(LedgerError):
+        kind.check(path, [known])
+
+
+def test_one_without_a_trigger_does_not_hold(kind: Kind, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        names = [n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+    assert {"entries_no_update", "entries_no_delete"} <= set(names)
+    for name in names:
+        with closing(sqlite3.connect(path)) as db:
+            (sql,) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+            db.execute(f"DROP TRIGGER {name}")
+            with pytest.raises(LedgerError, match=f"altered: .*{name}"):
+                kind.check(path, [])
+            db.execute(sql.replace("ABORT", "FAIL"))
+            with pytest.raises(LedgerError, match=f"altered: {name}"):
+                kind.check(path, [])
+            db.execute(f"DROP TRIGGER {name}")
+            db.execute(" ".join(sql.split()).replace("BEFORE", "before"))  # says the same
+            db.commit()
+        kind.check(path, [])
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE entries SET kind = kind", "DELETE FROM entries", ("INSERT OR REPLACE INTO entries "
+     "SELECT * FROM entries WHERE seq = 1")],
+)  # fmt: skip
+def test_its_entries_are_append_only(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA recursive_triggers = ON")
+        with pytest.raises(sqlite3.IntegrityError, match=r"append-only|without gaps"):
+            db.execute(statement)
+
+
+def test_a_tail_that_was_cut_off_is_found_by_a_head_kept_elsewhere(kind: Kind, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        heads = [entry.head for entry in each_entry(db)]
+    assert kind.check(path, heads) == heads[-1]
+    for wrong in (Head(heads[-1].seq, bytes(32)), Head(1, heads[-1].digest)):
+        with pytest.raises(LedgerError, match="another than the expected"):
+            kind.check(path, [wrong])
+    for beyond in (Head(heads[-1].seq + 1, bytes(32)), Head(0, bytes(32)), kind.chain.start):
+        with pytest.raises(LedgerError, match="was in this ledger and is gone"):
+            kind.check(path, [beyond])
+
+
+def test_only_the_next_entry_can_be_written(kind: Kind, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        head = last_head(db)
+        assert head is not None
+        for wrong in (Head(head.seq - 1, head.digest), Head(head.seq, bytes(32)), kind.chain.start):
+            with pytest.raises(StateError, match="written by another process"):
+                append(db, kind.chain.after(wrong, "close", {}, "now"))
+        assert last_head(db) == head
+
+
+def test_long_tables_are_read_in_order_a_few_rows_at_a_time() -> None:
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
+        keys = [-(2**63), -5, 0, *range(3, 1000, 7), 2**63 - 1]
+        db.executemany("INSERT INTO t VALUES (?, ?)", ((key, str(key)) for key in reversed(keys)))
+        assert list(each_row(db, "t", ("k", "v"))) == [(key, str(key)) for key in keys]
+        assert [k for (k,) in each_row(db, "t", ("k",), "v <> ?", ("0",))] == [
+            key for key in keys if key
+        ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "x:00", "1:zz", "1:00", " 1:" + "00" * 32, "01:" + "00" * 32,
+             "1:" + "AB" * 32, "-1:" + "00" * 32, "9" * 19 + ":" + "00" * 32, "1:" + "00" * 32 + "\n"]
+)  # fmt: skip
+def test_a_head_has_one_text(text: str) -> None:
+    with pytest.raises(LedgerError, match="not a ledger head"):
+        Head.parse(text)
+    if text != text.strip():
+        return  # at a command line it may have spaces around it
+    with pytest.raises(UsageError, match="--head"):
+        Head.given(text)
+
+
+def test_a_head_comes_back_from_its_text() -> None:
+    head = Head(17, bytes(range(32)))
+    assert Head.parse(str(head)) == head == Head.given(f" {head}\n")
+    assert Head.given(None) is None
