@@ -6,18 +6,23 @@ that it does about labels that are few: there is one for each image here. No val
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Final
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from pate.data.values import Images
 from pate.errors import UsageError
 from student.trainers.augment import GENTLE, strong
 from student.trainers.base import Effort
-from student.trainers.images import ImageStudent, choose_device, decayed, follow, repeat, to_tensor
+from student.trainers.images import (
+    Averaged,
+    ImageStudent,
+    choose_device,
+    decayed,
+    repeat,
+    to_tensor,
+)
 from student.trainers.network import build, swift_for
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ def train(
     shape = swift_for(data.inputs.size, len(data.classes), wide=device.type == "cuda")
     network = build(shape, torch.Generator().manual_seed(seed)).to(device)
     network = network.to(memory_format=torch.channels_last)
-    mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
+    averaged = Averaged(network, _MEMORY)
     random = torch.Generator(device).manual_seed(seed + 1)
     images = to_tensor(data.inputs.pixels, device)
     labels = torch.from_numpy(data.labels.copy()).to(device)
@@ -63,24 +68,17 @@ def train(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, _RATE, total_steps=steps, pct_start=_WARM_UP, cycle_momentum=False
     )
-    taken = 0
 
     def step(_fraction: float) -> float:
-        nonlocal taken
         rows = torch.randint(len(images), (_BATCH,), generator=random, device=device)
         bent = strong(images[rows], random, GENTLE)
         network.train()
         logits = network(bent.contiguous(memory_format=torch.channels_last))
         loss = functional.cross_entropy(logits, labels[rows])
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-        optimiser.step()
+        found = averaged.descend(optimiser, optimiser.param_groups[0]["lr"], loss)
         schedule.step()
-        taken += 1
-        follow(mean, network, taken, _MEMORY)
-        return float(loss.detach())
+        return found
 
     repeat(step, steps, Effort(), progress)
-    last = mean.cpu().to(memory_format=torch.contiguous_format)
+    last = averaged.mean.cpu().to(memory_format=torch.contiguous_format)
     return ImageStudent(shape, last, data.classes, "network")

@@ -21,8 +21,8 @@ from benchmarks.soak.play import Stand
 from party.cli.main import app as party
 from pate.errors import DataError
 from pate.runtime.child import free_port
+from simulation.programs import Program
 from student.cli import app as student
-from tests.support.processes.commands import Program
 
 if TYPE_CHECKING:
     import typer
