@@ -75,9 +75,9 @@ def train(
         network.train()
         logits = network(bent.contiguous(memory_format=torch.channels_last))
         loss = functional.cross_entropy(logits, labels[rows])
-        found = averaged.descend(optimiser, optimiser.param_groups[0]["lr"], loss)
+        reached = averaged.descend(optimiser, float(schedule.get_last_lr()[0]), loss)
         schedule.step()
-        return found
+        return reached
 
     repeat(step, steps, Effort(), progress)
     last = averaged.mean.cpu().to(memory_format=torch.contiguous_format)
