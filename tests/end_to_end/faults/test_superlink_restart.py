@@ -16,18 +16,18 @@ import pytest
 
 from aggregator_server.results.report import entries
 from simulation.commands import TEACHERS, Sites, lenient
-from simulation.programs import Program, until
 from tests.end_to_end.faults.test_crashes import kill_superlink
 from tests.support.processes.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from simulation.programs import Program
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 QUERIES = 40
 #: Seconds; also for what waits on a busy machine.
-PATIENT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,6 @@ class Played:
     parties: dict[str, Program]
     #: What the server showed before and after it was started anew.
     certificates: tuple[str, str]
-
-
-def hears(program: Program, words: str, times: int = 1) -> None:
-    """Wait until a program has said something."""
-    until(lambda: program.text.count(words) >= times, f"{program.name} says {words!r}", PATIENT_S)
 
 
 def shown(campaign: Campaign) -> str:
@@ -63,24 +58,24 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
             "--aggregator", "gnmax", "--sigma2", "2", parties=",".join(sites.names),
             failpoint="roster-recorded",
         )  # fmt: skip
-        hears(first, "waiting for parties")
+        first.says("waiting for parties")
         before = shown(campaign)
         parties = {name: campaign.party(name) for name in sites.names}
-        first.ends(-signal.SIGKILL, deadline_s=PATIENT_S)
+        first.ends(-signal.SIGKILL)
         campaign.run("rotate", "aggregator_server", "rotate", "--home", campaign.home).ends(0)
         parties["south"].kill()
         parties["south"].leaves_nobody()
 
         # All three are needed, so the sum waits for the one that is away.
         server = campaign.resume("--no-page")
-        hears(server, "keys from parties: 2 of 3")
+        server.says("keys from parties: 2 of 3")
         certificates = before, shown(campaign)
         kill_superlink(server)
-        hears(server, "the SuperLink is back")
+        server.says("the SuperLink is back")
         parties["south"] = campaign.party("south")
-        server.ends(0, deadline_s=PATIENT_S)
+        server.ends(0)
         for party in parties.values():
-            party.ends(0, deadline_s=PATIENT_S)
+            party.ends(0)
         yield Played(campaign, server, parties, certificates)
 
 
