@@ -1,7 +1,7 @@
 """A test that starts processes is marked, so that `make quick` starts none: read from the tests' own text.
 
 A process is started by whoever uses one of a few names of the standard library; by what uses that;
-and so on, through the tests' support and the benchmarks' campaigns of processes.
+and so on, through the tests' support, the benchmarks' campaigns, and what runs children for the product.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ STARTING = {
     "multiprocessing.Process", "multiprocessing.Pool", "multiprocessing.get_context",
     "concurrent.futures.ProcessPoolExecutor",
 }  # fmt: skip
-#: Whose text is read for what a test uses of it.
-READ = ("tests", "benchmarks.soak")
+#: Whose text is read for what a test uses of it: all that starts processes but the commands themselves.
+READ = (
+    "tests", "benchmarks.soak", "pate.runtime", "aggregator_server.flower", "party.flower", "simulation",
+)  # fmt: skip
 MARKS = {"e2e", "postgres", "browser"}
 
 
@@ -137,7 +139,7 @@ def test_tests_that_start_processes_are_marked() -> None:
         "import os\ndef test_it():\n    assert os.fork()\n",
         "import os\n@fixture\ndef made():\n    does()\ndef does():\n    os.fork()\ndef test_it(made): ...\n",
         "from tests.support.processes.commands import Campaign\ndef test_it():\n    Campaign(1)\n",
-        "from tests.support.processes.commands import Program\ndef test_it():\n    Program(1)\n",
+        "from simulation.programs import Program\ndef test_it():\n    Program(1)\n",
         "from benchmarks.soak import play\ndef test_it():\n    play.Play(1)\n",
         "def test_it():\n    from multiprocessing import Pool\n    Pool()\n",
     ],
@@ -151,5 +153,5 @@ def test_one_that_is_not_marked_is_found(text: str) -> None:
 
 
 def test_one_that_starts_none_needs_no_mark() -> None:
-    text = "from tests.support.processes.commands import until\ndef test_it():\n    until(bool, 'it')\n"
+    text = "from simulation.programs import until\ndef test_it():\n    until(bool, 'it')\n"
     assert unmarked(Module.of(text)) == []

@@ -6,6 +6,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
@@ -29,6 +30,7 @@ WHOLE = 8 * QUERIES * CLASSES
 PARTIES = 2
 
 
+@pytest.mark.e2e
 def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) -> None:
     """Parties are in another process, so what is traced here is the server's alone."""
     write_public(tmp_path / "public.npy", QUERIES, CLASSES)

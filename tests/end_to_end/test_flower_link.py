@@ -34,7 +34,7 @@ from party.flower.connection import Connection
 from party.flower.supernode import Server
 from pate.errors import PortInUseError, UnreachableError
 from pate.runtime.child import free_port
-from simulation.programs import is_alive, until
+from simulation.programs import DEADLINE_S, is_alive, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from flwr.app import Context
 
 pytestmark = pytest.mark.e2e
-
-DEADLINE_S = 90.0
 
 
 def answer(body: bytes) -> bytes:

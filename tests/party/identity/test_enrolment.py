@@ -445,6 +445,7 @@ def test_nothing_older_than_tls_13_is_spoken(door: Door) -> None:
         assert client.get(f"https://{door.address}/health").status_code == 503
 
 
+@pytest.mark.e2e
 def test_a_node_key_is_not_used_in_clear(door: Door, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in clear"):
         Connection(door.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")

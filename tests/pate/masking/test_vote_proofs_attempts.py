@@ -25,7 +25,13 @@ from pate.masking.proofs.transcript import Statement, commit_seed
 from pate.masking.ring import Ring
 from pate.masking.server import Phase, ServerMasking
 from pate.masking.stream import ChaChaStream, LinkedStream
-from tests.support.masking.attempts import bytes_from, context_for, identity_of, party_of
+from tests.support.masking.attempts import (
+    Attempt,
+    bytes_from,
+    context_for,
+    identity_of,
+    party_of,
+)
 from tests.support.masking.proving import votes_of
 
 if TYPE_CHECKING:
@@ -46,10 +52,9 @@ def proved_context(parties: int, **changed: int) -> Context:
 
 
 @dataclass
-class Proved:
-    """An attempt with proofs, phase by phase; ``cheats`` take the place of honest parties."""
+class Proved(Attempt):
+    """An attempt with proofs; ``cheats`` take the place of honest parties."""
 
-    context: Context
     cheats: dict[str, PartyMasking] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,54 +66,26 @@ class Proved:
             for number, name in enumerate(self.context.names)
         }
 
-    def share(self, who: Collection[str]) -> None:
-        for name in who:
-            self.server.take_keys(name, self.parties[name].keys())
-        self.server.advance()
-        for name in who:
-            boxes = self.parties[name].shares(self.server.keys_for(name))
-            self.server.take_boxes(name, boxes)
-        self.server.advance()
-
-    def vote(self, who: Collection[str]) -> None:
-        for name in who:
-            boxes = self.server.boxes_for(name)
-            self.server.take_masked(name, self.parties[name].mask(boxes, self.values[name]))
-        self.server.advance()
-
     def prove(self, who: Collection[str]) -> None:
         for name in who:
             self.server.take_proof(name, self.parties[name].prove(self.server.seed))
         self.server.advance()
 
-    def agree(self, who: Collection[str]) -> None:
-        for name in who:
-            signature = self.parties[name].sign_survivors(self.server.survivors)
-            self.server.take_signature(name, signature)
-        self.server.advance()
+    @property
+    def steps(self) -> tuple[Callable[[Collection[str]], object], ...]:
+        return (self.begin, self.vote, self.prove, self.agree, self.open)
 
-    def open(self, who: Collection[str]) -> None:
-        for name in who:
-            opening = self.parties[name].unmask(self.server.signatures)
-            self.server.take_opening(name, opening)
-        self.server.advance()
+    def begin(self, who: Collection[str]) -> None:
+        self.announce(who)
+        self.share(who)
 
-    def run(self, *phases: Collection[str]) -> NDArray[np.int64]:
-        present: Collection[str] = self.context.names
-        steps = (self.share, self.vote, self.prove, self.agree, self.open)
-        for number, step in enumerate(steps):
-            present = phases[number] if number < len(phases) else present
-            step(present)
-        return self.server.result()
-
-    def expected(self, who: Collection[str]) -> list[list[int]]:
+    def totals(self, who: Collection[str]) -> list[list[int]]:
         total: NDArray[np.int64] = np.sum([self.values[name] for name in who], axis=0)
         return total.tolist()  # type: ignore[no-any-return]
 
     def up_to(self, phase: Phase) -> Proved:
-        steps = (self.share, self.vote, self.prove, self.agree)
         order = [Phase.SHARES, Phase.MASKED, Phase.PROOFS, Phase.CONSISTENCY, Phase.UNMASK]
-        for step in steps[: order.index(phase)]:
+        for step in self.steps[: order.index(phase)]:
             step(self.context.names)
         return self
 
@@ -124,7 +101,7 @@ REST = [name for name in NAMES if name != PEER]
 
 def test_the_sum_is_exact_and_linked() -> None:
     attempt = Proved(FOUR)
-    assert attempt.run().tolist() == attempt.expected(NAMES)
+    assert attempt.run().tolist() == attempt.totals(NAMES)
     assert attempt.server.survivors == NAMES
 
 
@@ -136,7 +113,7 @@ def test_a_party_may_drop_out_at_any_step(missing_from: int) -> None:
     left = names[1:]
     phases = [names] * missing_from + [left] * (5 - missing_from)
     found = attempt.run(*phases).tolist()
-    assert found == attempt.expected(names if missing_from > 2 else left)
+    assert found == attempt.totals(names if missing_from > 2 else left)
 
 
 @settings(max_examples=8, deadline=None)
@@ -154,13 +131,13 @@ def test_any_dropouts_that_leave_enough(data: st.DataObject) -> None:
     attempt = Proved(context)
     # Signatures and openings may come from fewer than are in the sum.
     found = attempt.run(*phases).tolist()
-    assert found == attempt.expected(phases[2])
+    assert found == attempt.totals(phases[2])
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_every_width(bits: int) -> None:
     attempt = Proved(proved_context(3, bits=bits))
-    assert attempt.run().tolist() == attempt.expected(attempt.context.names)
+    assert attempt.run().tolist() == attempt.totals(attempt.context.names)
 
 
 def test_too_few_proofs_end_the_attempt() -> None:
@@ -247,7 +224,7 @@ def test_a_cheater_is_named_and_left_out_and_the_sum_of_the_rest_is_exact(
     assert attempt.server.survivors == tuple(REST)
     attempt.agree(REST)
     attempt.open(REST)
-    assert attempt.server.result().tolist() == attempt.expected(REST)
+    assert attempt.server.result().tolist() == attempt.totals(REST)
 
 
 @pytest.mark.parametrize("part", ["votes", "links"])
@@ -277,7 +254,7 @@ def test_who_breaks_the_link_and_fails_to_prove_harms_nobody() -> None:
 
     wild = Wild(FOUR, name=PEER, identity=identity_of(PEER), random=bytes_from("wild"))
     attempt = Proved(FOUR, {PEER: wild})
-    assert attempt.run(NAMES, NAMES, REST).tolist() == attempt.expected(REST)
+    assert attempt.run(NAMES, NAMES, REST).tolist() == attempt.totals(REST)
 
 
 def test_another_party_cannot_be_copied() -> None:

@@ -9,17 +9,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pate.runtime import forked
 from pate.runtime.child import ORPHANED, fork_ahead
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from simulation.programs import is_alive, until
 
 _DEADLINE_S = 30.0
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there children are forked")
@@ -172,7 +168,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path: Path, when: str) -> None:
         """,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    assert eventually(lambda: not is_alive(int(done.stdout)))
+    until(lambda: not is_alive(int(done.stdout)), "it has ended")
 
 
 @pytest.mark.e2e
@@ -213,6 +209,7 @@ def test_a_process_that_has_threads_does_not_fork(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["{}", "True"], done.stderr
 
 
+@pytest.mark.e2e
 def test_only_a_command_forks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it forked"))
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # whatever ran here before
@@ -250,17 +247,3 @@ def test_a_parent_that_closes_the_pipe_ends_it(tmp_path: Path) -> None:
         """,
     )
     assert done.stdout.split() == [str(ORPHANED)], done.stderr
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def is_alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -8,9 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,21 +21,9 @@ from pate.runtime.child import (
     listen,
     require_free_port,
 )
-from simulation.programs import is_alive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from simulation.programs import is_alive, until
 
 _DEADLINE_S = 20.0
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def sleeper(home: Path) -> Child:
@@ -62,9 +48,10 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert is_alive(pid)
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    assert eventually(lambda: not is_alive(pid))
+    until(lambda: not is_alive(pid), "the child has ended")
 
 
+@pytest.mark.e2e
 def test_a_child_ends_when_the_pipe_is_closed(tmp_path: Path) -> None:
     child = sleeper(tmp_path)
     assert child._process.stdin is not None
@@ -73,6 +60,7 @@ def test_a_child_ends_when_the_pipe_is_closed(tmp_path: Path) -> None:
     assert child.exit_code == ORPHANED
 
 
+@pytest.mark.e2e
 def test_stop_reaps_a_child_and_may_be_called_again(tmp_path: Path) -> None:
     child = sleeper(tmp_path)
     assert child.running
@@ -83,6 +71,7 @@ def test_stop_reaps_a_child_and_may_be_called_again(tmp_path: Path) -> None:
     assert not Path(f"/proc/{child.pid}").exists()
 
 
+@pytest.mark.e2e
 def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(
         "import signal\n"
@@ -92,7 +81,7 @@ def test_a_child_that_does_not_listen_is_killed(tmp_path: Path) -> None:
         "    while True: signal.pause()\n"
     )
     child = with_module(tmp_path, "stubborn:main")
-    assert eventually(lambda: "ready" in child.last_words())
+    until(lambda: "ready" in child.last_words(), "it is ready")
     child.stop(patience=0.2)
     assert child.exit_code == -signal.SIGKILL
 
@@ -104,6 +93,7 @@ def with_module(folder: Path, target: str, *arguments: str) -> Child:
         return Child("child", target, arguments, home=folder / "home")
 
 
+@pytest.mark.e2e
 def test_a_child_has_its_own_home_and_command_line(tmp_path: Path) -> None:
     (tmp_path / "told.py").write_text(
         "import json, os, sys\n"
@@ -117,6 +107,7 @@ def test_a_child_has_its_own_home_and_command_line(tmp_path: Path) -> None:
     assert json.loads(child.last_words()) == [["told:main", "--port", "7"], home, home]
 
 
+@pytest.mark.e2e
 def test_a_child_imports_nothing_from_where_it_starts(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -128,6 +119,7 @@ def test_a_child_imports_nothing_from_where_it_starts(tmp_path: Path) -> None:
     assert "No module named 'planted'" in child.last_words()
 
 
+@pytest.mark.e2e
 def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def main():\n    raise SystemExit('no such option')\n")
     child = with_module(tmp_path, "broken:main")
@@ -139,6 +131,7 @@ def test_a_failure_says_how_it_ended_and_shows_the_end_of_the_log(tmp_path: Path
     assert "no such option" in str(error)
 
 
+@pytest.mark.e2e
 def test_a_child_that_fails_ends_whatever_threads_it_has_left(tmp_path: Path) -> None:
     (tmp_path / "stuck.py").write_text(
         "import threading\n"
@@ -166,6 +159,7 @@ def test_nothing_of_the_shell_reaches_flower() -> None:
     assert environment["NO_PROXY"].split(",") == ["intern", "127.0.0.1", "::1", "localhost"]
 
 
+@pytest.mark.e2e
 def test_a_home_that_cannot_be_written_is_a_disk_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="cannot be written"):
@@ -190,6 +184,7 @@ def test_an_address_that_is_not_ours_is_a_usage_error(host: str, port: int) -> N
         listen(host, port)
 
 
+@pytest.mark.e2e
 def test_a_child_can_be_told_when_to_go_on_and_one_line(tmp_path: Path) -> None:
     (tmp_path / "waiter.py").write_text(
         "from pathlib import Path\n"
@@ -200,7 +195,7 @@ def test_a_child_can_be_told_when_to_go_on_and_one_line(tmp_path: Path) -> None:
     )
     child = with_module(tmp_path, "waiter:main")
     try:
-        assert eventually(lambda: "ready" in child.last_words())
+        until(lambda: "ready" in child.last_words(), "it is ready")
         assert not child.ended(0.2)
         child.go("51442")
         assert child.ended(_DEADLINE_S)

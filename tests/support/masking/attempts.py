@@ -15,7 +15,7 @@ from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -130,11 +130,15 @@ class Attempt:
         self.server.advance()
         return openings
 
-    def run(self, *phases: Sequence[str]) -> NDArray[np.int64]:
-        """Go through all phases, each with those named for it (all of them, if it is not named)."""
-        present: Sequence[str] = self.context.names
-        steps = (self.announce, self.share, self.vote, self.agree, self.open)
-        for number, step in enumerate(steps):
+    @property
+    def steps(self) -> tuple[Callable[[Collection[str]], object], ...]:
+        """The phases, in order."""
+        return (self.announce, self.share, self.vote, self.agree, self.open)
+
+    def run(self, *phases: Collection[str]) -> NDArray[np.int64]:
+        """Go through all phases, each with those named for it (as before, if none are)."""
+        present: Collection[str] = self.context.names
+        for number, step in enumerate(self.steps):
             present = phases[number] if number < len(phases) else present
             step(present)
         return self.server.result()
