@@ -631,7 +631,7 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
     liar.through(liar.ballot(), [NAMES] * 3)
     head = PartyLedger(home / "ledger.db", read_only=True).head
     _lose(home)
-    with pytest.raises(LedgerError, match="the backup is older"):
+    with pytest.raises(LedgerError, match="was in this ledger and is gone"):
         restore(copy, home, head=head)
 
 
