@@ -190,6 +190,7 @@ def test_patients(site: Site) -> None:
     assert told["own_figure"]["neighbours"] == words
 
 
+@pytest.mark.slow
 def test_nothing_tells_how_long_a_model_was_learned(site: Site) -> None:
     """That grows with the number of records."""
     site.makes("--epsilon", "0.5")
@@ -466,6 +467,7 @@ def test_patients_with_long_numbers_are_told_apart(site: Site) -> None:
     assert site.typed("--group", "patient").exit_code == 0
 
 
+@pytest.mark.slow
 def test_patients_in_a_folder_and_in_parquet(site: Site) -> None:
     folder = site.folder / "records"
     folder.mkdir()

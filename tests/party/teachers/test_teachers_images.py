@@ -41,6 +41,7 @@ def random_images(n: int, *size: int) -> Images:
     return Images(np.random.default_rng(0).integers(0, 256, (n, *size), dtype=np.uint8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size", [(1, 1, 1), (2, 5, 3), (8, 8, 1), (28, 28, 1), (32, 32, 3), (150, 90, 3)]
 )

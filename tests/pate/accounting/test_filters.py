@@ -169,6 +169,7 @@ def adaptive_delta(rule: Rule, share: float, dose: float, bound: float, delta: f
     return float(first.chances @ np.max(ways, axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "holds"), [(of_today, True), (after_the_fact, False)], ids=["today", "planted"]
 )
@@ -290,6 +291,7 @@ events = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(events, max_size=5), events)
 def test_nothing_makes_it_smaller(before: list[Spent], more: Spent) -> None:
     delta = Delta(1e-5)

@@ -130,6 +130,7 @@ def check_gnmax(margins: Margins, case: Case, law: laws.Law, noise: exact.Noise,
         margins.check(f"table, {kind}, exact q", table.lookup(exact_log_q)[0], worst, case)
 
 
+@pytest.mark.slow
 def test_labels_of_gaussian_noise(margins: Margins) -> None:
     for case in cases(1, 240, (1.0, 60.0)):
         law = laws.Gaussian(case.sigma)
@@ -141,6 +142,7 @@ def test_labels_of_gaussian_noise(margins: Margins) -> None:
     assert medians["theorem 6+, gaussian"] < medians["theorem 6, gaussian"]
 
 
+@pytest.mark.slow
 def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
     for case in cases(2, 160, (2.0, 15.0)):
         law = laws.DiscreteGaussian(case.sigma)
@@ -150,6 +152,7 @@ def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
     assert medians["theorem 6+, discrete"] < 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["laplace", "geometric"])
 def test_labels_of_laplace_noise(margins: Margins, kind: str) -> None:
     for case in cases(3, 50, (1.0, 25.0)):

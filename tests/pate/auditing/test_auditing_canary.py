@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from pate.auditing.bugs import Bug
 
+pytestmark = pytest.mark.statistical
+
 
 def success(epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon))
@@ -220,7 +222,6 @@ def test_among_many_teachers_nothing_is_said_to_be_seen() -> None:
     assert not any(each.seen for each in few)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     "planting",
     [

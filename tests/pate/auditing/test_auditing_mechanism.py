@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.noise.exact import Integers
 
+pytestmark = pytest.mark.statistical
+
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)
 
@@ -344,7 +346,6 @@ def pair_of(first: int, second: int, moved: int, margin: int) -> Pair:
     return Pair(votes, votes + move, votes + margin * np.array([-1, 1]))
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -471,7 +472,6 @@ def doubt_of(claim: Claim) -> float:
     return (1 - SURE) / (1 if claim.mu is None else 2)
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("mechanism", "shape", "_"), ONE_QUERY, ids=IDS)
 def test_half_the_noise_is_found(
     mechanism: Mechanism, shape: tuple[int, int, int], _: tuple[int, int, int]
@@ -487,7 +487,6 @@ def test_half_the_noise_is_found(
     assert not audit.holds
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(("mechanism", "_", "shape"), ONE_QUERY, ids=IDS)
 def test_a_forgotten_sensitivity_is_found(
     mechanism: Mechanism, _: tuple[int, int, int], shape: tuple[int, int, int]
@@ -518,7 +517,6 @@ def forgetful_claim(mechanism: Mechanism, queries: int) -> Claim:
     return honest
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("mechanism", "runs", "by"),
     [(LNMax(Fraction(1), 1), 25_000, "epsilon"), (GNMax(Fraction(2), 2), 25_000, "mu")],

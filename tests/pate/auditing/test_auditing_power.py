@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from pate.accounting.arrays import Floats
 
+pytestmark = pytest.mark.statistical
+
 ATTACKS = 200
 CONFIDENCE = 0.999
 CLAIM = Claim(9.0, 1e-2, 0.8)
@@ -114,7 +116,6 @@ def test_both_bets_together_spend_the_doubt_once() -> None:
         assert bounds * alone <= 1.0 - CONFIDENCE
 
 
-@pytest.mark.statistical
 def test_two_bets_on_a_claim_that_is_true_refute_it_as_seldom_as_said() -> None:
     """The claim is exactly true of every pair. False alarm of the test: 2e-7, by the binomial law.
 

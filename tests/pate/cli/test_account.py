@@ -101,6 +101,7 @@ def exact_epsilon(one: list[int], other: list[int], delta: float) -> float:
     return high
 
 
+@pytest.mark.slow
 def test_what_may_be_published_is_a_bound_and_looks_at_no_vote(tmp_path: Path) -> None:
     """A check that hardly ever passes: the expected cost is a sixth of what one answer shows."""
     found = []
@@ -122,6 +123,7 @@ def test_what_may_be_published_is_a_bound_and_looks_at_no_vote(tmp_path: Path) -
     assert "NOT a bound" in one["expected"]["meaning"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma2", [3.0, 10.0, 40.0])
 @pytest.mark.parametrize("votes", [[250, 0, 0], [90, 80, 80], [125, 125, 0]])
 def test_the_bound_that_looks_at_no_vote_is_the_worst_of_all_votes(
@@ -139,6 +141,7 @@ def test_the_bound_that_looks_at_no_vote_is_the_worst_of_all_votes(
             assert figures["improved"] <= least * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
     np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
     options = ("--votes", str(tmp_path / "votes.npy"), "--mechanism", "gnmax", "--sigma2", "40")
@@ -147,6 +150,7 @@ def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
         run(*options, "--bounds", "expected")
 
 
+@pytest.mark.slow
 def test_what_depends_on_votes_is_called_so(tmp_path: Path) -> None:
     np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
     told = run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)["publish"]
@@ -165,6 +169,7 @@ def test_the_published_run_of_2017(test_data: Path) -> None:
     assert found["bounds"]["sharp"]["improved"] <= 5.0
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_campaign_costs_hardly_more_and_a_party_costs_much_more(
     tmp_path: Path,
 ) -> None:
@@ -179,6 +184,7 @@ def test_the_noise_of_a_campaign_costs_hardly_more_and_a_party_costs_much_more(
     assert party["adjacency"].startswith("5 of the votes")
 
 
+@pytest.mark.slow
 def test_interactive_looks_at_margins(tmp_path: Path) -> None:
     votes = np.random.default_rng(3).multinomial(250, [0.8, 0.1, 0.1], size=100)
     np.save(tmp_path / "votes.npy", votes)
@@ -193,6 +199,7 @@ def test_interactive_looks_at_margins(tmp_path: Path) -> None:
     assert answered[0] < 1 < 95 < answered[1]
 
 
+@pytest.mark.slow
 def test_the_table_says_what_each_figure_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

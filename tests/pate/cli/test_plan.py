@@ -159,6 +159,7 @@ def test_without_an_epsilon_the_guarantee_is_that_of_all_answered() -> None:
     assert given["guarantee"]["epsilon"] == given["all_answered"]["epsilon_of_cost"]["gdp"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures() -> None:
     options = ["--teachers", "120", "--epsilon", "3", "--classes", "4"]
     assert figures(*options) == figures(*options)
@@ -204,6 +205,7 @@ def test_a_proxy_takes_the_place_of_assumptions(tmp_path: Path) -> None:
             typed(*file, *options)
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) -> None:
     for options in (["--epsilon", "2"], []):
         path = tmp_path / f"{len(options)}.png"

@@ -28,6 +28,7 @@ def bars(count: int, seed: int = 0) -> tuple[Images, np.ndarray]:
     return Images(pixels.astype(np.uint8)), kinds.astype(np.int64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IMAGE_SPACES)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_each_point_is_made_from_its_own_image_alone(name: str, channels: int) -> None:

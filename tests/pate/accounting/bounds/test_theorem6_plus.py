@@ -94,6 +94,7 @@ def test_no_point_is_above_the_bound(log_q: float, mu: float, order: float) -> N
     assert got <= best * (1.0 + 1.2e-3) + rounding
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @example(-7.0, 1.25, 3.5, 17.0, 1.0)
 @given(log_qs, mus, orders, st.floats(-20.0, 20.0), st.floats(1e-3, 12.0))

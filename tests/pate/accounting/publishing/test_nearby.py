@@ -32,6 +32,7 @@ def test_no_votes_within_a_distance_cost_more(law: Law, adjacency: Kind) -> None
     assert min(tightest) < 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 def test_of_neighbours_it_is_one_unit_further(adjacency: Kind) -> None:
     for world in worlds(DiscreteGaussian(2.0), adjacency):

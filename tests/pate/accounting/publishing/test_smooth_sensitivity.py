@@ -52,6 +52,7 @@ def test_no_histogram_within_a_distance_is_more_sensitive(law: Law, adjacency: K
     assert np.median(ratios) < 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [Gaussian(2.5), DiscreteGaussian(2.0)], ids=str)
 def test_smooth_sensitivity_is_above_the_true_one_and_smooth(law: Law) -> None:
     for world in worlds(law, "change"):
