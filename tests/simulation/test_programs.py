@@ -15,6 +15,8 @@ from simulation.programs import Cast, Program, is_alive, until
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.e2e
+
 
 def script(folder: Path, code: str) -> Program:
     return Program(folder, "script", [sys.executable, "-c", code])
