@@ -37,6 +37,7 @@ def bars(count: int, seed: int) -> Dataset:
     return Dataset(Images(pixels[..., None].astype(np.uint8)), labels, ("lies", "stands"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_every_trainer_learns_from_few_labels_and_can_be_published(
     model: str, tmp_path: Path
@@ -85,6 +86,7 @@ def test_every_trainer_beats_a_network_that_learns_from_the_labels_alone(
     assert np.bincount(predicted, minlength=10).max() < 0.2 * len(predicted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_unlabelled_images_matter(model: str) -> None:
     public = bars(60, 0)
@@ -100,6 +102,7 @@ def test_unlabelled_images_matter(model: str) -> None:
     assert np.abs(chances[0] - chances[1]).max() > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_seeds_decide_and_no_global_generator_moves(model: str) -> None:
     public = bars(60, 0)
