@@ -9,7 +9,7 @@ import typer
 
 from aggregator_server.options import LedgerOption
 from pate.campaign.options import CampaignOption
-from pate.runtime.options import HomeOption, JsonOption, SignedByOption, UnsignedOption
+from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Screen
 from pate.storage import options
 from pate.storage.manifest import read_manifest
@@ -59,8 +59,8 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
             typer.Option("--campaign", help="Under which name. Default: the one it had."),
         ] = None,
         ledger: LedgerOption = None,
-        signed_by: SignedByOption = None,
-        unsigned: UnsignedOption = False,
+        signed_by: options.SignedByOption = None,
+        unsigned: options.UnsignedOption = False,
         as_json: JsonOption = False,
     ) -> None:
         """Put BACKUP back as a campaign; one that was not finished needs --head or --close.

@@ -10,7 +10,7 @@ from party.cli.ledger import the_home
 from pate.errors import UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
-from pate.runtime.options import HomeOption, JsonOption, SignedByOption, UnsignedOption
+from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Screen
 from pate.storage import options
 
@@ -54,8 +54,8 @@ def restore(
         ),
     ] = False,
     home: HomeOption = None,
-    signed_by: SignedByOption = None,
-    unsigned: UnsignedOption = False,
+    signed_by: options.SignedByOption = None,
+    unsigned: options.UnsignedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Put the ledger and noise in BACKUP back into a home that has none.

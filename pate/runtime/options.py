@@ -87,25 +87,6 @@ WindowOption = Annotated[
     ),
 ]
 
-#: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
-SignedByOption = Annotated[
-    str | None,
-    typer.Option(
-        "--signed-by",
-        help="The key that has to have signed the backup, 64 hexadecimal digits, known from elsewhere "
-        "than the copy. Default: the one of the identity in the home, if there is one.",
-        metavar="KEY",
-    ),
-]
-UnsignedOption = Annotated[
-    bool,
-    typer.Option(
-        "--unsigned",
-        help="Take a backup that is not signed, as older versions made them: nothing shows whether "
-        "somebody altered it.",
-    ),
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:

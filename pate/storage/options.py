@@ -26,6 +26,24 @@ HeadOption = Annotated[
         "that lacks it is refused."
     ),
 ]
+#: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
+SignedByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signed-by",
+        help="The key that has to have signed the backup, 64 hexadecimal digits, known from elsewhere "
+        "than the copy. Default: the one of the identity in the home, if there is one.",
+        metavar="KEY",
+    ),
+]
+UnsignedOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsigned",
+        help="Take a backup that is not signed, as older versions made them: nothing shows whether "
+        "somebody altered it.",
+    ),
+]
 
 
 def say_made(screen: Screen, made: Mapping[str, object], what: str, *, as_json: bool) -> None:
