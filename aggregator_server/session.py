@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.identities import Identities
-    from aggregator_server.monitoring.serving import PageDoor
+    from aggregator_server.monitoring.serving import PageServer
     from pate.campaign.spec import CampaignSpec
     from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
@@ -67,7 +67,7 @@ _TOLD_FILE = "parties-told"
 
 
 @dataclass(frozen=True)
-class Doors:
+class Listening:
     """Where the server listens and how long it waits.
 
     Attributes:
@@ -87,14 +87,14 @@ class Doors:
     patience: float
     linger: float
     identities: Identities | None = None
-    page: PageDoor | None = None
+    page: PageServer | None = None
 
 
 def start_campaign(
     folder: Path,
     spec: CampaignSpec,
     inputs: Inputs,
-    doors: Doors,
+    listening: Listening,
     screen: Screen,
     database: str | None = None,
 ) -> dict[str, object]:
@@ -104,7 +104,7 @@ def start_campaign(
         folder: of the campaign.
         spec: what is asked for.
         inputs: the public set.
-        doors: where to listen.
+        listening: where to listen.
         screen: for lines and progress.
         database: address of the one that is to hold the ledger; None: wherever the campaign has
             it, else a file in ``folder``.
@@ -127,19 +127,19 @@ def start_campaign(
                     "`pate-server export` its labels"
                 )
             screen.say(f"going on with the campaign in {folder}: it is {state.phase}")
-            return _run(ledger, inputs, folder, doors, screen)
+            return _run(ledger, inputs, folder, listening, screen)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
         screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
-        return _run(ledger, inputs, folder, doors, screen)
+        return _run(ledger, inputs, folder, listening, screen)
 
 
 def resume_campaign(
     folder: Path,
     inputs: Inputs | None,
-    doors: Doors,
+    listening: Listening,
     screen: Screen,
     database: str | None = None,
     *,
@@ -151,7 +151,7 @@ def resume_campaign(
     Args:
         folder: of the campaign.
         inputs: the public set; None: the one that was stored.
-        doors: where to listen.
+        listening: where to listen.
         screen: for lines and progress.
         database: address of the one that holds the ledger, for a folder that does not say so.
         head: the newest head that is known from elsewhere, ``number:digest``; it must be there.
@@ -173,7 +173,7 @@ def resume_campaign(
                 f"{content_hash(inputs).hex()[:12]}…, the campaign's is {spec.public_set[:12]}…"
             )
         screen.say(f"going on with the campaign in {folder}: it is {ledger.state().phase}")
-        return _run(ledger, inputs, folder, doors, screen)
+        return _run(ledger, inputs, folder, listening, screen)
 
 
 def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
@@ -189,32 +189,37 @@ def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
 
 
 def _run(
-    ledger: Ledger, inputs: Inputs, folder: Path, doors: Doors, screen: Screen
+    ledger: Ledger, inputs: Inputs, folder: Path, listening: Listening, screen: Screen
 ) -> dict[str, object]:
     sweep_drafts(folder)
-    spec, identities = ledger.state().spec, doors.identities
+    spec, identities = ledger.state().spec, listening.identities
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
     token = folder.parent / STUDENT_TOKEN
     with (
         _serving(
-            StudentService(ledger, port=doors.student_port, token=kept_token(token))
+            StudentService(ledger, port=listening.student_port, token=kept_token(token))
         ) as service,
         watched(
-            ledger, folder.parent, doors.page, identities=identities, service=service, screen=screen
-        ) as board,
+            ledger,
+            folder.parent,
+            listening.page,
+            identities=identities,
+            service=service,
+            screen=screen,
+        ) as status,
     ):
         never = threading.Event()
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
             with Deployment(
                 folder,
-                host=doors.host,
-                port=doors.port,
+                host=listening.host,
+                port=listening.port,
                 identities=identities,
                 on_event=screen.say,
             ) as deployment:
-                board.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
+                status.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
                 server = "" if identities else f" --server {deployment.address}"
                 elsewhere = token != default_home("server") / STUDENT_TOKEN
                 screen.say(
@@ -231,11 +236,11 @@ def _run(
                     screen=screen,
                     signing_key=signing_key,
                     enrolled=None if identities is None else partial(_enrolled, identities),
-                    patience=doors.patience,
+                    patience=listening.patience,
                     await_predictions=lambda round_: service.wait_for_predictions(
                         round_, never, campaign.look
                     ),
-                    show=board.present,
+                    show=status.present,
                     returning=deployment.returning,
                     pause=deployment.pause,
                 )
@@ -244,7 +249,7 @@ def _run(
                 reach("farewell-said")
                 write_file(folder / _TOLD_FILE, b"")
                 reach("parties-told")
-        board.close_doors()
+        status.close_doors()
         found = describe_state(ledger.state())
         statement = privacy_statement(ledger.state())
         screen.say(
@@ -256,7 +261,7 @@ def _run(
             screen.say(
                 f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
             )
-        _serve_to_the_end(service, doors.linger, screen, token)
+        _serve_to_the_end(service, listening.linger, screen, token)
     return found
 
 

@@ -22,7 +22,7 @@ from benchmarks.papers.data import mnist
 from pate.runtime.screen import Screen
 from simulation.datasets import write_inputs, write_labelled
 from simulation.demo import run_roles
-from simulation.programs import Cast, Program, python
+from simulation.programs import Program, Programs, python
 from simulation.report import label_accuracy
 
 HOSPITALS = ("hospital_a", "hospital_b", "hospital_c", "hospital_d")
@@ -52,7 +52,7 @@ def run_in(place: Path) -> dict[str, object]:
     write_inputs(place / "public", split.queries)
     found: dict[str, object] = {"sigma": SIGMA, "delta": DELTA, "unit": "record"}
     for name, options in CAMPAIGNS.items():
-        with Cast(Screen("benchmark"), place) as cast:
+        with Programs(Screen("benchmark"), place) as cast:
             labels = run_roles(
                 cast,
                 place,

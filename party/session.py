@@ -13,7 +13,7 @@ from party.flower.supernode import Server
 from party.identity.enrolment import Enrolment
 from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.monitoring import Board
+from party.monitoring import Status
 from party.policy.binding import bind
 from party.policy.file import policy_of
 from party.voting.own_data import OwnFile, OwnVoters
@@ -39,7 +39,7 @@ LOCAL_SERVER: Final = "127.0.0.1:9092"
 
 
 def take_part(
-    options: StartOptions, name: str, home: Path, screen: Screen, board: Board | None = None
+    options: StartOptions, name: str, home: Path, screen: Screen, status: Status | None = None
 ) -> Ending:
     """Take part until the campaign has ended, and return how.
 
@@ -48,13 +48,13 @@ def take_part(
         name: of this party; the one that it is enrolled under, if it is.
         home: of this party.
         screen: for lines and progress.
-        board: where to note how the run stands, for whoever watches it.
+        status: where to note how the run stands, for whoever watches it.
 
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
     require_there(options.data)  # before a word of what follows from it
-    board = board or Board()
+    status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
     # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
@@ -70,7 +70,7 @@ def take_part(
     for line in bind(ledger, policy):
         screen.say(line)
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
-    own = _own_voters(options, home, screen, board)
+    own = _own_voters(options, home, screen, status)
     # What the last campaign said is likely what the next one says; if not, we read again by that.
     held = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
@@ -84,7 +84,7 @@ def take_part(
         screen.say(f"our records vote themselves; connecting to {server}")
     elif held is not None:
         screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
-    board.bound_by(
+    status.bound_by(
         ledger,
         delta=policy.divided_delta,
         largest_epsilon=policy.largest_epsilon,
@@ -119,7 +119,7 @@ def take_part(
         node_key=None if enrolment is None else enrolment.node_key,
         on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
         on_event=lambda line: None if over() else screen.say(line),
-        on_state=board.is_now,
+        on_state=status.is_now,
         max_wait=options.max_wait,
     )
     try:
@@ -133,7 +133,7 @@ def take_part(
     if voter.ending is None:
         raise RuntimeError("the connection ended before the campaign did")
     ending = voter.ending
-    board.is_now("ended")
+    status.is_now("ended")
     screen.say(
         f"the campaign has ended: {ending.queries_asked} queries asked, {ending.labels_released} "
         f"labels released, at most {_guarantee(ending)}"
@@ -141,20 +141,20 @@ def take_part(
     return ending
 
 
-def _own_voters(options: StartOptions, home: Path, screen: Screen, board: Board) -> OwnVoters:
+def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Status) -> OwnVoters:
     @contextlib.contextmanager
     def training() -> Iterator[Callable[[int, int], None]]:
-        before = board.standing.state
-        board.is_now("training")
-        board.trained(0, options.teachers)
+        before = status.standing.state
+        status.is_now("training")
+        status.trained(0, options.teachers)
         with screen.bar("teachers ready") as move:
 
             def progress(done: int, total: int) -> None:
-                board.trained(done, total)
+                status.trained(done, total)
                 move(done, total)
 
             yield progress
-        board.is_now(before)
+        status.is_now(before)
 
     return OwnVoters(
         OwnFile.of(options),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.masking.context import Context, Member
-from pate.masking.messages import Keys, Opening
+from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.proofs.terms import Proofs
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES
 from protos.bounds import (
@@ -108,7 +108,7 @@ def check_boxes(boxes: Sequence[vote_pb2.Box]) -> None:
         check(0 < len(box.content) <= MAX_BOX, f"a box of {len(box.content)} bytes")
 
 
-def check_opening(opening: vote_pb2.Opening) -> None:
+def check_unmasking(opening: vote_pb2.Opening) -> None:
     """Check names and sizes of the shares that a party reveals."""
     for shares in (opening.seeds, opening.keys):
         check_names([share.party for share in shares], "a list of shares")
@@ -172,14 +172,14 @@ def boxes_from_wire(boxes: Iterable[vote_pb2.Box]) -> dict[str, bytes]:
     return {box.party: box.content for box in boxes}
 
 
-def opening_to_wire(opening: Opening) -> vote_pb2.Opening:
+def unmasking_to_wire(opening: UnmaskingShares) -> vote_pb2.Opening:
     """Return the shares that a party reveals for the wire."""
     return vote_pb2.Opening(seeds=_shares(opening.seed_shares), keys=_shares(opening.key_shares))
 
 
-def opening_from_wire(opening: vote_pb2.Opening) -> Opening:
-    """Read back what :func:`opening_to_wire` made; checked before."""
-    return Opening(
+def unmasking_from_wire(opening: vote_pb2.Opening) -> UnmaskingShares:
+    """Read back what :func:`unmasking_to_wire` made; checked before."""
+    return UnmaskingShares(
         {share.party: share.value for share in opening.seeds},
         {share.party: share.value for share in opening.keys},
     )

@@ -69,13 +69,13 @@ def sample(
     They are the handwritten digits that come with scikit-learn, dealt to `hospital_a`, `hospital_b`
     and so on; `public.npz` is the unlabelled public set, and `test.npz` is to judge the student.
     """
-    from simulation.datasets import deal, digits, write_deal
+    from simulation.datasets import deal, digits, write_split
     from simulation.demo import PUBLIC, TEST
 
     if parties > _MOST_SAMPLES:
         raise UsageError(f"the digits are enough for {_MOST_SAMPLES} parties, not for {parties}")
     names = [f"hospital_{letter}" for letter in string.ascii_lowercase[:parties]]
-    write_deal(out, deal(digits(), parties, public=PUBLIC, test=TEST), names)
+    write_split(out, deal(digits(), parties, public=PUBLIC, test=TEST), names)
     held = f"{out}/{names[0]} to {names[-1]}" if parties > 1 else f"{out}/{names[0]}"
     Screen("pate").say(f"{held}, {out}/public.npz and {out}/test.npz written")
 

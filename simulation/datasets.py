@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Deal:
+class DatasetSplit:
     """Who holds what.
 
     Attributes:
@@ -64,7 +64,7 @@ def digits_like(number: int, seed: int = 0) -> Dataset:
     return Dataset(Images(made), base.labels[of], base.classes)
 
 
-def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> Deal:
+def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> DatasetSplit:
     """Shuffle and deal: ``test`` and ``public`` records first, the rest evenly to the parties.
 
     Args:
@@ -85,14 +85,14 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
         )
     order: NDArray[np.int64] = np.random.default_rng(seed).permutation(len(records))
     held = np.array_split(order[test + public :], parties)
-    return Deal(
+    return DatasetSplit(
         parties=tuple(records.take(np.sort(rows)) for rows in held),
         public=records.take(order[test : test + public]),
         test=records.take(order[:test]),
     )
 
 
-def write_deal(place: Path, dealt: Deal, names: Sequence[str]) -> None:
+def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
     """Write a deal of images: a folder for each party, ``public.npz`` and ``test.npz``.
 
     Args:

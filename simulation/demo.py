@@ -18,8 +18,8 @@ from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.child import free_port
 from pate.runtime.tokens import STUDENT_TOKEN
-from simulation.datasets import Deal, deal, digits, write_deal
-from simulation.programs import Cast
+from simulation.datasets import DatasetSplit, deal, digits, write_split
+from simulation.programs import Programs
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
     pooled = pooled_accuracy(dealt)
     with tempfile.TemporaryDirectory(prefix="pate-demo-") as scratch:
         place = Path(scratch)
-        write_deal(place, dealt, HOSPITALS)
+        write_split(place, dealt, HOSPITALS)
         return tuple(_perform(act, place, out, dealt, pooled, screen) for act in ACTS)
 
 
-def pooled_accuracy(dealt: Deal) -> float:
+def pooled_accuracy(dealt: DatasetSplit) -> float:
     """Return the test accuracy of a classifier that saw all parties' records: not private.
 
     A support vector machine on raw values, scikit-learn's own example for these digits.
@@ -116,7 +116,7 @@ def pooled_accuracy(dealt: Deal) -> float:
 
 
 def _perform(
-    act: Act, place: Path, out: Path, dealt: Deal, pooled: float, screen: Screen
+    act: Act, place: Path, out: Path, dealt: DatasetSplit, pooled: float, screen: Screen
 ) -> Report:
     """Run one campaign and say what came of it."""
     began = time.monotonic()
@@ -127,15 +127,15 @@ def _perform(
     shutil.rmtree(student, ignore_errors=True)
     test = ("--test", place / "test.npz", "--out", student)
     home, page_port = place / f"server{act.ending}", free_port()
-    with Cast(screen, logs) as cast:
+    with Programs(screen, logs) as programs:
 
         def say_where() -> None:
-            cast.wait_for_door(page_port)
+            programs.wait_for_port(page_port)
             address = f"http://127.0.0.1:{page_port}/?token={kept_token(home)}"
             screen.say(f"watch it in a browser: {address}")
 
         labels = run_roles(
-            cast,
+            programs,
             place,
             home=home,
             parties=HOSPITALS,
@@ -147,11 +147,11 @@ def _perform(
             student=test,
             meanwhile=say_where,
         )  # fmt: skip
-        cast.start(
+        programs.start(
             "evaluation", "student", "evaluate", "--model", student, "--data", place / "test.npz",
             "--out", evaluated, "--json",
         )  # fmt: skip
-        accuracy = cast.wait("evaluation")["evaluation"]["accuracy"]
+        accuracy = programs.wait("evaluation")["evaluation"]["accuracy"]
     if not isinstance(accuracy, float):
         raise TypeError("the evaluation printed no accuracy")
     report = Report.of(
@@ -175,7 +175,7 @@ def _perform(
 
 
 def run_roles(
-    cast: Cast,
+    programs: Programs,
     place: Path,
     *,
     home: Path,
@@ -191,7 +191,7 @@ def run_roles(
     Campaigns in one place share the parties' homes, and so their teachers and votes.
 
     Args:
-        cast: which starts them.
+        programs: which starts them.
         place: with a folder of data for each party, and ``public.npz``.
         home: of the server.
         parties: their names.
@@ -206,27 +206,27 @@ def run_roles(
     """
     port, public = free_port(), place / "public.npz"
     student_port, linger = (0, 0) if student is None else (free_port(), 60)
-    cast.start(
+    programs.start(
         "server", "aggregator_server", "--public", public, "--parties", ",".join(parties),
         "--port", port, "--student-port", student_port, "--home", home, "--campaign", campaign,
         "--linger", linger, "--json", *server,
     )  # fmt: skip
     for name in parties:
-        cast.start(
+        programs.start(
             name, "party", "start", "--data", place / name, "--server", f"127.0.0.1:{port}",
             "--home", place / "homes" / name, "--json", *party,
         )  # fmt: skip
     if student is not None:
-        cast.start(
+        programs.start(
             "student", "student", "train", "--server", f"127.0.0.1:{student_port}",
             "--public", public, "--token-file", home / STUDENT_TOKEN, "--json", *student,
         )  # fmt: skip
     meanwhile()
-    cast.wait("server", *parties, *(() if student is None else ("student",)))
+    programs.wait("server", *parties, *(() if student is None else ("student",)))
     exported = place / f"{campaign}.json"
-    cast.start(
+    programs.start(
         "labels", "aggregator_server", "export", "--home", home, "--campaign", campaign,
         "--out", exported,
     )  # fmt: skip
-    cast.wait("labels")
+    programs.wait("labels")
     return LabelSet.from_json(exported.read_text())

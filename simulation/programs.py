@@ -271,7 +271,7 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
-class Cast:
+class Programs:
     """The programs of a demonstration, started together, shown line by line, stopped together.
 
     Each one's standard error goes to the screen under its name; its standard output is its result,
@@ -328,7 +328,7 @@ class Cast:
         self._require_well()
         return {name: self._roles[name].result() for name in names}
 
-    def wait_for_door(self, port: int) -> None:
+    def wait_for_port(self, port: int) -> None:
         """Wait until one of the roles listens on a port of this machine.
 
         Raises:

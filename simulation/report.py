@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
-    from simulation.datasets import Deal
+    from simulation.datasets import DatasetSplit
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Report:
         cls,
         statement: PrivacyStatement,
         labels: LabelSet,
-        dealt: Deal,
+        dealt: DatasetSplit,
         *,
         mechanism: str,
         teachers: int,

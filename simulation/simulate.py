@@ -33,7 +33,7 @@ from simulation.party import (
     worker,
 )
 from simulation.party_processes import PartyProcesses, memory_peak
-from simulation.programs import Cast
+from simulation.programs import Programs
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from party.voting.voter import Voter
     from pate.data.values import Dataset, Inputs
     from pate.runtime.screen import Screen
-    from simulation.datasets import Deal
+    from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
 
 #: Of all records: what the public set and the test set take.
@@ -141,7 +141,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     return report
 
 
-def _dealt(setting: SimulationOptions, screen: Screen) -> Deal:
+def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
     """Return who holds what: the data that were named, the digits, or made-up ones if more are needed."""
     if setting.data is not None:
         records = read_dataset(setting.data, label=setting.label)
@@ -204,7 +204,9 @@ def _teachers(setting: SimulationOptions) -> int | None:
 
 
 @contextlib.contextmanager
-def _link(setting: SimulationOptions, dealt: Deal, place: Path, screen: Screen) -> Iterator[Wire]:
+def _link(
+    setting: SimulationOptions, dealt: DatasetSplit, place: Path, screen: Screen
+) -> Iterator[Wire]:
     """Yield the wire to the parties, which live as long as the block."""
     if setting.engine == "ray":
         from simulation.ray_engine import ray_wire
@@ -252,7 +254,7 @@ def _size(inputs: Inputs) -> int:
 
 
 def _campaign(
-    setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: Deal, screen: Screen
+    setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: DatasetSplit, screen: Screen
 ) -> float | None:
     """Run the campaign with a student beside it; return the student's accuracy."""
     token = setting.out / STUDENT_TOKEN
@@ -260,20 +262,20 @@ def _campaign(
     stop = threading.Event()
     failed: list[ProcessError] = []
 
-    def watch(cast: Cast) -> None:
+    def watch(programs: Programs) -> None:
         try:
-            cast.wait("student")
+            programs.wait("student")
         except ProcessError as error:
             failed.append(error)
             stop.set()
 
-    with Cast(screen, setting.out) as cast:
+    with Programs(screen, setting.out) as programs:
         port = service.start()
-        watcher = threading.Thread(target=watch, args=(cast,), daemon=True)
+        watcher = threading.Thread(target=watch, args=(programs,), daemon=True)
         try:
             if setting.student:
                 public = write_inputs(setting.out / "public", dealt.public.inputs)
-                cast.start(
+                programs.start(
                     "student", "student",
                     "train", "--server", f"127.0.0.1:{port}", "--public", str(public),
                     "--token-file", str(token), "--out", str(setting.out / "student"), "--json",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
 from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.release import release_of
-from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
+from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.privacy_statement import mechanism_in_words
@@ -199,17 +199,17 @@ class Campaign:
     def _vote(self, first: int, batch: Batch) -> Sum:
         """Return the summed votes on a batch; a masked sum is tried more than once."""
         for attempt in range(1, _ATTEMPTS + 1):
-            ballot = self._ballot(first, batch)
+            aggregation = self._aggregation(first, batch)
             try:
                 return self._exchange.collect(
-                    ballot,
+                    aggregation,
                     least=self._ledger.state().spec.sums.min_parties,
                     patience=self._patience,
                     bar=self._screen.bar,
                 )
             except QuorumError as error:
-                self._require_willing(ballot, error)
-                if ballot.first or attempt == _ATTEMPTS:
+                self._require_willing(aggregation, error)
+                if aggregation.first or attempt == _ATTEMPTS:
                     raise
                 self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
             except ProtocolError as error:
@@ -219,20 +219,22 @@ class Campaign:
                 ) from error
         raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
 
-    def _ballot(self, first: int, batch: Batch) -> MaskedBallot | PlainBallot:
+    def _aggregation(self, first: int, batch: Batch) -> MaskedAggregation | PlainAggregation:
         state, campaign = self._ledger.state(), self._exchange.campaign
         if not state.spec.sums.masked:
-            return PlainBallot(campaign, state.roster, batch, state.spec.sums.min_parties)
+            return PlainAggregation(campaign, state.roster, batch, state.spec.sums.min_parties)
 
-        def list_opening(survivors: tuple[str, ...]) -> None:
-            self._ledger.record_opening(first, len(batch.rows), survivors)
+        def list_unmasking(survivors: tuple[str, ...]) -> None:
+            self._ledger.record_unmasking(first, len(batch.rows), survivors)
             reach("opening-listed")
 
-        return MaskedBallot(
-            campaign, state.roster, batch, only=state.survivors, before_opening=list_opening
+        return MaskedAggregation(
+            campaign, state.roster, batch, only=state.survivors, before_opening=list_unmasking
         )
 
-    def _require_willing(self, ballot: MaskedBallot | PlainBallot, error: QuorumError) -> None:
+    def _require_willing(
+        self, aggregation: MaskedAggregation | PlainAggregation, error: QuorumError
+    ) -> None:
         """Check that the sum whose opening has begun can still be had.
 
         Raises:
@@ -240,7 +242,7 @@ class Campaign:
         """
         state, refused = self._ledger.state(), self._exchange.refused
         fixed = state.survivors
-        needed = len(ballot.needed) or state.spec.sums.min_parties
+        needed = len(aggregation.needed) or state.spec.sums.min_parties
         if fixed is None or len(set(fixed) - refused) >= needed:
             return
         raise QuorumError(

@@ -31,7 +31,7 @@ from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
     from aggregator_server.identities import Identities
-    from aggregator_server.session import Doors
+    from aggregator_server.session import Listening
 
 app = typer.Typer(
     add_completion=False,
@@ -69,12 +69,12 @@ def serve(options: CampaignOptions) -> None:
     identities = _identities(options.home, options.host)
     inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
     screen = Screen("pate-server")
-    doors = _doors(options, identities, screen)
+    listening = _listening(options, identities, screen)
     delta = delta_of(options.publish, options.delta)
     if line := of_gated_delta(options.publish, delta):
         screen.say(line, "warning")
     spec = spec_of(options, inputs, say=screen.say)
-    summary = start_campaign(options.folder, spec, inputs, doors, screen, options.ledger)
+    summary = start_campaign(options.folder, spec, inputs, listening, screen, options.ledger)
     if options.as_json:
         print_json(summary)
 
@@ -125,11 +125,11 @@ def resume(options: ResumeOptions) -> None:
         inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
     identities = _identities(options.home, options.host)
     screen = Screen("pate-server")
-    doors = _doors(options, identities, screen)
+    listening = _listening(options, identities, screen)
     summary = resume_campaign(
         options.folder,
         inputs,
-        doors,
+        listening,
         screen,
         options.ledger,
         head=options.head,
@@ -171,15 +171,15 @@ def _identities(home: Path | None, host: str) -> Identities | None:
     return found
 
 
-def _doors(options: ServingOptions, identities: Identities | None, screen: Screen) -> Doors:
+def _listening(options: ServingOptions, identities: Identities | None, screen: Screen) -> Listening:
     """Return where to listen, and say if parties are told of another port.
 
     Raises:
         UsageError: if the page would be reached from outside without a certificate.
     """
     from aggregator_server.identities import require_identities, told_port
-    from aggregator_server.monitoring.serving import PageDoor
-    from aggregator_server.session import Doors
+    from aggregator_server.monitoring.serving import PageServer
+    from aggregator_server.session import Listening
 
     port, told = options.port, told_port(identities)
     if identities is not None and port not in (None, 0, told):
@@ -191,8 +191,8 @@ def _doors(options: ServingOptions, identities: Identities | None, screen: Scree
     page = None
     if options.page:
         require_identities(options.page_host, identities)
-        page = PageDoor(options.page_host, options.page_port)
-    return Doors(
+        page = PageServer(options.page_host, options.page_port)
+    return Listening(
         options.host,
         told if port is None else port,
         options.student_port,

@@ -77,7 +77,7 @@ class Sum:
     responders: tuple[str, ...]
 
 
-class Ballot(Protocol):
+class Aggregation(Protocol):
     """What is asked of the parties for one batch, step by step."""
 
     #: Name of the step that is under way, of :data:`STEPS`; empty when all are done.
@@ -125,7 +125,7 @@ class Ballot(Protocol):
         """
 
 
-class PlainBallot:
+class PlainAggregation:
     """One step: every party sends its votes as they are."""
 
     def __init__(
@@ -160,7 +160,7 @@ class PlainBallot:
         return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=_to_wire(self._batch)))
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's vote matrix; see :class:`Ballot`."""
+        """Take a party's vote matrix; see :class:`Aggregation`."""
         counts = wire.read_votes(
             reply.votes,
             teachers=party.teachers,
@@ -174,7 +174,7 @@ class PlainBallot:
             self._total += counts
 
     def advance(self) -> None:
-        """See :class:`Ballot`."""
+        """See :class:`Aggregation`."""
         if len(self._teachers) < self._least:
             raise QuorumError(f"{len(self._teachers)} parties answered, {self._least} are needed")
         self.step = ""
@@ -185,7 +185,7 @@ class PlainBallot:
         return Sum(self._kind(self._total, sum(self._teachers.values())), responders)
 
 
-class MaskedBallot:
+class MaskedAggregation:
     """Five steps, six with proofs of votes, after which the sum is known and no part of it.
 
     Args:
@@ -275,7 +275,7 @@ class MaskedBallot:
         return asked
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's answer to this step; see :class:`Ballot`."""
+        """Take a party's answer to this step; see :class:`Aggregation`."""
         name, masking = party.name, self._masking
         if name not in self.awaited:
             raise ProtocolError(f"{name} has no part in this step of a masked sum")
@@ -292,11 +292,11 @@ class MaskedBallot:
         elif self.step == "ask_consent":
             masking.take_signature(name, reply.consent.signature)
         elif self.step == "ask_opening":
-            masked.check_opening(reply.opening)
-            masking.take_opening(name, masked.opening_from_wire(reply.opening))
+            masked.check_unmasking(reply.opening)
+            masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
 
     def advance(self) -> None:
-        """See :class:`Ballot`."""
+        """See :class:`Aggregation`."""
         if missing := sorted(frozenset(self.needed) - self.answered):
             raise QuorumError(f"no votes of {', '.join(missing)}, and no other sum may be opened")
         self._masking.advance()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Ballot
+    from aggregator_server.exchange.aggregation import Aggregation
     from aggregator_server.exchange.attendance import Attendance
     from aggregator_server.exchange.public_set import Handout
     from aggregator_server.exchange.wire import Arrival, Wire
@@ -38,7 +38,7 @@ class _Question:
     nonce: bytes
     about: str  # describe, public_piece, finish, or the step of a ballot
     party: str | None
-    ballot: Ballot | None = None
+    aggregation: Aggregation | None = None
 
 
 class Conversation:
@@ -54,7 +54,7 @@ class Conversation:
         clock: seconds, monotonic.
 
     Attributes:
-        ballot: the sum that is being collected, if there is one.
+        aggregation: the sum that is being collected, if there is one.
         farewells: names of the parties that have heard of the campaign's end.
         met: when each party last said who it is.
     """
@@ -80,7 +80,7 @@ class Conversation:
         self._questions: dict[str, _Question] = {}
         self._asked_who: dict[int, float] = {}  # when each node was asked who it is
         self.met: dict[str, float] = {}
-        self.ballot: Ballot | None = None
+        self.aggregation: Aggregation | None = None
         self.farewells: set[str] = set()
 
     @property
@@ -112,7 +112,7 @@ class Conversation:
         request: vote_pb2.PartyRequest,
         about: str,
         party: str | None,
-        ballot: Ballot | None = None,
+        aggregation: Aggregation | None = None,
     ) -> None:
         """Sign a request and send it.
 
@@ -121,13 +121,13 @@ class Conversation:
             request: all but its version, nonce and campaign.
             about: describe, public_piece, finish, or the step of a ballot.
             party: who the node is, if it is known.
-            ballot: of whose step this is.
+            aggregation: of whose step this is.
         """
         request.version = wire.VERSION
         request.nonce = wire.new_id()
         request.campaign.CopyFrom(self._campaign)
         handle = self._link.send(node, wire.sign_request(request, self._signing_key))
-        self._questions[handle] = _Question(node, request.nonce, about, party, ballot)
+        self._questions[handle] = _Question(node, request.nonce, about, party, aggregation)
 
     def _arrived(self, arrival: Arrival) -> None:
         question = self._questions.pop(arrival.handle, None)
@@ -169,10 +169,13 @@ class Conversation:
             if reply.receipt.public_set == self._campaign.public_set and question.party:
                 self._who.has_public_set.add(question.party)
         elif what == ANSWERS.get(question.about):
-            ballot = self.ballot
+            aggregation = self.aggregation
             # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
-            if ballot is not None and (ballot, ballot.step) == (question.ballot, question.about):
-                ballot.take(self._who.known[reply.party], reply)
+            if aggregation is not None and (aggregation, aggregation.step) == (
+                question.aggregation,
+                question.about,
+            ):
+                aggregation.take(self._who.known[reply.party], reply)
         elif what == "farewell" and question.about == "finish":
             self.farewells.add(reply.party)
         else:
@@ -206,7 +209,7 @@ class Conversation:
 
     def _ended(self, question: _Question) -> None:
         """Treat a party as one that was killed: it has ended, and starts again once it has room."""
-        if question.ballot is not None and not question.ballot.first:
+        if question.aggregation is not None and not question.aggregation.first:
             self._put_out(question)  # what it had in memory for this sum went with it
         self._forget(question.node)
 

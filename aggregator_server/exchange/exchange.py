@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from aggregator_server.exchange.aggregation import Ballot, Sum
+    from aggregator_server.exchange.aggregation import Aggregation, Sum
     from aggregator_server.exchange.wire import Wire
     from pate.campaign.roster import RosterParty
 
@@ -146,13 +146,13 @@ class Exchange:
 
     def collect(
         self,
-        ballot: Ballot,
+        aggregation: Aggregation,
         *,
         least: int,
         patience: float,
         bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]],
     ) -> Sum:
-        """Return the summed votes of a batch, taken through all steps of ``ballot``.
+        """Return the summed votes of a batch, taken through all steps of ``aggregation``.
 
         In each step every party that can still do it is waited for until ``least`` have done it,
         or all whom the step needs, and ``patience`` seconds have passed since. One that refuses or
@@ -162,7 +162,7 @@ class Exchange:
         One whose disk is full has ended, so it is away: it is waited for like one that was killed.
 
         Args:
-            ballot: what to ask, step by step.
+            aggregation: what to ask, step by step.
             least: how many parties the campaign needs.
             patience: seconds.
             bar: shows how far a step is, in parties of the roster.
@@ -174,40 +174,40 @@ class Exchange:
         """
         if self._who.roster is None:
             raise QuorumError("votes were asked for before the roster was known")
-        self._talk.ballot = ballot
+        self._talk.aggregation = aggregation
         self._who.call_again()
         try:
-            while ballot.step:
-                with bar(f"{STEPS[ballot.step]} from parties") as progress:
-                    self._through_step(ballot, least, patience, progress)
+            while aggregation.step:
+                with bar(f"{STEPS[aggregation.step]} from parties") as progress:
+                    self._through_step(aggregation, least, patience, progress)
                     # The bar is over, with all parties or without.
-                    progress(len(ballot.answered), len(ballot.answered))
-                ballot.advance()
-            return ballot.result()
+                    progress(len(aggregation.answered), len(aggregation.answered))
+                aggregation.advance()
+            return aggregation.result()
         finally:
-            self._talk.ballot = None
+            self._talk.aggregation = None
             self._tell()
 
     def _through_step(
         self,
-        ballot: Ballot,
+        aggregation: Aggregation,
         least: int,
         patience: float,
         progress: Callable[[int, int], None],
     ) -> None:
         """Ask all parties of one step, and return when it has waited long enough."""
-        least = max(least, len(ballot.needed))
+        least = max(least, len(aggregation.needed))
         began = self._clock()
         remind = began + _REMIND_S
         enough_since: float | None = None
         while True:
             self.look()
-            self._ask_everyone(ballot)
-            now, answered = self._clock(), ballot.answered
-            progress(len(answered), self._asked(ballot))
-            able = ballot.awaited - self._who.out
+            self._ask_everyone(aggregation)
+            now, answered = self._clock(), aggregation.answered
+            progress(len(answered), self._asked(aggregation))
+            able = aggregation.awaited - self._who.out
             gone: set[str] = set()
-            if not ballot.first and now - began > patience:
+            if not aggregation.first and now - began > patience:
                 gone = {name for name in able - answered if name not in self._who.node_of}
                 able -= gone
             if answered >= able and len(answered) >= least:
@@ -216,20 +216,20 @@ class Exchange:
                 return
             if len(able | answered) < least:
                 raise QuorumError(
-                    f"only {len(able | answered)} of {self._asked(ballot)} parties can still "
+                    f"only {len(able | answered)} of {self._asked(aggregation)} parties can still "
                     f"answer, the campaign needs {least}: nothing was released; "
                     "mend the parties named above, then `pate-server resume`"
                 )
             if len(answered) >= least:
                 enough_since = now if enough_since is None else enough_since
-                back = ballot.first and (able - answered) & self._coming(enough_since)
+                back = aggregation.first and (able - answered) & self._coming(enough_since)
                 if now - enough_since > (2 * patience if back else patience):
                     late = listed(sorted(able - answered))
                     self._say(f"going on without {late}: no answer in {patience:g} s")
                     return
             if now >= remind:
                 remind = now + _REMIND_S
-                self._say(self._voting_line(ballot, able))
+                self._say(self._voting_line(aggregation, able))
             self._pause(_POLL_S)
 
     def _coming(self, since: float) -> set[str]:
@@ -237,29 +237,29 @@ class Exchange:
         back = {name for name, met in self._talk.met.items() if met >= since}
         return back | (set(self._returning()) & set(self._who.roster or ()))
 
-    def _voting_line(self, ballot: Ballot, able: frozenset[str]) -> str:
-        missing = sorted(able - ballot.answered)
+    def _voting_line(self, aggregation: Aggregation, able: frozenset[str]) -> str:
+        missing = sorted(able - aggregation.answered)
         away = [name for name in missing if name not in self._who.node_of]
-        if ballot.first and ballot.needed and away:
+        if aggregation.first and aggregation.needed and away:
             return (
-                f"every sum of this campaign is of {listed(ballot.needed)}, with whom the first was "
+                f"every sum of this campaign is of {listed(aggregation.needed)}, with whom the first was "
                 f"opened: all of them must be there; missing: {listed(away)}"
             )
         notes = [n if n in self._who.node_of else f"{n} (not connected)" for n in missing]
-        done = f"{len(ballot.answered)} of {self._asked(ballot)}"
-        return f"{STEPS[ballot.step]} from {done} parties; waiting for {listed(notes)}"
+        done = f"{len(aggregation.answered)} of {self._asked(aggregation)}"
+        return f"{STEPS[aggregation.step]} from {done} parties; waiting for {listed(notes)}"
 
-    def _asked(self, ballot: Ballot) -> int:
+    def _asked(self, aggregation: Aggregation) -> int:
         """Return how many parties there are to ask in all."""
-        return len(ballot.needed or self._who.roster or ())
+        return len(aggregation.needed or self._who.roster or ())
 
-    def _ask_everyone(self, ballot: Ballot) -> None:
-        due = ballot.awaited - ballot.answered - self._who.out - self._talk.busy
+    def _ask_everyone(self, aggregation: Aggregation) -> None:
+        due = aggregation.awaited - aggregation.answered - self._who.out - self._talk.busy
         for name, node in self._who.node_of.items():
             if name not in due:
                 continue
             if name in self._who.has_public_set:
-                self._talk.put(node, ballot.request(name), ballot.step, name, ballot)
+                self._talk.put(node, aggregation.request(name), aggregation.step, name, aggregation)
                 continue
             for index, pieces, content in self._handout.due(name):
                 request = vote_pb2.PartyRequest()
@@ -319,16 +319,16 @@ class Exchange:
     def _tell(self) -> None:
         if self._show is None:
             return
-        here, ballot = frozenset(self._who.node_of), self._talk.ballot
-        if ballot is None or not ballot.step:
+        here, aggregation = frozenset(self._who.node_of), self._talk.aggregation
+        if aggregation is None or not aggregation.step:
             self._show(Presence(here))
             return
         self._show(
             Presence(
                 here,
-                STEPS[ballot.step],
-                awaited=ballot.awaited,
-                answered=ballot.answered,
+                STEPS[aggregation.step],
+                awaited=aggregation.awaited,
+                answered=aggregation.answered,
                 out=frozenset(self._who.out),
                 refused=frozenset(self._who.refused),
             )

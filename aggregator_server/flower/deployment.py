@@ -27,7 +27,7 @@ from aggregator_server.flower.nodes import let_in, pem
 from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.flower.wire import DEFAULT_TTL_S, GridWire, SwitchableWire
 from aggregator_server.identities import require_identities
-from aggregator_server.identities.enrolment_service import Desk
+from aggregator_server.identities.enrolment_service import EnrolmentService
 from aggregator_server.listening.bounded_listener import raise_file_limit
 from pate.errors import PateError, ProcessError
 from pate.runtime.screen import listed
@@ -96,10 +96,13 @@ class Deployment:
         """
         require_identities(host, identities)
         self._identities = identities
-        desk = trust = None
+        enrolment = trust = None
         if identities is not None:
             identities.require_valid(clock())
-            desk, trust = Desk(identities, clock=clock, on_event=on_event), trust_in(identities)
+            enrolment, trust = (
+                EnrolmentService(identities, clock=clock, on_event=on_event),
+                trust_in(identities),
+            )
         self._home = home / "superlink"
         self._ttl = ttl
         self._on_event = on_event
@@ -113,7 +116,7 @@ class Deployment:
             tls_certificate=None if identities is None else identities.certificate,
             tls_key=None if identities is None else identities.certificate_key,
             trust=trust,
-            desk=desk,
+            enrolment=enrolment,
             on_knock=self._knocked,
             on_arrived=self._wire.renew,
             on_stir=self._stir.set,

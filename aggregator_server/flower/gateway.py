@@ -13,7 +13,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.flower.fleet.filter import Desk, Filter
+from aggregator_server.flower.fleet.filter import EnrolmentService, Filter
 from aggregator_server.flower.held_pulls import HeldPulls
 from aggregator_server.flower.node_sessions import Sessions
 from aggregator_server.listening.bounded_listener import room_for_connections
@@ -46,7 +46,7 @@ class Gateway:
         tls_certificate: Path | None = None,
         tls_key: Path | None = None,
         trust: ssl.SSLContext | None = None,
-        desk: Desk | None = None,
+        enrolment: EnrolmentService | None = None,
         on_knock: Callable[[bytes], None] = lambda _: None,
         on_arrived: Callable[[int], None] = lambda _: None,
         on_stir: Callable[[], None] = lambda: None,
@@ -59,7 +59,7 @@ class Gateway:
             tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
             tls_key: its key (PEM).
             trust: whom to trust as the SuperLink; None: speak to it in clear.
-            desk: who takes in answers of parties that were invited; None: nobody.
+            enrolment: who takes in answers of parties that were invited; None: nobody.
             on_knock: called with the node key (PEM) of a party that asks to be let in; as the next
                 two, from the gateway's thread.
             on_arrived: called with a node at which there is another process than before.
@@ -88,7 +88,7 @@ class Gateway:
             on_arrived=on_arrived,
             on_stir=on_stir,
         )
-        self._filter = Filter(trust=trust, desk=desk, sessions=sessions, on_whole=on_stir)
+        self._filter = Filter(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_stir)
         self._http = HttpServer(
             listen(host, port), name="gateway", max_head=MAX_HEAD, certificate=certificate
         )

@@ -31,7 +31,7 @@ RECEIPT_S: Final = 14 * 86_400
 _ADDRESSES: Final = 4096
 
 
-class Desk:
+class EnrolmentService:
     """Takes answers in; what was wrong with one is told to the operator alone."""
 
     def __init__(

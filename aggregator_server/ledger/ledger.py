@@ -166,7 +166,7 @@ class Ledger:
         """
         return self._append("roster", bodies.roster(self.state().spec, parties, classes))
 
-    def record_opening(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
+    def record_unmasking(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
         """Keep with whom a masked sum is opened, before anybody is asked to.
 
         An opening that stands in the ledger as it is asked for is not written again.

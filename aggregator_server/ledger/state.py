@@ -32,13 +32,13 @@ __all__ = [
     "PredictionRecord",
     "ReleasedLabel",
     "Source",
-    "SumOpening",
+    "SumUnmasking",
     "VoteBatch",
 ]
 
 
 @dataclass(frozen=True)
-class SumOpening:
+class SumUnmasking:
     """With whom a masked sum is opened: written before any party is asked to open it.
 
     A party gives its shares for one list of survivors and no other, ever. So does the server.
@@ -152,7 +152,7 @@ class CampaignState:
     spent: Fraction = Fraction(0)
     wasted: Fraction = Fraction(0)
     voted: VotedRows = field(default_factory=VotedRows)
-    openings: tuple[SumOpening, ...] = ()
+    openings: tuple[SumUnmasking, ...] = ()
     batches: tuple[VoteBatch, ...] = ()
     labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
     answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)

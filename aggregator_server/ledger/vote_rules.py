@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aggregator_server.ledger.json_fields import Fields
-from aggregator_server.ledger.state import SumOpening, VoteBatch
+from aggregator_server.ledger.state import SumUnmasking, VoteBatch
 from pate.errors import LedgerError, QuorumError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     survivors = _parties(state, fields, "survivors")
     if state.survivors not in (None, survivors):
         raise LedgerError(f"the sums of this campaign are opened with {state.survivors} alone")
-    made = SumOpening(first, count, survivors, entry.seq)
+    made = SumUnmasking(first, count, survivors, entry.seq)
     openings = sorted((*state.openings, made), key=lambda each: each.first)
     return replace(state, openings=tuple(openings))
 
@@ -70,7 +70,7 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
 
 
 def _place(
-    state: CampaignState, fields: Fields, what: str, taken: tuple[SumOpening | VoteBatch, ...]
+    state: CampaignState, fields: Fields, what: str, taken: tuple[SumUnmasking | VoteBatch, ...]
 ) -> tuple[int, int]:
     """Return first place and number of a batch's queries, none of which is in ``taken``."""
     first, count = fields.integer("first"), fields.integer("count", 1)

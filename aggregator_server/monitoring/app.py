@@ -16,14 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request  # noqa: TC002 - as above
 
 from aggregator_server.monitoring import metrics
-from aggregator_server.monitoring.auth import Guard
+from aggregator_server.monitoring.auth import PageAccess
 from pate.errors import PateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
 
-    from aggregator_server.monitoring.board import Board
     from aggregator_server.monitoring.overview import Overview
+    from aggregator_server.monitoring.status import Status
 
 #: Browsers that may follow at a time.
 STREAMS: Final = 16
@@ -42,12 +42,12 @@ _FILES: Final = {
 class _Told:
     """The board's overview, and the JSON text of it: made once, whoever looks."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, status: Status) -> None:
+        self._status = status
         self._last: tuple[Overview, str] | None = None
 
     def __call__(self) -> tuple[Overview, str]:
-        found = self._board.overview()
+        found = self._status.overview()
         last = self._last
         if last is None or last[0] is not found:
             last = self._last = found, json.dumps(found.to_json(), allow_nan=False)
@@ -55,7 +55,7 @@ class _Told:
 
 
 def make_app(
-    board: Board,
+    status: Status,
     *,
     token: str,
     hosts: Collection[str],
@@ -69,7 +69,7 @@ def make_app(
     """Return the application that shows a board.
 
     Args:
-        board: of the campaign.
+        status: of the campaign.
         token: who has it may look.
         hosts: names and addresses under which it may be asked for.
         cookie: name of the browser's cookie; other servers of this machine need other ones.
@@ -77,11 +77,13 @@ def make_app(
         closing: ends the streams when it is set.
         scrape: makes metrics of an overview and the number of browsers that follow.
         on_fault: takes an error of the page itself; whoever asked is told nothing of it.
-        keep: takes the address of whoever has shown the token; see :class:`Guard`.
+        keep: takes the address of whoever has shown the token; see :class:`PageAccess`.
     """
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure, keep=keep)
-    told, over = _Told(board), closing or threading.Event()
+    app.add_middleware(
+        PageAccess, token=token, hosts=hosts, cookie=cookie, secure=secure, keep=keep
+    )
+    told, over = _Told(status), closing or threading.Event()
     following: set[int] = set()
 
     for path, (name, kind) in _FILES.items():
@@ -112,7 +114,7 @@ def make_app(
 
     @app.get("/readyz")
     def ready() -> Response:
-        fit = board.ready()
+        fit = status.ready()
         return PlainTextResponse("ready\n" if fit else "not ready\n", 200 if fit else 503)
 
     async def seat(request: Request) -> AsyncIterator[None]:

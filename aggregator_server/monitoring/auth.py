@@ -46,7 +46,7 @@ _CLOSED: Final = """<!doctype html>
 """
 
 
-class Guard:
+class PageAccess:
     """ASGI middleware that admits requests with the right host and the token.
 
     Args:

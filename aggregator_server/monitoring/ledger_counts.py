@@ -33,7 +33,7 @@ _WORDS: Final = {
 }
 
 
-class Tally:
+class LedgerCounts:
     """Labels by class, costs over labels, and the last entries.
 
     Attributes:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from aggregator_server.identities import Identities
     from aggregator_server.listening.bounded_listener import BoundedListener
     from aggregator_server.listening.http_server import App
-    from aggregator_server.monitoring.board import Board
     from aggregator_server.monitoring.overview import Overview
+    from aggregator_server.monitoring.status import Status
     from pate.runtime.screen import Screen
 
 #: Where the page is unless told otherwise; any free port if somebody else is there.
@@ -41,7 +41,7 @@ _MAX_HEAD: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
-class PageDoor:
+class PageServer:
     """Where the page listens.
 
     Attributes:
@@ -63,8 +63,8 @@ class Page:
 
     def __init__(
         self,
-        board: Board,
-        door: PageDoor,
+        status: Status,
+        door: PageServer,
         home: Path,
         *,
         identities: Identities | None = None,
@@ -74,7 +74,7 @@ class Page:
         """Take the port. Nothing is served before :meth:`start`.
 
         Args:
-            board: what is shown.
+            status: what is shown.
             door: where.
             home: of the server; its token lies there.
             identities: the server's, for TLS where the page is reached from outside.
@@ -91,7 +91,7 @@ class Page:
         outside = door.host not in LOOPBACK
         names = () if identities is None else tuple(identities.hosts)
         self._identities = identities
-        self._board, self._home, self._students, self._say = board, home, students, say
+        self._status, self._home, self._students, self._say = status, home, students, say
         self._token = kept_token(home)
         self._hosts = {*LOOPBACK, door.host, *names}
         files = identities if outside else None
@@ -150,7 +150,7 @@ class Page:
         from aggregator_server.monitoring.app import make_app
 
         return make_app(
-            self._board,
+            self._status,
             token=self._token,
             hosts=self._hosts,
             # Browsers keep cookies by name and host, not by port.
@@ -178,7 +178,7 @@ class Page:
         from aggregator_server.monitoring import metrics
 
         return metrics.render(
-            replace(overview, made=self._board.time()),
+            replace(overview, made=self._status.time()),
             home=self._home,
             certificate_ends=self._certificates_end(),
             students=self._students(),
@@ -197,7 +197,7 @@ class Page:
         return found
 
 
-def _listener(door: PageDoor) -> socket.socket:
+def _listener(door: PageServer) -> socket.socket:
     try:
         return listen(door.host, DEFAULT_PORT if door.port is None else door.port)
     except PortInUseError as error:

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from aggregator_server.monitoring.board import Board
 from aggregator_server.monitoring.overview import Check
-from aggregator_server.monitoring.serving import Page, PageDoor
+from aggregator_server.monitoring.serving import Page, PageServer
+from aggregator_server.monitoring.status import Status
 from pate.errors import ProcessError
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def watched(
     ledger: Ledger,
     home: Path,
-    door: PageDoor | None,
+    door: PageServer | None,
     *,
     identities: Identities | None,
     service: StudentService,
     screen: Screen,
-) -> Iterator[Board]:
+) -> Iterator[Status]:
     """Show a campaign while the block runs; yields the board that the campaign tells.
 
     Args:
@@ -45,16 +45,16 @@ def watched(
         PortInUseError: if a port was asked for that somebody else has.
         UsageError, StateError, DiskError: if the page may not be or cannot be there.
     """
-    board = Board(ledger, accuracies=lambda: service.accuracies)
-    board.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
-    board.check(lambda: _student(service))
+    status = Status(ledger, accuracies=lambda: service.accuracies)
+    status.check(lambda: Check("ledger", ok=True, text="open; all of it was checked on opening"))
+    status.check(lambda: _student(service))
     if identities is not None:
-        board.check(lambda: _certificates(identities))
+        status.check(lambda: _certificates(identities))
     if door is None:
-        yield board
+        yield status
         return
     page = Page(
-        board,
+        status,
         door,
         home,
         identities=identities,
@@ -65,13 +65,13 @@ def watched(
         page.start()
     except ProcessError as error:
         screen.say(f"{error}; the campaign goes on", "warning")
-        yield board
+        yield status
         return
     page.tell(screen)
     # Only now: the page itself must not show the link that opens it.
-    end = screen.listen(board.line)
+    end = screen.listen(status.line)
     try:
-        yield board
+        yield status
     finally:
         end()
         page.stop()

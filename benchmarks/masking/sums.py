@@ -176,7 +176,7 @@ def masked_sum(size: Size, *, lost_after_shares: int = 0) -> Meter:
             opening = parties[name].unmask(signatures)
         meter.sent("unmask", name, size_of(opening))
         with meter.at_server("unmask"):
-            server.take_opening(name, opening)
+            server.take_unmasking(name, opening)
     with meter.at_server("unmask"):
         server.advance()
         found = server.result()

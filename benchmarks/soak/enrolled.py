@@ -51,7 +51,7 @@ MODES: Final = {
 }
 
 
-def free_door() -> int:
+def free_parties_port() -> int:
     """Return a port of loopback that nobody listens on."""
     while True:
         port = random.SystemRandom().choice(_DOORS)
@@ -103,8 +103,8 @@ class Stage(Commands):
         student: its present process; None: the campaign needs none.
     """
 
-    port: int = field(default_factory=free_door)
-    student_port: int = field(default_factory=free_door)
+    port: int = field(default_factory=free_parties_port)
+    student_port: int = field(default_factory=free_parties_port)
     public: Path = field(kw_only=True)
     mode: str = field(kw_only=True)
     patience: float = field(kw_only=True)

@@ -148,9 +148,9 @@ def _run(
     measured = reference.judge(student, test)
     forest = _forest(outcome.labels, queries, test, seed)
     figures = {
-        f"party_{at}": PartyLedger(place / f"party_{at}" / LEDGER_FILE, read_only=True).own_figure(
-            Delta(OPTIONS.delta)
-        )
+        f"party_{at}": PartyLedger(
+            place / f"party_{at}" / LEDGER_FILE, read_only=True
+        ).cumulative_epsilon(Delta(OPTIONS.delta))
         for at in range(PARTIES)
     }
     screen.say(

@@ -130,7 +130,7 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
     figures = {}
     for at, hospital in enumerate(HOSPITALS):
         books = PartyLedger(work / "synthetic" / f"party_{at}" / LEDGER_FILE, read_only=True)
-        figures[hospital.name] = books.own_figure(Delta(OPTIONS.delta)).in_words
+        figures[hospital.name] = books.cumulative_epsilon(Delta(OPTIONS.delta)).in_words
     return found | {"own_figures": figures}
 
 

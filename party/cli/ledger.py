@@ -47,7 +47,7 @@ def ledger(
     place = the_home(home)
     books = _ledger_of(place)
     delta = _delta(place, policy)
-    figure = books.own_figure(delta)
+    figure = books.cumulative_epsilon(delta)
     if as_json:
         print_json(
             {
@@ -177,7 +177,7 @@ def _in_words(books: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]
 
 
 def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
-    from party.ledger.accountant import own_figure
+    from party.ledger.accountant import cumulative_epsilon
     from pate.formats.enrolment import readable
     from pate.formats.privacy_statement import in_words, neighbours_of
 
@@ -208,7 +208,7 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"{_number(end.labels_released, 'label')} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
-    yield f"  our own figure: {own_figure([record.totals], delta).in_words}"
+    yield f"  our own figure: {cumulative_epsilon([record.totals], delta).in_words}"
 
 
 def _who_votes(offer: Offer) -> str:
@@ -257,7 +257,7 @@ def _number(count: int, one: str, many: str | None = None) -> str:
 
 
 def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
-    from party.ledger.accountant import own_figure
+    from party.ledger.accountant import cumulative_epsilon
 
     return {
         "offer": record.offer.to_dict(),
@@ -265,7 +265,7 @@ def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
         "queries": record.queries,
         "batches": [asdict(each) for each in record.batches],
         "ending": None if record.ending is None else asdict(record.ending),
-        "own_figure": _figure_json(own_figure([record.totals], delta)),
+        "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
     }
 
 

@@ -47,7 +47,7 @@ def start(options: StartOptions) -> None:
     """
     with importing():
         from party.flower.internals import SUPERNODE_MAIN
-        from party.monitoring import Board, watched
+        from party.monitoring import Status, watched
         from party.session import take_part
 
     fork_ahead(SUPERNODE_MAIN)  # before anything of this party's is read
@@ -58,11 +58,11 @@ def start(options: StartOptions) -> None:
     private_directory(place)
     with contextlib.ExitStack() as held:
         held.enter_context(locked(place / "lock", "another pate-party"))
-        board = Board()
+        status = Status()
         if options.metrics_port is not None:
-            door = watched(board, place, options.metrics_host, options.metrics_port)
+            door = watched(status, place, options.metrics_host, options.metrics_port)
             screen.say(f"metrics and health: {held.enter_context(door)}/metrics")
-        ending = take_part(options, known_as, place, screen, board)
+        ending = take_part(options, known_as, place, screen, status)
     if options.as_json:
         print_json({"party": known_as, **asdict(ending)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from party.ledger.accountant import own_figure
+from party.ledger.accountant import cumulative_epsilon
 from pate.formats.privacy_statement import rounded_up
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
         yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
     yield f"  cost: {_cost(made)}"
     if not made.free:
-        yield f"  our own figure: {own_figure([], delta, [made]).in_words}"
+        yield f"  our own figure: {cumulative_epsilon([], delta, [made]).in_words}"
 
 
 def as_json(record: SynthesisRecord) -> dict[str, Json]:

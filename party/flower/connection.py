@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from party.flower.internals import KEY_NEEDED, KEY_REFUSED, PIECE_ERRORS, Errand, next_errand
+from party.flower.internals import (
+    KEY_NEEDED,
+    KEY_REFUSED,
+    PIECE_ERRORS,
+    PulledMessage,
+    next_message,
+)
 from party.flower.supernode import Server, SuperNode, UntrustedServerError
 from pate.errors import RefusedError, UnreachableError, UsageError
 from protos.flower.runtime import RuntimeClient
@@ -261,14 +267,14 @@ class Connection:
             while not stop() and node.child.running:
                 asked = time.monotonic()
                 try:
-                    errand = next_errand(door, node.address)
+                    pulled = next_message(door, node.address)
                     if not is_up:
                         is_up = True
                         self._on_event(f"connecting to {self._server.address}")
                         self._on_state("connected")
-                    if errand is not None:
-                        with errand:
-                            self._answer(errand)
+                    if pulled is not None:
+                        with pulled:
+                            self._answer(pulled)
                         continue
                 except httpx.ConnectError:
                     pass  # it is still starting, or has just ended
@@ -288,20 +294,20 @@ class Connection:
                 if time.monotonic() - asked < pause:
                     node.child.ended(pause)
 
-    def _answer(self, errand: Errand) -> None:
+    def _answer(self, pulled: PulledMessage) -> None:
         """Compute and send one answer. What the party's code raises becomes its class name."""
-        if errand.refusal is not None:
-            self._on_event(f"refused: {errand.refusal}")
-            errand.answer(errand.error(RefusedError.__name__))
+        if pulled.refusal is not None:
+            self._on_event(f"refused: {pulled.refusal}")
+            pulled.answer(pulled.error(RefusedError.__name__))
             return
         try:
-            reply = self._app(message=errand.message(), context=errand.context)
+            reply = self._app(message=pulled.message(), context=pulled.context)
         except (httpx.HTTPError, *PIECE_ERRORS):
             raise  # of the SuperNode: the app keeps what its own code raises to itself
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
             _log.exception("a message of the server could not be read")
-            reply = errand.error(type(error).__name__)
-        errand.answer(reply)
+            reply = pulled.error(type(error).__name__)
+        pulled.answer(reply)
 
 
 class _Pauses:

@@ -44,8 +44,8 @@ __all__ = [
     "NOBODY",
     "PIECE_ERRORS",
     "SUPERNODE_MAIN",
-    "Errand",
-    "next_errand",
+    "PulledMessage",
+    "next_message",
 ]
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ _PIECES_S: Final = 1800.0
 PIECE_ERRORS: Final = (ObjectPullError, ObjectPushError)
 
 
-class Errand:
+class PulledMessage:
     """One message of the server, taken from the SuperNode; answered once, then closed.
 
     Attributes:
@@ -173,7 +173,7 @@ class Errand:
             time.sleep(0.05)
 
 
-def next_errand(door: RuntimeClient, address: str) -> Errand | None:
+def next_message(door: RuntimeClient, address: str) -> PulledMessage | None:
     """Take the next message that waits at the SuperNode, or return None if there is none.
 
     Raises:
@@ -181,7 +181,7 @@ def next_errand(door: RuntimeClient, address: str) -> Errand | None:
         TimeoutError: if it announced a message that does not come.
     """
     taken = acquire(door, _KINDS)
-    return None if taken is None else Errand(address, *taken)
+    return None if taken is None else PulledMessage(address, *taken)
 
 
 def _refusal(task: Task, fab: bytes) -> str | None:

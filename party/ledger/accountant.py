@@ -140,7 +140,7 @@ class Figure:
         )
 
 
-def own_figure(
+def cumulative_epsilon(
     totals: Iterable[Totals], delta: Delta, syntheses: Iterable[Synthesis] = ()
 ) -> Figure:
     """Return what all answers and releases of synthetic rows together are worth.

@@ -16,8 +16,8 @@ from party.ledger.sent_votes import Given
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from party.ledger.history import Past
-    from party.ledger.openings import How
+    from party.ledger.history import History
+    from party.ledger.unmaskings import How
     from party.offer import Offer
     from pate.storage.hash_chain import Json
 
@@ -82,12 +82,12 @@ class Campaign:
         """Queries summed over different batches."""
         return sum(each.queries for each in self.batches.values())
 
-    def new(self, hashes: Iterable[bytes], past: Past) -> int:
+    def new(self, hashes: Iterable[bytes], history: History) -> int:
         """Return how many different queries among ``hashes`` it was never asked before."""
         found = set(hashes)
         if self.answers:
             first, last = min(self.answers), max(self.answers)
-            found -= past.known(tuple(found), first, last, self.answers)
+            found -= history.known(tuple(found), first, last, self.answers)
         return len(found)
 
     @property

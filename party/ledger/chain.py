@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from party.ledger.campaigns import Entry
-from party.ledger.history import Past, not_alone, queries_of, tags_of
+from party.ledger.history import History, not_alone, queries_of, tags_of
 from party.ledger.rules import LedgerState
 from pate.errors import LedgerError, PateError
 from pate.storage.entries import append_only, check_schema, each_entry, lacking
@@ -85,8 +85,8 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
     """
     _check_pages(db)
     state, head = LedgerState(), CHAIN.start
-    past = Past.within(db)
-    alone, shared = Past(None), not_alone(db)
+    history = History.within(db)
+    alone, shared = History(None), not_alone(db)
     stored = tagged = 0
     #: The batch that the entry before was about: the next one is about it, too, as a rule.
     held: tuple[int | None, tuple[bytes, ...]] = (None, ())
@@ -105,7 +105,7 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
             # Most queries are asked once: only of the others does the past say anything.
             state.follow(
                 Entry(seq, entry.kind, body, entry.written_at, held[1], tags),
-                past if answer in shared else alone,
+                history if answer in shared else alone,
             )
         except PateError as error:
             raise LedgerError(f"entry {seq} ({entry.kind}) does not hold: {error}") from error

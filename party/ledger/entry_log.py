@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from party.ledger.campaigns import Entry
 from party.ledger.chain import APPLICATION_ID, CHAIN, SCHEMA, check_tables, complete, replayed
 from party.ledger.head_file import HeadFile
-from party.ledger.history import Past
+from party.ledger.history import History
 from pate.errors import LedgerError, RefusedError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
@@ -34,7 +34,7 @@ class EntryLog:
 
     Attributes:
         head: the last entry.
-        past: what was written before, asked of the file.
+        history: what was written before, asked of the file.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class EntryLog:
         self._shared = shared
         #: None when the file has to be read again.
         self._state: LedgerState | None = None
-        self.past = Past(self._file.reading)
+        self.history = History(self._file.reading)
         if not read_only:
             with self._file.writing() as db:
                 complete(db)
@@ -113,7 +113,7 @@ class EntryLog:
                 append(db, made, rows)
                 if check_tables(db) != self._schema:
                     raise LedgerError(f"{self.path} was altered by another process; stop that one")
-                state.follow(entry, Past.within(db))
+                state.follow(entry, History.within(db))
                 reach("party-entry-written")
         except RefusedError:
             self._state = state  # refused before anything was changed

@@ -25,7 +25,7 @@ _PAIRS_AT_A_TIME: Final = 400
 _LAST: Final = 2**62
 
 
-class Past:
+class History:
     """What was written before, asked of a ledger's file.
 
     Args:
@@ -39,7 +39,7 @@ class Past:
         self._reading = reading
 
     @classmethod
-    def within(cls, db: sqlite3.Connection) -> Past:
+    def within(cls, db: sqlite3.Connection) -> History:
         """Return the past as one transaction sees it."""
         return cls(lambda: nullcontext(db))
 

@@ -9,7 +9,7 @@ import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.accountant import Figure, LedgerView, Totals, own_figure
+from party.ledger.accountant import Figure, LedgerView, Totals, cumulative_epsilon
 from party.ledger.bounds import BOUND
 from party.ledger.campaigns import Entry
 from party.ledger.entry_log import EntryLog
@@ -131,7 +131,9 @@ class PartyLedger:
             joined = held.campaign(offer.campaign)
             known = offer if joined is None else offer.after(joined.offer)
             given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
-            held.check_answer(given, batch, digest, entry, self._log.past, allow_other=allow_other)
+            held.check_answer(
+                given, batch, digest, entry, self._log.history, allow_other=allow_other
+            )
 
     def answered(self, campaign: str, batch: bytes) -> bool:
         """Return whether votes on a batch have left, or were about to."""
@@ -314,7 +316,7 @@ class PartyLedger:
         """
         with self._turn:
             held = None if batch is None else batch.hex()
-            return self._log.state().view(offer, held, query_hashes, self._log.past)
+            return self._log.state().view(offer, held, query_hashes, self._log.history)
 
     def find(self, campaign: str) -> CampaignRecord | None:
         """Return what is known of a campaign, None if it was never joined."""
@@ -353,7 +355,7 @@ class PartyLedger:
         with self._turn:
             return self._log.state().bounds.all
 
-    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+    def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return what all answers and synthetic rows are worth; see :mod:`party.ledger.accountant`.
 
         Args:
@@ -361,7 +363,7 @@ class PartyLedger:
             more: releases that are not in the ledger yet, to be counted in.
         """
         syntheses = (*(each.synthesis for each in self.syntheses()), *more)
-        return own_figure(self.totals(), delta, syntheses)
+        return cumulative_epsilon(self.totals(), delta, syntheses)
 
     def verify(self) -> str:
         """Read the file again, check every entry, and return the head of the chain.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from party.ledger.accountant import LedgerView, Totals
 from party.ledger.bounds import BOUND, Bounds
 from party.ledger.campaigns import Campaign, Entry
-from party.ledger.openings import Earlier, How, check_exact, check_opening, exact_records
 from party.ledger.records import BatchRecord, CampaignRecord, EndingRecord
 from party.ledger.sent_votes import (
     HASH_BYTES,
@@ -29,13 +28,14 @@ from party.ledger.sent_votes import (
 )
 from party.ledger.synthesis import KINDS as SYNTHESIS_KINDS
 from party.ledger.synthesis import Syntheses
+from party.ledger.unmaskings import Earlier, How, check_exact, check_unmasking, exact_records
 from party.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.history import Past
+    from party.ledger.history import History
 
 #: More parties in one sum are a mistake.
 _MOST_PARTIES: Final = 10**5
@@ -79,7 +79,7 @@ class LedgerState:
         return held is not None and batch in held.batches
 
     def view(
-        self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, past: Past
+        self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, history: History
     ) -> LedgerView:
         """Return the books as they will be once ``offer`` is answered.
 
@@ -98,7 +98,7 @@ class LedgerState:
             if hashes is None:
                 queries += offer.queries
             else:
-                queries += len(set(hashes)) if held is None else held.new(hashes, past)
+                queries += len(set(hashes)) if held is None else held.new(hashes, history)
         totals.append(Totals(known, queries, asked))
         return LedgerView(
             tuple(totals),
@@ -118,13 +118,13 @@ class LedgerState:
 
     # --- entries ---------------------------------------------------------------------------
 
-    def follow(self, entry: Entry, past: Past) -> None:
+    def follow(self, entry: Entry, history: History) -> None:
         """Take one entry in; the state is as before if it raises.
 
         Args:
             entry: the next one; its hashes are those of the batch that it is about, if it is about
                 one.
-            past: what was written before it; what is written after it may be in there, too.
+            history: what was written before it; what is written after it may be in there, too.
 
         Raises:
             RefusedError: if a rule does not allow it.
@@ -137,9 +137,9 @@ class LedgerState:
                 case "offer":
                     self._offer(Offer.from_dict(_popped(fields, "offer", dict)), entry)
                 case "answer":
-                    self._answer(fields, entry, past)
+                    self._answer(fields, entry, history)
                 case "opening":
-                    self._opening(fields, entry, past)
+                    self._opening(fields, entry, history)
                 case "ending":
                     self._ending(fields, entry)
                 case _ if kind == BOUND:
@@ -165,7 +165,14 @@ class LedgerState:
         return held
 
     def check_answer(
-        self, given: Given, batch: str, digest: str, entry: Entry, past: Past, *, allow_other: bool
+        self,
+        given: Given,
+        batch: str,
+        digest: str,
+        entry: Entry,
+        history: History,
+        *,
+        allow_other: bool,
     ) -> None:
         """Check that votes may leave, beside all that ever left; see :mod:`party.ledger.sent_votes`.
 
@@ -174,7 +181,7 @@ class LedgerState:
             batch: digest of their queries, hex.
             digest: what the queries hash to together.
             entry: that will say so; without tags the votes are not known yet.
-            past: what was written before it; what is written after it may be in there, too.
+            history: what was written before it; what is written after it may be in there, too.
             allow_other: whether queries that another campaign had other votes on may be answered.
 
         Raises:
@@ -184,7 +191,7 @@ class LedgerState:
         held = self._joined(name)
         self._check_within(held, given, batch, digest)
         if not allow_other:
-            sharing = {other for other, _ in past.sharing(entry.hashes, entry.seq)} - {name}
+            sharing = {other for other, _ in history.sharing(entry.hashes, entry.seq)} - {name}
             check_sources(given, (each.given for each in self._among(sharing) if each.source))
             if given.view or exact_records(given.offer):
                 known = (each for other, each in self._campaigns.items() if other != name)
@@ -195,7 +202,7 @@ class LedgerState:
             return
         if held.votes.get(batch, tags_digest(entry.tags)) != tags_digest(entry.tags):
             raise other_votes(batch)
-        clashing = {other for other, _ in past.clashing(entry.hashes, entry.tags, entry.seq)}
+        clashing = {other for other, _ in history.clashing(entry.hashes, entry.tags, entry.seq)}
         if allow_other:
             clashing &= {name}
         check_votes(given, batch, (each.given for each in self._among(clashing)))
@@ -222,7 +229,7 @@ class LedgerState:
         if again and held.digests[batch] != digest:
             raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
 
-    def _answer(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
+    def _answer(self, fields: dict[str, Any], entry: Entry, history: History) -> None:
         hashes = entry.hashes
         held = self._joined(_popped(fields, "campaign", str))
         batch = _digest(_popped(fields, "batch", str))
@@ -250,7 +257,7 @@ class LedgerState:
         matrix = matrix_of(held.offer, batch)
         given = Given(held.offer, source, matrix, view)
         if tagged:
-            self.check_answer(given, batch, digest, entry, past, allow_other=allow_other)
+            self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         else:
             self._check_within(held, given, batch, digest)
         if tagged and held.votes.setdefault(batch, votes) != votes:
@@ -261,12 +268,12 @@ class LedgerState:
             record = held.batches[batch]
             held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
             return
-        held.queries += held.new(hashes, past)
+        held.queries += held.new(hashes, history)
         held.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
         held.digests[batch] = digest
         held.answers[entry.seq] = batch
 
-    def _opening(self, fields: dict[str, Any], entry: Entry, past: Past) -> None:
+    def _opening(self, fields: dict[str, Any], entry: Entry, history: History) -> None:
         campaign, batch = _popped(fields, "campaign", str), _popped(fields, "batch", str)
         held = self._joined(campaign)
         survivors = _parties(_popped(fields, "survivors", list))
@@ -296,8 +303,8 @@ class LedgerState:
                 "difference of two sums over similar queries would show votes"
             )
         how = How.of(survivors, held.offer, held.source)
-        shared = {*past.sharing(entry.hashes), (campaign, batch)}
-        check_opening(
+        shared = {*history.sharing(entry.hashes), (campaign, batch)}
+        check_unmasking(
             held.offer,
             batch,
             how,

@@ -3,7 +3,7 @@
 A part of :mod:`party.ledger.rules`. The parties' masks hide one sum; two sums that differ in what one
 party alone put into them hide nothing of it, and the others open each without that party. So whatever
 only this party can know is compared here, with what it *gave*, opened or not; the survivors of a sum,
-which all know, are compared when it is opened (:mod:`party.ledger.openings`).
+which all know, are compared when it is opened (:mod:`party.ledger.unmaskings`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.openings import exact_records
+from party.ledger.unmaskings import exact_records
 from pate.errors import ProtocolError, RefusedError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """How a party that runs is watched: its state, as metrics and as health."""
 
 from party.monitoring.http import watched
-from party.monitoring.status import Board
+from party.monitoring.status import Status
 
-__all__ = ["Board", "watched"]
+__all__ = ["Status", "watched"]

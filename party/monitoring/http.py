@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from party.monitoring.status import Board
+    from party.monitoring.status import Status
 
 _log = logging.getLogger(__name__)
 #: Visitors at a time.
@@ -35,11 +35,11 @@ _JSON: Final = "application/json"
 
 
 @contextmanager
-def watched(board: Board, home: Path, host: str, port: int) -> Iterator[str]:
+def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
     """Answer on ``host`` and ``port`` (0: any free one) while the block runs; yields the address.
 
     Args:
-        board: where the party's run stands.
+        status: where the party's run stands.
         home: the party's state directory.
         host: address of this machine; whoever reaches it may read everything here.
         port: TCP port.
@@ -57,7 +57,7 @@ def watched(board: Board, home: Path, host: str, port: int) -> Iterator[str]:
         raise PortInUseError(
             f"port {port} of {host} is taken; choose another with --metrics-port"
         ) from error
-    server = _Server(listener, board, home)
+    server = _Server(listener, status, home)
     thread = threading.Thread(target=server.serve_forever, name="watch", daemon=True)
     thread.start()
     at = server.server_address[1]
@@ -75,13 +75,13 @@ class _Server(ThreadingHTTPServer):
     #: Do not wait at the end for whoever has not finished asking.
     block_on_close = False
 
-    def __init__(self, listener: socket.socket, board: Board, home: Path) -> None:
+    def __init__(self, listener: socket.socket, status: Status, home: Path) -> None:
         self.address_family = listener.family
         super().__init__(listener.getsockname()[:2], _Visit, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
         self.server_address = listener.getsockname()
-        self.board, self.home = board, home
+        self.status, self.home = status, home
         self._room = threading.BoundedSemaphore(_VISITORS)
         self._lock = threading.Lock()
         #: The connections of those who are here, the oldest first.
@@ -143,7 +143,7 @@ class _Visit(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name is the library's
 
     def _answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        standing = self.server.board.standing
+        standing = self.server.status.standing
         if path == "/metrics":
             from party.monitoring.metrics import CONTENT_TYPE, render
 

@@ -59,7 +59,7 @@ def _of_ledger(standing: Standing) -> list[Metric]:
     if standing.ledger is None or standing.delta is None:
         return []
     held = standing.ledger.campaigns()
-    figure = standing.ledger.own_figure(standing.delta)
+    figure = standing.ledger.cumulative_epsilon(standing.delta)
     return [
         counter("pate_party_campaigns_total", "Campaigns joined", len(held)),
         gauge(

@@ -43,7 +43,7 @@ class Standing:
     ends: datetime | None = None
 
 
-class Board:
+class Status:
     """The present standing; threads may write and read it."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ def bind(ledger: PartyLedger, policy: Policy) -> tuple[str, ...]:
 
 
 def _lines(ledger: PartyLedger, policy: Policy, again: bool) -> Iterator[str]:
-    bounds, figure = ledger.bounds(), ledger.own_figure(policy.divided_delta)
+    bounds, figure = ledger.bounds(), ledger.cumulative_epsilon(policy.divided_delta)
     yield f"our own accountant keeps from now on, as our ledger has it: {bounds[-1].in_words}"
     if again:
         yield (

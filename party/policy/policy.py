@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.accountant import LedgerView, cost_of, own_figure
+from party.ledger.accountant import LedgerView, cost_of, cumulative_epsilon
 from party.ledger.bounds import Bound
 from party.offer import Offer
 from party.policy.hours import Hours
@@ -83,7 +83,7 @@ class Policy:
             could enrol parties of its own, and then subtract their votes from the sum.
         aggregation: modes agreed to.
         noise: modes agreed to.
-        largest_epsilon: most that :func:`~party.ledger.accountant.own_figure` may come to, over all
+        largest_epsilon: most that :func:`~party.ledger.accountant.cumulative_epsilon` may come to, over all
             campaigns on this home's data.
         delta: at which it is counted.
         failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
@@ -296,7 +296,7 @@ class Policy:
         # Before the terms are known the announced budget is all there is to look at.
         if not offer.settled and offer.epsilon > most:
             raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
-        figure = own_figure(view.campaigns, self.divided_delta, view.syntheses)
+        figure = cumulative_epsilon(view.campaigns, self.divided_delta, view.syntheses)
         if figure.epsilon > most:
             found = figure.why_none or f"our answers would come to {rounded_up(figure.epsilon)}"
             raise _no("largest_epsilon", f"{most:g} at delta {self.delta:g}", found)

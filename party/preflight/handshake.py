@@ -69,7 +69,7 @@ def server_of(options: CheckOptions) -> Server | None:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Handshake:
     """What came of meeting a server.
 
     Attributes:
@@ -100,7 +100,7 @@ def meet(
     *,
     timeout: float = 4.0,
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
-) -> Meeting:
+) -> Handshake:
     """Ask a server's health, once.
 
     Args:
@@ -111,9 +111,9 @@ def meet(
     try:
         return _ask(server, timeout, clock)
     except UsageError as error:
-        return Meeting(UnreachableError(f"{server.address} does not answer: {error}"))
+        return Handshake(UnreachableError(f"{server.address} does not answer: {error}"))
     except httpx.HTTPError as error:
-        missed = Meeting(server.failure(error))
+        missed = Handshake(server.failure(error))
     if missed.is_trusted or server.in_clear:
         return missed
     with contextlib.suppress(httpx.HTTPError):
@@ -126,13 +126,13 @@ def _ask(
     timeout: float,
     clock: Callable[[], dt.datetime],
     verify: ssl.SSLContext | None = None,
-) -> Meeting:
+) -> Handshake:
     with server.client(timeout, verify) as client:
         before = clock()
         with client.stream("GET", server.url + HEALTH) as reply:
             after = clock()
             certificate, protocol = _shown(reply)
-            return Meeting(
+            return Handshake(
                 status=reply.status_code,
                 said=date_of(reply),
                 heard=before + (after - before) / 2,

@@ -22,7 +22,7 @@ from pate.preflight.storage import open_to_others
 if TYPE_CHECKING:
     from party.flower.supernode import Server
     from party.options import CheckOptions
-    from party.preflight.handshake import Meeting
+    from party.preflight.handshake import Handshake
 
 #: Where a node names its public key (PEM, in base64), and where one asks to be let in.
 KEY_HEADER: Final = "flwr-public-key"
@@ -78,7 +78,7 @@ def check_keys(options: CheckOptions) -> Finding:
     )
 
 
-def check_admission(options: CheckOptions, server: Server, meeting: Meeting) -> Finding:
+def check_admission(options: CheckOptions, server: Server, handshake: Handshake) -> Finding:
     """Ask the server whether it knows this party's node key still.
 
     The request names the public key and is not signed: a server that knows it asks for a signature,
@@ -89,7 +89,7 @@ def check_admission(options: CheckOptions, server: Server, meeting: Meeting) -> 
     enrolment = enrolment_of(options)
     if enrolment is None:
         return Finding.skipped("not enrolled yet")
-    if meeting.error is not None or meeting.status != httpx.codes.OK:
+    if handshake.error is not None or handshake.status != httpx.codes.OK:
         return Finding.skipped("the server could not be asked")
     key = load_ssh_private_key(enrolment.node_key.read_bytes(), None).public_key()
     named = base64.b64encode(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from party.flower.supernode import Server
-    from party.preflight.handshake import Meeting
+    from party.preflight.handshake import Handshake
 
 #: A certificate that ends sooner is worth a warning.
 SOON: Final = dt.timedelta(days=30)
@@ -108,21 +108,21 @@ def check_proxy(server: Server) -> Finding:
     return Finding.ok(text)
 
 
-def check_certificate(server: Server, meeting: Meeting, now: dt.datetime) -> Finding:
+def check_certificate(server: Server, handshake: Handshake, now: dt.datetime) -> Finding:
     """Say whether the server proves who it is, and for how long yet."""
-    shown = meeting.certificate
+    shown = handshake.certificate
     if server.in_clear:
         return Finding.ok("none: in clear, as a trial on this machine")
-    if not meeting.is_trusted:
-        return _refused(server, meeting, now)
-    if meeting.error is not None:
+    if not handshake.is_trusted:
+        return _refused(server, handshake, now)
+    if handshake.error is not None:
         return Finding.skipped("no server answered")
     if shown is None:
         return Finding.skipped("no certificate was shown")
     ends = shown.not_valid_after_utc
     whose = "this system's authorities" if server.pinned is None else "the pinned authority"
     text = (
-        f"of {whose}, for {server.host}, {meeting.protocol}; ends {ends:%Y-%m-%d} "
+        f"of {whose}, for {server.host}, {handshake.protocol}; ends {ends:%Y-%m-%d} "
         f"({days_left(ends, now)})"
     )
     if ends - now < SOON:
@@ -132,9 +132,9 @@ def check_certificate(server: Server, meeting: Meeting, now: dt.datetime) -> Fin
     return Finding.ok(text)
 
 
-def _refused(server: Server, meeting: Meeting, now: dt.datetime) -> Finding:
+def _refused(server: Server, handshake: Handshake, now: dt.datetime) -> Finding:
     """Say what a start would, and what the certificate says of itself, to look for the reason in."""
-    shown, pinned, text, to_do = meeting.certificate, server.pinned, str(meeting.error), ""
+    shown, pinned, text, to_do = handshake.certificate, server.pinned, str(handshake.error), ""
     if shown is not None:
         text += (
             f" (it is for {names_of(shown)}, from {shown.not_valid_before_utc:%Y-%m-%d %H:%M} to "
@@ -165,10 +165,10 @@ def names_of(certificate: x509.Certificate, most: int = 4) -> str:
     return ", ".join(texts[:most]) + (" and others" if len(texts) > most else "")
 
 
-def check_clock(server: Server | None, meeting: Meeting | None, now: dt.datetime) -> Finding:
+def check_clock(server: Server | None, handshake: Handshake | None, now: dt.datetime) -> Finding:
     """Compare this clock with the server's Date header, or else with the pinned authority's life."""
-    if meeting is not None and meeting.said is not None and meeting.heard is not None:
-        return _against_date(meeting, meeting.said, meeting.heard)
+    if handshake is not None and handshake.said is not None and handshake.heard is not None:
+        return _against_date(handshake, handshake.said, handshake.heard)
     if server is None or server.pinned is None:
         return Finding.skipped("nothing to compare it with: no server answered, none is pinned")
     begins, ends = server.pinned.not_valid_before_utc, server.pinned.not_valid_after_utc
@@ -185,10 +185,10 @@ def check_clock(server: Server | None, meeting: Meeting | None, now: dt.datetime
     )
 
 
-def _against_date(meeting: Meeting, said: dt.datetime, heard: dt.datetime) -> Finding:
+def _against_date(handshake: Handshake, said: dt.datetime, heard: dt.datetime) -> Finding:
     # Cut off to whole seconds, so half a second more is the best guess.
     ahead = (heard - said).total_seconds() - 0.5
-    proved = "" if meeting.error is None else ", which did not prove who it is"
+    proved = "" if handshake.error is None else ", which did not prove who it is"
     way = "ahead of" if ahead > 0 else "behind"
     size = "about the same as" if abs(ahead) <= _UNSURE_S else f"{_span(abs(ahead))} {way}"
     text = f"{size} the server's Date header{proved}"
@@ -210,34 +210,34 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def check_server(server: Server, meeting: Meeting) -> Finding:
+def check_server(server: Server, handshake: Handshake) -> Finding:
     """Say whether the server's port for parties answers that it is ready."""
     address = server.address
-    if not meeting.is_trusted and not server.in_clear:
+    if not handshake.is_trusted and not server.in_clear:
         return Finding.skipped("its certificate is not accepted: nothing was asked")
-    if not meeting.is_trusted:
-        return Finding.failed(UnreachableError, str(meeting.error))
-    if meeting.error is not None:
+    if not handshake.is_trusted:
+        return Finding.failed(UnreachableError, str(handshake.error))
+    if handshake.error is not None:
         through = None
         with contextlib.suppress(UsageError):
             through = proxy_for(server)
         way = "" if through is None else f", and whether {through} lets CONNECT to it pass"
         return Finding.failed(
             UnreachableError,
-            str(meeting.error),
+            str(handshake.error),
             f"is the server running? is the address right? check firewalls on the way{way}",
         )
-    if meeting.status == httpx.codes.OK:
+    if handshake.status == httpx.codes.OK:
         return Finding.ok(f"{address} answers on {HEALTH}, and is ready")
     return Finding.warning(
-        f"{address} answers, and is not ready (HTTP {meeting.status})",
+        f"{address} answers, and is not ready (HTTP {handshake.status})",
         "wait: `pate-server` is starting, or no campaign runs",
     )
 
 
 def check_exposed(
     server: Server,
-    meeting: Meeting,
+    handshake: Handshake,
     *,
     ports: Sequence[int] = tuple(FLOWER_PORTS),
     timeout: float = _PORT_S,
@@ -246,13 +246,13 @@ def check_exposed(
 
     Args:
         server: the server.
-        meeting: what came of the first request.
+        handshake: what came of the first request.
         ports: of Flower, that should be closed from here; the server's own is left out.
         timeout: of a connection to each, in seconds.
     """
     if server.is_here:
         return Finding.skipped("the server is on this machine, where every user reaches its ports")
-    if meeting.error is not None:
+    if handshake.error is not None:
         return Finding.skipped("the server could not be met")
     found = [f"{server.address} answers on {route}" for route in _routes(server, timeout)]
     found += [

@@ -91,7 +91,7 @@ def _refuses_all(
     if ledger is None:
         return
     totals, most, bound = ledger.totals(), policy.largest_epsilon, policy.max_queries_in_all
-    figure = ledger.own_figure(policy.divided_delta)
+    figure = ledger.cumulative_epsilon(policy.divided_delta)
     if most is not None and (totals or ledger.syntheses()) and figure.epsilon >= most:
         stands = (
             f"our own accountant has no figure ({figure.why_none})"

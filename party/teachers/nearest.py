@@ -6,7 +6,7 @@ answers only if a record of its own is nearer to the query than records of two c
 one another. Of a shard, nothing is fitted but that distance.
 
 How near two images are is told by a space that small distortions do not move, see
-:mod:`pate.features.steady`; it is fitted on drawings that nobody drew, the same for all data.
+:mod:`pate.features.invariant`; it is fitted on drawings that nobody drew, the same for all data.
 
 A teacher that keeps quiet still has one vote: it falls on a class that is drawn once for it, whatever
 the query, as that of a teacher of an empty shard does. Such votes spread evenly over the classes.
@@ -27,8 +27,8 @@ from pate.data.values import Images
 from pate.errors import UsageError
 from pate.features.distortions import VERSION as DISTORTIONS_VERSION
 from pate.features.gradients import VERSION as GRADIENTS_VERSION
+from pate.features.invariant import AXES, InvariantSpace
 from pate.features.space import ImageSpace
-from pate.features.steady import AXES, SteadySpace
 from pate.features.strokes import VERSION as STROKES_VERSION
 from pate.features.strokes import strokes
 from pate.features.upright import VERSION as UPRIGHT_VERSION
@@ -154,5 +154,5 @@ def described(images: Images) -> Floats:
 
 
 @functools.lru_cache(maxsize=4)
-def _space(size: tuple[int, int, int]) -> SteadySpace:
-    return SteadySpace.fit(ImageSpace("upright", size), strokes(_DRAWINGS, size))
+def _space(size: tuple[int, int, int]) -> InvariantSpace:
+    return InvariantSpace.fit(ImageSpace("upright", size), strokes(_DRAWINGS, size))

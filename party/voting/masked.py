@@ -209,7 +209,7 @@ class MaskedVotes:
             allow_other=allow_other,
         )
         reach("opening-recorded")
-        return masked.opening_to_wire(opening)
+        return masked.unmasking_to_wire(opening)
 
     def forget(self, campaign: bytes) -> None:
         """Wipe what is left of a campaign's secrets."""

@@ -66,7 +66,7 @@ _NOISE = {"central": "noise by the server", "distributed": "noise by the parties
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """Votes that may be given: on what terms, on which queries, and how to make them."""
 
     offer: Offer
@@ -310,7 +310,7 @@ class Voter:
 
     # --- votes ---------------------------------------------------------------------------
 
-    def _asked(self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Asked:
+    def _asked(self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
         """Check that votes on a batch may be given. Nothing is computed yet.
 
         Raises:
@@ -347,9 +347,9 @@ class Voter:
             about = b""
             votes = partial(_poll, who, queries, campaign)
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
-        return _Asked(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
+        return _Request(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
 
-    def _leave(self, how: Callable[[Offer, Answer], None], asked: _Asked, votes: Counts) -> None:
+    def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
         """Have votes that are about to leave compared with all that left before, or recorded as well.
 
         Args:

@@ -20,7 +20,7 @@ from pate.accounting.events import LaplaceMax, NoisyHistogram
 from pate.accounting.units import Neighbours
 from pate.auditing.bugs import bugs_of, label_runs
 from pate.auditing.experiment import attack, runs_together
-from pate.auditing.neighbours import telling_pairs
+from pate.auditing.neighbours import distinguishing_pairs
 from pate.auditing.power import events_of, seen_from
 from pate.auditing.result import Audit, Claim
 from pate.errors import UsageError
@@ -151,7 +151,7 @@ def audit_mechanism(
             never seen, so nothing is learned below that.
         confidence: with which the lower bounds hold.
         votes: k, that a unit reaches; default: as many as the mechanism was told.
-        pairs: neighbours to choose from; default: :func:`~pate.auditing.neighbours.telling_pairs`.
+        pairs: neighbours to choose from; default: :func:`~pate.auditing.neighbours.distinguishing_pairs`.
         claim: what to hold against it; default: :func:`claimed`.
         progress: called with runs done and runs in all.
 
@@ -165,7 +165,7 @@ def audit_mechanism(
         if pairs is None
         else ()
     )
-    pairs = telling_pairs(mechanism, unit.votes) if pairs is None else pairs
+    pairs = distinguishing_pairs(mechanism, unit.votes) if pairs is None else pairs
     if any(pair.moved > unit.votes for pair in pairs):
         raise UsageError(f"a pair moves more than the {unit.votes} votes of a unit")
     found = attack(
@@ -211,7 +211,7 @@ def foresee(
     """
     if too_wide(mechanism):
         return ()
-    pairs = telling_pairs(mechanism, votes)
+    pairs = distinguishing_pairs(mechanism, votes)
     return tuple(
         seen_from(
             bug.name,

@@ -80,7 +80,7 @@ _GAPS = (0.7, 1.4, 2.1, 2.8)
 _NEAR = ((0.5, 0.0), (-0.5, 0.0), (-1.3, 0.0), (-1.3, 1.4), (-2.0, 0.7))
 
 
-def telling_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
+def distinguishing_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
     """Return pairs among which an attacker finds a good one.
 
     The first is the one that shows errors which are small: charges that are too low, noise that is

@@ -13,8 +13,8 @@ from pate.data.values import Images
 from pate.errors import SchemaError, UsageError
 from pate.features.diffusion import FEWEST, DiffusionSpace
 from pate.features.gradients import gradients, gradients_width
+from pate.features.invariant import InvariantSpace
 from pate.features.scattering import scatter, scattering_width
-from pate.features.steady import SteadySpace
 from pate.features.tables import TableSpace
 from pate.features.upright import upright
 
@@ -121,7 +121,7 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     base = ImageSpace(plain_name, public.size)
     if not bend:
         return base
-    return (SteadySpace if bend == "steady" else DiffusionSpace).fit(base, public)
+    return (InvariantSpace if bend == "steady" else DiffusionSpace).fit(base, public)
 
 
 def default_name(public: Images) -> str:

@@ -74,7 +74,7 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Opening:
+class UnmaskingShares:
     """The shares that one party reveals, by the party whose secret it is a share of.
 
     Attributes:

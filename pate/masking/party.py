@@ -46,7 +46,7 @@ from pate.masking.keys import (
     seal,
     unseal,
 )
-from pate.masking.messages import SIGNATURE_BYTES, Keys, Opening, check_bytes
+from pate.masking.messages import SIGNATURE_BYTES, Keys, UnmaskingShares, check_bytes
 from pate.masking.proofs.prover import Prover
 from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
 from pate.masking.ring import Ring
@@ -315,7 +315,7 @@ class PartyMasking:
         self._survivors = ordered
         return self._answers.give(Phase.CONSISTENCY, request, signature)
 
-    def unmask(self, signatures: Mapping[str, bytes]) -> Opening:
+    def unmask(self, signatures: Mapping[str, bytes]) -> UnmaskingShares:
         """Reveal the shares that open the sum over the list that this party signed.
 
         Args:
@@ -334,7 +334,7 @@ class PartyMasking:
         for name, signature in signatures.items():
             check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
         request = _request("ask opening", signatures)
-        if (given := self._answers.given(Phase.UNMASK, request, Opening)) is not None:
+        if (given := self._answers.given(Phase.UNMASK, request, UnmaskingShares)) is not None:
             return given
         announced = _kept(self._announced)
         if len(signatures) < self.context.threshold:
@@ -348,7 +348,7 @@ class PartyMasking:
             if name not in alive:
                 raise ProtocolError(f"{name} signed a list of survivors that it is not on")
             check_survivors(self.context, name, signed, signatures[name])
-        opening = Opening(
+        opening = UnmaskingShares(
             {name: to_bytes(seed) for name, (seed, _) in self._held.items() if name in alive},
             {name: to_bytes(key) for name, (_, key) in self._held.items() if name not in alive},
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.keys import BOX_BYTES
-from pate.masking.messages import Keys, Opening, check_bytes
+from pate.masking.messages import Keys, UnmaskingShares, check_bytes
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.proved_votes import Collected
 from pate.masking.ring import Ring
@@ -96,7 +96,7 @@ class ServerMasking:
         self._boxes: dict[str, dict[str, bytes]] = {}
         self._masked: dict[str, bytes] = {}
         self._signed: dict[str, bytes] = {}
-        self._openings: dict[str, Opening] = {}
+        self._openings: dict[str, UnmaskingShares] = {}
         self._announced: Announced | None = None
         self._to_sign = b""
         self._total = self._stream.ring.reduce(np.zeros(context.values, dtype=np.int64))
@@ -217,14 +217,14 @@ class ServerMasking:
         check_survivors(self.context, name, self._to_sign, signature)
         self._signed[name] = signature
 
-    def take_opening(self, name: str, opening: Opening) -> None:
+    def take_unmasking(self, name: str, opening: UnmaskingShares) -> None:
         """Take the shares that a party reveals.
 
         Raises:
             ProtocolError: if they are not one share of every secret that it should reveal.
         """
         self._expect(Phase.UNMASK, name)
-        if not isinstance(opening, Opening):
+        if not isinstance(opening, UnmaskingShares):
             raise ProtocolError(f"{name} sent something that is no opening")
         if self._repeated(self._openings, name, opening):
             return

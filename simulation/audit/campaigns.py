@@ -25,7 +25,7 @@ from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
 from pate.auditing.experiment import attack
 from pate.auditing.mechanism import foresee, gaussian_mu, kinds, reach_of
-from pate.auditing.neighbours import in_turn, telling_pairs
+from pate.auditing.neighbours import distinguishing_pairs, in_turn
 from pate.auditing.result import Audit, Claim
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
@@ -173,7 +173,7 @@ def audit_campaign(
     reach = reach_of(mechanism) if votes is None else votes
     # As if so many queries were asked at full cost; those without a label leave room for others.
     foretold = foresee(mechanism, queries, runs, delta, confidence, reach) if pairs is None else ()
-    pairs = telling_pairs(mechanism, reach) if pairs is None else pairs
+    pairs = distinguishing_pairs(mechanism, reach) if pairs is None else pairs
     with scratch_folder() as scratch:
         campaigns = Campaigns(
             scratch,

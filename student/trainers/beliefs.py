@@ -2,7 +2,7 @@
 
 1. The public images are described twice, by scattering and by gradients: fixed features, their main
    directions in the public set, each scaled so that strong ones no longer drown weak ones. Where a
-   steady space suits the public set (:mod:`pate.features.steady`), it is the one description: either
+   steady space suits the public set (:mod:`pate.features.invariant`), it is the one description: either
    of the others knows less.
 2. The labels spread over the graphs of nearest neighbours of both.
 3. A kernel machine for each learns what the graphs say; together they predict every image without

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from benchmarks.soak.checks import CHECKS, Left
-from benchmarks.soak.enrolled import MODES, NAMES, Stage, free_door
+from benchmarks.soak.enrolled import MODES, NAMES, Stage, free_parties_port
 from benchmarks.soak.faults import Fault, Havoc
 from benchmarks.soak.leaks import BOUNDS, Held, Slope
 from benchmarks.soak.play import Stand
@@ -161,7 +161,7 @@ def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
     program = Program(tmp_path, "shows", [sys.executable, "-c", code], around=around)
     program.ends(0)
     assert program.output.split() == [str(tmp_path), "5", "0o27"]
-    assert free_door() < 32_768
+    assert free_parties_port() < 32_768
 
 
 @pytest.mark.parametrize(

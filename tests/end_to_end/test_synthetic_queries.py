@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from benchmarks.papers.campaign import run_campaign
 from benchmarks.papers.options import Options
 from party.cli import main
-from party.ledger.accountant import own_figure
+from party.ledger.accountant import cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.release.parquet import read
 from pate.accounting.filters import Delta
@@ -95,7 +95,7 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
     assert killed.returncode == -signal.SIGKILL
     books = PartyLedger(home / LEDGER_FILE, read_only=True)
     assert [each.spent_at for each in books.syntheses()] == [None] * paid
-    assert (books.own_figure(Delta(1e-5)).epsilon > 0) == paid
+    assert (books.cumulative_epsilon(Delta(1e-5)).epsilon > 0) == paid
     assert out.exists() == written
     if written:
         assert len(read_inputs(out)) == 30  # it is whole
@@ -105,7 +105,7 @@ def test_a_kill_costs_what_was_reserved_and_no_more(
     after = PartyLedger(home / LEDGER_FILE, read_only=True)
     after.verify()
     assert [each.spent_at is None for each in after.syntheses()] == [True] * paid + [False]
-    assert after.own_figure(Delta(1e-5)) == own_figure(
+    assert after.cumulative_epsilon(Delta(1e-5)) == cumulative_epsilon(
         [], Delta(1e-5), [each.synthesis for each in after.syntheses()]
     )
     assert len(after.syntheses()) == 1 + paid
@@ -143,7 +143,7 @@ def test_a_campaign_over_synthetic_queries(folder: Path, tmp_path: Path) -> None
     first, *others = (shown[name]["own_figure"]["epsilon"] for name in NAMES)
     books = PartyLedger(home / LEDGER_FILE, read_only=True)
     (rows,) = books.syntheses()
-    assert first == own_figure(books.totals(), Delta(1e-5), [rows.synthesis]).epsilon
+    assert first == cumulative_epsilon(books.totals(), Delta(1e-5), [rows.synthesis]).epsilon
     assert first < others[0] + 1, "the costs are added up before they are converted, or GDP and all"
     assert others == [others[0]] * 2
     assert first > others[0]

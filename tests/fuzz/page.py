@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from aggregator_server.monitoring.auth import OPEN, Guard
+from aggregator_server.monitoring.auth import OPEN, PageAccess
 
 if TYPE_CHECKING:
     import random
@@ -50,7 +50,7 @@ def page(rng: random.Random) -> Callable[[], object]:
     async def through(*_: Any) -> None:
         raise AssertionError(f"somebody without the token is let through: {scope}")
 
-    guard = Guard(
+    guard = PageAccess(
         through, token=_TOKEN, hosts=("localhost", "127.0.0.1"), cookie="pate-page", secure=False
     )
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from aggregator_server.exchange.aggregation import MaskedBallot
+    from aggregator_server.exchange.aggregation import MaskedAggregation
 
 _OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
@@ -90,9 +90,9 @@ class _Stage:
         home = self._folder / f"{self._step}-{self._count}"
         home.mkdir(parents=True)
         self.liar = Liar(home)
-        self.ballot = self.liar.ballot()
-        self.liar.through(self.ballot, [NAMES] * self._step)
-        self.request = self.ballot.request("a")
+        self.aggregation = self.liar.aggregation()
+        self.liar.through(self.aggregation, [NAMES] * self._step)
+        self.request = self.aggregation.request("a")
 
     def ready(self) -> None:
         """Set up anew now and then: a message that was taken may have changed what comes next."""
@@ -236,27 +236,29 @@ def _reply(stage: _Stage) -> Callable[[random.Random], Callable[[], object]]:
 
     def make(rng: random.Random) -> Callable[[], object]:
         stage.ready()
-        ballot, key = stage.ballot, identity_key(stage.liar.root / "a")
-        if id(ballot) not in good:
+        aggregation, key = stage.aggregation, identity_key(stage.liar.root / "a")
+        if id(aggregation) not in good:
             good.clear()
             asked = vote_pb2.PartyRequest()
             asked.CopyFrom(stage.request)
             asked.version, asked.nonce = wire.VERSION, bytes(16)
             asked.campaign.CopyFrom(stage.liar.campaign)
-            good[id(ballot)] = stage.liar.voters["a"].handle(wire.sign_request(asked, SERVER_KEY))
-        signed = vote_pb2.SignedReply.FromString(good[id(ballot)])
+            good[id(aggregation)] = stage.liar.voters["a"].handle(
+                wire.sign_request(asked, SERVER_KEY)
+            )
+        signed = vote_pb2.SignedReply.FromString(good[id(aggregation)])
         reply = mutated_message(vote_pb2.Reply.FromString(signed.body), rng)
         body = wire.sign_reply(reply, key)
         if rng.random() < 0.1:
             body = mutated_bytes(body, rng)
-        return lambda: _take(stage, ballot, body)
+        return lambda: _take(stage, aggregation, body)
 
     return make
 
 
-def _take(stage: _Stage, ballot: MaskedBallot, body: bytes) -> None:
+def _take(stage: _Stage, aggregation: MaskedAggregation, body: bytes) -> None:
     _, reply = wire.read_reply(body, campaign=stage.liar.campaign.id, nonce=bytes(16))
-    ballot.take(stage.liar.party("a"), reply)
+    aggregation.take(stage.liar.party("a"), reply)
     stage.taken += 1
 
 

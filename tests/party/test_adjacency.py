@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from party.ledger.accountant import Totals, own_figure
+from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.accounting.filters import Delta
 from pate.formats.privacy_statement import in_words, neighbours_of
@@ -73,7 +73,7 @@ def test_one_campaign_of_teachers_is_enough_to_take_alterations_away(tmp_path: P
 )
 def test_the_own_figure_is_for_what_all_campaigns_cover(offers: list[Offer], words: str) -> None:
     totals = [Totals(replace(each), 10, 10) for each in offers]
-    figure = own_figure(totals, Delta(1e-5))
+    figure = cumulative_epsilon(totals, Delta(1e-5))
     assert figure.neighbours.startswith(words)
     assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
 

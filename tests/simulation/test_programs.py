@@ -10,7 +10,7 @@ import pytest
 from pate.errors import PateError, ProcessError
 from pate.runtime.screen import Screen
 from simulation.commands import Commands, Sites, lenient
-from simulation.programs import Cast, Program, is_alive, until
+from simulation.programs import Program, Programs, is_alive, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,14 +69,14 @@ def test_a_program_and_its_children_are_swept(tmp_path: Path) -> None:
 def test_one_role_that_fails_ends_all_and_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Cast(Screen("test"), tmp_path) as cast:
-        cast.start("waits", "http.server", "--bind", "127.0.0.1", "0")
-        cast.start("broken", "http.server", "not a port")
+    with Programs(Screen("test"), tmp_path) as programs:
+        programs.start("waits", "http.server", "--bind", "127.0.0.1", "0")
+        programs.start("broken", "http.server", "not a port")
         with pytest.raises(ProcessError, match=r"broken ended with exit code 2: .*broken\.log"):
-            cast.wait("waits")
+            programs.wait("waits")
     said = capsys.readouterr().err
     assert "broken      " in said
-    assert cast._roles["waits"].code is not None
+    assert programs._roles["waits"].code is not None
 
 
 def test_an_enrolment_that_fails_is_an_error(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ _CLOSE: Final = (b"connection", b"close")
 _JSON: Final = (b"content-type", b"application/json")
 
 
-class Desk(Protocol):
+class EnrolmentService(Protocol):
     """Who takes in the answers of parties that were invited. Its methods may block."""
 
     def open(self) -> bool:
@@ -91,7 +91,7 @@ class Filter:
         upstream: str | None = None,
         *,
         trust: ssl.SSLContext | None = None,
-        desk: Desk | None = None,
+        enrolment: EnrolmentService | None = None,
         sessions: Sessions | None = None,
         on_whole: Callable[[], None] = lambda: None,
     ) -> None:
@@ -100,13 +100,13 @@ class Filter:
         Args:
             upstream: ``host:port`` of the SuperLink, or None.
             trust: whom to trust as the SuperLink; None: speak to it in clear.
-            desk: who takes in answers of parties; None: nobody.
+            enrolment: who takes in answers of parties; None: nobody.
             sessions: which process speaks for a key, and where pulls wait; None: pass all on.
             on_whole: called when all of a reply is in the SuperLink.
         """
         self.keys: frozenset[bytes] | None = None
         self._trust = trust
-        self._desk = desk
+        self._desk = enrolment
         self._sessions = sessions
         self._on_whole = on_whole
         self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
@@ -286,9 +286,9 @@ class Filter:
         said = [(k.lower(), v) for k, v in reply.headers.raw if _passes(k.lower())]
         return reply.status_code, said, reply.content
 
-    async def _enrol(self, desk: Desk, scope: Scope, receive: Receive) -> Answer:
+    async def _enrol(self, enrolment: EnrolmentService, scope: Scope, receive: Receive) -> Answer:
         """Pass on the answer of a party. Whatever is wrong with it, the reply is the same."""
-        if not await asyncio.to_thread(desk.open):
+        if not await asyncio.to_thread(enrolment.open):
             return 404, [_CLOSE], b""
         source = str((scope.get("client") or ("an unknown address",))[0])
         length, body = _length(scope["headers"]), None
@@ -299,7 +299,7 @@ class Filter:
         if body is None:
             return 403, [_CLOSE], b""
         async with self._one_answer:
-            taken = await asyncio.to_thread(desk.answer, body, source)
+            taken = await asyncio.to_thread(enrolment.answer, body, source)
         return 200 if taken else 403, [], b""
 
 

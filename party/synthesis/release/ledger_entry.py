@@ -12,7 +12,7 @@ from party.synthesis.release.plan import resampled_of
 from pate.errors import RefusedError
 
 if TYPE_CHECKING:
-    from party.synthesis.release.plan import Asked, Plan
+    from party.synthesis.release.plan import Plan, ReleaseRequest
     from party.synthesis.table.domain import Domain
 
 _EPSILON: Final = "published_epsilon"
@@ -70,7 +70,7 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
     )
 
 
-def is_deniable(asked: Asked, domain: Domain) -> bool:
+def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
     """Return whether k and gamma may be told of seedless rows.
 
     Where no row has a seed every record is as plausible as any other, so any gamma is met, by as many
@@ -79,7 +79,7 @@ def is_deniable(asked: Asked, domain: Domain) -> bool:
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 
 
-def entry_of_model(asked: Asked, first: Synthesis, model: str) -> Synthesis:
+def entry_of_model(asked: ReleaseRequest, first: Synthesis, model: str) -> Synthesis:
     """Return the ledger's entry of more rows of a model, which cost nothing.
 
     Args:

@@ -18,7 +18,7 @@ from pate.runtime.home import default_home
 from pate.runtime.options import CommandOptions, DropOption, HomeOption, of_data
 
 if TYPE_CHECKING:
-    from party.synthesis.release.plan import Asked
+    from party.synthesis.release.plan import ReleaseRequest
 
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?(e-?[0-9]{1,2})?", re.ASCII)
 _SPAN: Final = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
@@ -166,11 +166,11 @@ class SynthesisOptions(CommandOptions):
             raise UsageError(f"--gamma is a number above 1, got {float(asked.gamma):g}")
 
     @cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> ReleaseRequest:
         """The release that is asked for."""
-        from party.synthesis.release.plan import Asked
+        from party.synthesis.release.plan import ReleaseRequest
 
-        return Asked(
+        return ReleaseRequest(
             rows=self.rows,
             epsilon=_exact("--epsilon", self.epsilon),
             method=self.method,

@@ -38,7 +38,7 @@ _ATTEMPTS: Final = Fraction(5, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ReleaseRequest:
     """A release of synthetic rows as it is asked for.
 
     Attributes:
@@ -132,7 +132,7 @@ class Plan:
         not_private: the test of a release that is not private, or None.
     """
 
-    asked: Asked
+    asked: ReleaseRequest
     generator: Generator
     price: Price
     epsilon: Fraction | None
@@ -185,7 +185,7 @@ class Plan:
         return f"seedless rows by {asked.method} cost eps={_plain(figure)}, whatever their number"
 
 
-def plan_of(asked: Asked, domain: Domain) -> Plan:
+def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
     """Return what a release costs.
 
     Args:
@@ -241,7 +241,7 @@ def plan_of(asked: Asked, domain: Domain) -> Plan:
     )
 
 
-def check_size(asked: Asked, domain: Domain) -> None:
+def check_size(asked: ReleaseRequest, domain: Domain) -> None:
     """Check that the rows can be held, and read by others, before anything is paid for them.
 
     Raises:
@@ -259,7 +259,7 @@ def check_size(asked: Asked, domain: Domain) -> None:
         )
 
 
-def resampled_of(asked: Asked, domain: Domain) -> tuple[int, ...]:
+def resampled_of(asked: ReleaseRequest, domain: Domain) -> tuple[int, ...]:
     """Return the numbers of attributes that may be drawn anew.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Protocol
 
-from party.ledger.accountant import own_figure
+from party.ledger.accountant import cumulative_epsilon
 from party.synthesis.release.ledger_entry import entry_of
 from party.synthesis.release.plan import SEEDS, plan_of, resampled_of
 from party.synthesis.seeds.composition import smallest_k
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from party.ledger.accountant import Figure
     from party.ledger.synthesis import Synthesis
     from party.policy.policy import Policy
-    from party.synthesis.release.plan import Asked, Plan
+    from party.synthesis.release.plan import Plan, ReleaseRequest
     from party.synthesis.table.domain import Domain
 
 #: Digits to which an epsilon that would fit is told, and how often it is halved to find it.
@@ -35,16 +35,16 @@ _HALVINGS: Final = 20
 class Figures(Protocol):
     """A party's ledger, as far as a budget looks at it."""
 
-    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+    def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return what all that left, and ``more``, come to."""
 
 
 class NothingYet:
     """The ledger of a party that has none."""
 
-    def own_figure(self, delta: Delta, *more: Synthesis) -> Figure:
+    def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
         """See :class:`Figures`."""
-        return own_figure((), delta, more)
+        return cumulative_epsilon((), delta, more)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def check_allowed(
             + ("; name the patient's column with --group" if "patient" in policy.units else "")
         )
     for each in budgets:
-        figure = books.own_figure(each.delta, entry)
+        figure = books.cumulative_epsilon(each.delta, entry)
         if figure.epsilon <= each.epsilon:
             continue
         if not entry.private:
@@ -137,8 +137,8 @@ def check_allowed(
 
 def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budget: Budget) -> str:
     asked = plan.asked
-    whole = books.own_figure(budget.delta, entry)
-    now = books.own_figure(budget.delta)
+    whole = books.cumulative_epsilon(budget.delta, entry)
+    now = books.cumulative_epsilon(budget.delta)
     what = (
         f"all that left would come to epsilon {rounded_up(whole.epsilon)}"
         if math.isfinite(whole.epsilon)
@@ -157,13 +157,15 @@ def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budge
     return f"{line}; --epsilon {most:g} would fit" if most else f"{line}; nothing more fits"
 
 
-def _fits(asked: Asked, entry: Synthesis, domain: Domain, books: Figures, to: Budget) -> bool:
+def _fits(
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, to: Budget
+) -> bool:
     other = entry_of(plan_of(asked, domain), domain, entry.unit, entry.data)
-    return books.own_figure(to.delta, other).epsilon <= to.epsilon
+    return books.cumulative_epsilon(to.delta, other).epsilon <= to.epsilon
 
 
 def _largest(
-    asked: Asked, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
 ) -> float:
     """Return an epsilon of two digits that fits, or 0."""
 
@@ -191,7 +193,9 @@ def _short(value: Fraction) -> Fraction:
     return value.limit_denominator(10**6)
 
 
-def _smaller(asked: Asked, entry: Synthesis, domain: Domain, books: Figures, budget: Budget) -> str:
+def _smaller(
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
+) -> str:
     """Return a test that fits, in words, or an empty text."""
     failure = asked.delta / 100
     try:

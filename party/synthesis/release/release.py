@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.ledger.synthesis import Synthesis
-    from party.synthesis.release.plan import Asked, Plan
+    from party.synthesis.release.plan import Plan, ReleaseRequest
     from party.synthesis.table.domain import Domain
     from party.synthesis.table.randomness import Randomness
     from pate.noise.exact import Noise
@@ -169,7 +169,7 @@ def release(
 
 
 def release_again(
-    asked: Asked,
+    asked: ReleaseRequest,
     model: Path,
     domain: Domain,
     *,

@@ -60,7 +60,7 @@ def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
     budgets = budgets_of(policy, options.max_epsilon, options.max_delta)
     check_allowed(plan, entry, domain, books, policy, budgets)
     screen.say(plan.in_words)
-    figure = books.own_figure(policy.divided_delta, entry)
+    figure = books.cumulative_epsilon(policy.divided_delta, entry)
     screen.say(f"all that left, with these rows, would come to {figure.in_words}")
     return _told(entry, figure) | {"dry_run": True}
 
@@ -108,7 +108,7 @@ def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
             noise=SystemNoise(),
             randomness=SystemRandomness(),
         )
-    figure = books.own_figure(policy.divided_delta)
+    figure = books.cumulative_epsilon(policy.divided_delta)
     _tell(options, made, domain, figure, screen)
     return _told(made.entry, figure) | {
         "rows": len(made.rows),

@@ -21,7 +21,7 @@ import pytest
 from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
-from aggregator_server.exchange.aggregation import Batch, MaskedBallot, PlainBallot
+from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.rules import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
@@ -103,7 +103,7 @@ def start(path: Path, *, voted: bool = True, **changes: Any) -> Ledger:
     ledger.record_roster(make_parties(MOST, "patient"), CLASSES)
     if voted:
         if spec.sums.masked:
-            ledger.record_opening(0, len(ROWS), NAMES)
+            ledger.record_unmasking(0, len(ROWS), NAMES)
         total = (
             NoisySum(noisy_counts(), 4 * MOST)
             if spec.sums.distributed
@@ -433,11 +433,11 @@ def reply_of(counts: Counts, *, width: int = 2, teachers: int = MOST) -> vote_pb
 
 
 def test_loose_votes_of_honest_parties_are_summed() -> None:
-    ballot = PlainBallot(campaign_of(), roster(), BATCH, 3)
+    aggregation = PlainAggregation(campaign_of(), roster(), BATCH, 3)
     for party in roster()[1:]:
-        ballot.take(party, reply_of(exact_counts()))
-    ballot.advance()
-    found = ballot.result()
+        aggregation.take(party, reply_of(exact_counts()))
+    aggregation.advance()
+    found = aggregation.result()
     assert isinstance(found.total, LooseSum)
     assert (found.total.teachers, found.responders) == (3 * MOST, NAMES[1:])
     np.testing.assert_array_equal(found.total.counts, 3 * exact_counts())
@@ -476,10 +476,10 @@ LIES: dict[str, Callable[[], vote_pb2.Reply]] = {
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_party_that_lies_on_the_wire_is_refused(name: str) -> None:
-    ballot = PlainBallot(campaign_of(), roster(), BATCH, 3)
+    aggregation = PlainAggregation(campaign_of(), roster(), BATCH, 3)
     with pytest.raises(ProtocolError):
-        ballot.take(roster()[0], LIES[name]())
-    assert not ballot.answered
+        aggregation.take(roster()[0], LIES[name]())
+    assert not aggregation.answered
 
 
 @pytest.mark.parametrize(("most", "width"), [(1, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4)])
@@ -534,9 +534,9 @@ def opened(changes: dict[str, Any], counts: Counts) -> Counts:
         vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
         for each in roster()
     )
-    ballot = MaskedBallot(campaign, roster(), BATCH)
-    ballot._masking = Unmasked(counts % 2 ** bits_of(campaign, len(ROWS)))  # type: ignore[assignment]
-    return ballot.result().total.counts
+    aggregation = MaskedAggregation(campaign, roster(), BATCH)
+    aggregation._masking = Unmasked(counts % 2 ** bits_of(campaign, len(ROWS)))  # type: ignore[assignment]
+    return aggregation.result().total.counts
 
 
 # --- what is said of it -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.exchange.aggregation import Batch, PlainBallot, Sum
+from aggregator_server.exchange.aggregation import Batch, PlainAggregation, Sum
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.flower.wire import GridWire
@@ -107,7 +107,7 @@ class House:
     def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> Sum:
         roster = list((exchange._who.roster or {}).values())
         return exchange.collect(
-            PlainBallot(exchange.campaign, roster, BATCH, least),
+            PlainAggregation(exchange.campaign, roster, BATCH, least),
             least=least,
             patience=patience,
             bar=no_bar,

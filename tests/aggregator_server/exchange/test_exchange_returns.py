@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from aggregator_server.exchange.aggregation import Batch, PlainBallot
+from aggregator_server.exchange.aggregation import Batch, PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.wire import GONE, LOST, Arrival
 from party.identity.keys import identity_key
@@ -152,7 +152,7 @@ def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_lis
     play.wire.at(5, lambda: play.connects(2))
     batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
     found = play.exchange.collect(
-        PlainBallot(play.exchange.campaign, play.roster, batch, 1),
+        PlainAggregation(play.exchange.campaign, play.roster, batch, 1),
         least=1,
         patience=0,
         bar=no_bar,
@@ -221,8 +221,8 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
     play.exchange._returning = lambda: ["q", "not on the roster"] if returns else []
     play.connects(1)
     batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
-    ballot = PlainBallot(play.exchange.campaign, roster, batch, 1)
-    found = play.exchange.collect(ballot, least=1, patience=5, bar=no_bar)
+    aggregation = PlainAggregation(play.exchange.campaign, roster, batch, 1)
+    found = play.exchange.collect(aggregation, least=1, patience=5, bar=no_bar)
     assert found.responders == ("p",)
     assert waited <= play.wire.now <= waited + 2
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from aggregator_server.exchange.aggregation import PlainBallot
+from aggregator_server.exchange.aggregation import PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.flower.local_grid import FIRST_NODE
@@ -25,8 +25,8 @@ from tests.aggregator_server.exchange.test_exchange import (
     fix,
 )
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, no_bar
-from tests.support.server.boards import INTERACTIVE
 from tests.support.server.campaigns import label, make_predictions, start
+from tests.support.server.statuses import INTERACTIVE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,10 @@ def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
         fix(exchange, roster, ("x", "y"))
         before = len(told)
         exchange.collect(
-            PlainBallot(exchange.campaign, roster, BATCH, 2), least=2, patience=60.0, bar=no_bar
+            PlainAggregation(exchange.campaign, roster, BATCH, 2),
+            least=2,
+            patience=60.0,
+            bar=no_bar,
         )
         asked = told[before:-1]
         both = frozenset({"p0", "p1"})

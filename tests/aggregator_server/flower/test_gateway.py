@@ -504,14 +504,14 @@ class Counter:
 
 
 @pytest.fixture(scope="module")
-def desk() -> Counter:
+def enrolment() -> Counter:
     return Counter()
 
 
 @pytest.fixture(scope="module")
-def inviting(desk: Counter) -> Iterator[httpx.Client]:
+def inviting(enrolment: Counter) -> Iterator[httpx.Client]:
     """A gateway that parties may enrol at, with no SuperLink yet."""
-    gateway = Gateway("127.0.0.1", 0, desk=desk)
+    gateway = Gateway("127.0.0.1", 0, enrolment=enrolment)
     gateway.start()
     with httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", trust_env=False) as client:
         yield client
@@ -519,10 +519,10 @@ def inviting(desk: Counter) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def seen(desk: Counter) -> list[tuple[bytes, str]]:
-    desk.is_open = True
-    desk.seen.clear()
-    return desk.seen
+def seen(enrolment: Counter) -> list[tuple[bytes, str]]:
+    enrolment.is_open = True
+    enrolment.seen.clear()
+    return enrolment.seen
 
 
 def test_an_answer_reaches_the_desk_and_only_its_verdict_comes_back(
@@ -537,9 +537,9 @@ def test_an_answer_reaches_the_desk_and_only_its_verdict_comes_back(
 
 
 def test_while_nobody_is_invited_the_route_does_not_exist(
-    inviting: httpx.Client, desk: Counter, seen: list[tuple[bytes, str]], client: httpx.Client
+    inviting: httpx.Client, enrolment: Counter, seen: list[tuple[bytes, str]], client: httpx.Client
 ) -> None:
-    desk.is_open = False
+    enrolment.is_open = False
     assert inviting.post(ROUTE, content=b"yes").status_code == 404
     assert client.post(ROUTE, content=b"yes").status_code == 404, "a gateway without a desk"
     assert seen == []

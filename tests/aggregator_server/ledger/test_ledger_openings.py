@@ -41,14 +41,14 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 def test_an_opening_is_on_the_disk_before_the_call_returns_and_once(ledger: Ledger) -> None:
     assert ledger.state().survivors is None
-    state = ledger.record_opening(0, 20, REST)
+    state = ledger.record_unmasking(0, 20, REST)
     assert read_campaign(ledger.place)[0] == state
     assert state.survivors == REST
     (opening,) = state.openings
     assert (opening.first, opening.count, opening.survivors) == (0, 20, REST)
     assert opening.entry == state.head.seq == 3
     # Another attempt at the same sum.
-    assert ledger.record_opening(0, 20, REST) == state
+    assert ledger.record_unmasking(0, 20, REST) == state
     assert [entry.kind for entry in ledger.entries()] == ["open", "roster", "opening"]
     ledger.record_votes(0, votes(20, 3), REST)
     assert verify(ledger.place).head == ledger.state().head
@@ -56,15 +56,15 @@ def test_an_opening_is_on_the_disk_before_the_call_returns_and_once(ledger: Ledg
 
 def test_it_is_asked_for_again_as_it_was(path: Path) -> None:
     with start(path, MASKED, voted=False) as ledger:
-        ledger.record_opening(5, 10, REST)
+        ledger.record_unmasking(5, 10, REST)
         assert ledger.state().missing_votes == (range(5), range(5, 15), range(15, 20))
     with Ledger.open(path) as ledger:
         assert ledger.state().survivors == REST
         assert ledger.state().missing_votes == (range(5), range(5, 15), range(15, 20))
         ledger.record_votes(5, votes(10, 3), REST)
         assert ledger.state().missing_votes == (range(5), range(15, 20))
-        ledger.record_opening(0, 5, REST)
-        ledger.record_opening(15, 5, REST)
+        ledger.record_unmasking(0, 5, REST)
+        ledger.record_unmasking(15, 5, REST)
         ledger.record_votes(15, votes(5, 3), REST)
         assert ledger.state().missing_votes == (range(5),)
         ledger.record_votes(0, votes(5, 3), REST)
@@ -76,25 +76,25 @@ def test_it_is_asked_for_again_as_it_was(path: Path) -> None:
 def test_whoever_cannot_be_in_a_sum_is_not_listed(ledger: Ledger) -> None:
     for survivors in (REST[::-1], ("avon", "avon", "brook"), ("avon", "brook", "exe")):
         with pytest.raises(LedgerError, match="survivors are not parties in the roster's order"):
-            ledger.record_opening(0, 20, survivors)
+            ledger.record_unmasking(0, 20, survivors)
     with pytest.raises(QuorumError, match="the campaign needs 3"):
-        ledger.record_opening(0, 20, NAMES[:2])
+        ledger.record_unmasking(0, 20, NAMES[:2])
     with pytest.raises(LedgerError, match="of 20"):
-        ledger.record_opening(11, 10, REST)
+        ledger.record_unmasking(11, 10, REST)
     assert ledger.state().openings == ()
 
 
 def test_the_list_never_changes(ledger: Ledger) -> None:
-    ledger.record_opening(0, 10, REST)
+    ledger.record_unmasking(0, 10, REST)
     for first, count in ((0, 10), (9, 2), (0, 11)):
         with pytest.raises(LedgerError, match="recorded before"):
-            ledger.record_opening(first, count, NAMES)
+            ledger.record_unmasking(first, count, NAMES)
     # Parties open all sums of a campaign with the same ones, also of other queries.
     with pytest.raises(LedgerError, match="are opened with"):
-        ledger.record_opening(10, 10, NAMES)
+        ledger.record_unmasking(10, 10, NAMES)
     with pytest.raises(LedgerError, match="recorded before"):
-        ledger.record_opening(5, 10, REST)
-    ledger.record_opening(10, 10, REST)
+        ledger.record_unmasking(5, 10, REST)
+    ledger.record_unmasking(10, 10, REST)
 
 
 @pytest.mark.parametrize(
@@ -103,34 +103,34 @@ def test_the_list_never_changes(ledger: Ledger) -> None:
 def test_masked_votes_are_of_the_sum_that_was_written_down(
     ledger: Ledger, first: int, count: int, responders: tuple[str, ...]
 ) -> None:
-    ledger.record_opening(0, 10, REST)
+    ledger.record_unmasking(0, 10, REST)
     with pytest.raises(LedgerError, match="no opening of just that sum"):
         ledger.record_votes(first, votes(count, len(responders)), responders)
     ledger.record_votes(0, votes(10, 3), REST)
 
 
 def test_what_has_votes_is_not_opened_again(ledger: Ledger) -> None:
-    ledger.record_opening(0, 10, REST)
+    ledger.record_unmasking(0, 10, REST)
     before = ledger.record_votes(0, votes(10, 3), REST)
     # The same opening, which the ledger has, is no step.
-    assert ledger.record_opening(0, 10, REST) == before
+    assert ledger.record_unmasking(0, 10, REST) == before
     with pytest.raises(LedgerError, match="recorded before"):
-        ledger.record_opening(9, 1, REST)
+        ledger.record_unmasking(9, 1, REST)
 
 
 def test_plain_votes_have_no_opening(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.sqlite", make_spec(queries=20), voted=False) as ledger:
         with pytest.raises(LedgerError, match="not masked"):
-            ledger.record_opening(0, 20, NAMES)
+            ledger.record_unmasking(0, 20, NAMES)
         ledger.record_votes(0, votes(20), NAMES)
         assert ledger.state().survivors is None
 
 
 def test_an_opening_has_its_time(ledger: Ledger) -> None:
-    ledger.record_opening(0, 20, REST)
+    ledger.record_unmasking(0, 20, REST)
     ledger.record_votes(0, votes(20, 3), REST)
     with pytest.raises(StateError, match="labelling"):
-        ledger.record_opening(0, 20, NAMES)
+        ledger.record_unmasking(0, 20, NAMES)
 
 
 # Forgers who know the format: see test_ledger_tampering.
@@ -157,7 +157,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
     path = tmp_path_factory.mktemp("openings") / "ledger.sqlite"
     with start(path, MASKED, voted=False) as ledger:
         for first in (0, 10):
-            ledger.record_opening(first, 10, REST)
+            ledger.record_unmasking(first, 10, REST)
             ledger.record_votes(first, votes(10, 3), REST)
     return read_campaign(path)[1]
 

@@ -25,7 +25,7 @@ from aggregator_server.monitoring.overview import (
     Queries,
 )
 from party.ledger.ledger import PartyLedger
-from party.monitoring import Board
+from party.monitoring import Status
 from party.monitoring.metrics import render as render_party
 from pate.accounting.filters import Delta
 from tests.support.party.offers import answer, queries, settled
@@ -70,9 +70,9 @@ def everything(tmp_path: Path) -> bytes:
     """What a server and a party tell at most, in one text."""
     ledger = PartyLedger(tmp_path / "ledger.db")
     answer(ledger, settled(), queries(0, 2))
-    board = Board()
-    board.bound_by(ledger, delta=Delta(1e-5), largest_epsilon=2.0, ends=NOW)
-    return _of_server(tmp_path) + render_party(board.standing, tmp_path, NOW)
+    status = Status()
+    status.bound_by(ledger, delta=Delta(1e-5), largest_epsilon=2.0, ends=NOW)
+    return _of_server(tmp_path) + render_party(status.standing, tmp_path, NOW)
 
 
 def _of_server(tmp_path: Path) -> bytes:
@@ -200,8 +200,8 @@ def check(expression: str, told: dict[str, set[str]]) -> set[str]:
 
 
 def test_the_board_shows_metrics_that_there_are(told: dict[str, set[str]]) -> None:
-    board = json.loads((ROOT / "deploy/grafana/pate.json").read_text())
-    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    status = json.loads((ROOT / "deploy/grafana/pate.json").read_text())
+    panels = [panel for panel in status["panels"] if panel["type"] != "row"]
     targets = [target for panel in panels for target in panel["targets"]]
     shown: set[str] = set()
     for target in targets:
@@ -210,10 +210,10 @@ def test_the_board_shows_metrics_that_there_are(told: dict[str, set[str]]) -> No
         shown |= names
         legend = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) - {"instance"}
         assert legend <= set().union(*(told[name] for name in names)), target
-    for variable in board["templating"]["list"]:
+    for variable in status["templating"]["list"]:
         if variable["type"] == "query":
             assert check(variable["query"]["query"], told)
-    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert len({panel["id"] for panel in status["panels"]}) == len(status["panels"])
     assert len(panels) > 20
     # What an operator would miss if it were in no panel.
     assert shown >= {name for name in told if name.startswith(("pate_labels", "pate_budget"))}

@@ -10,10 +10,10 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.board import Board
+from aggregator_server.monitoring.status import Status
 from pate.campaign.roster import RosterParty
-from tests.support.server.boards import a_campaign, a_page, chromium, say
 from tests.support.server.campaigns import NAMES, make_spec
+from tests.support.server.statuses import a_campaign, a_page, chromium, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,10 +90,10 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
     with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
         parties = [RosterParty(f"{HOSTILE}{at}", f"{at:064x}", 50, "record") for at in range(2)]
         ledger.record_roster(parties, [HOSTILE, "x" * 5000])
-        board = Board(ledger)
-        board.present(Presence(frozenset({f"{HOSTILE}0"}), HOSTILE, frozenset({f"{HOSTILE}0"})))
-        say(board, HOSTILE, "error")
-        with a_page(board, tmp_path) as page:
+        status = Status(ledger)
+        status.present(Presence(frozenset({f"{HOSTILE}0"}), HOSTILE, frozenset({f"{HOSTILE}0"})))
+        say(status, HOSTILE, "error")
+        with a_page(status, tmp_path) as page:
             tab, complaints = open_tab(browser, page.link, viewport=PHONE)
             assert tab.inner_text("#campaign") == HOSTILE
             assert HOSTILE in tab.inner_text("#parties")
@@ -110,9 +110,9 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_reads_well(browser: Browser, tmp_path: Path, scheme: str) -> None:
-    with a_campaign(tmp_path) as (_, board), a_page(board, tmp_path) as page:
-        say(board, "derwent: not reachable any more; it may come back", "warning")
-        say(board, "something failed", "error")
+    with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
+        say(status, "derwent: not reachable any more; it may come back", "warning")
+        say(status, "something failed", "error")
         tab, complaints = open_tab(browser, page.link, color_scheme=scheme)
         tab.wait_for_selector("#plot svg")
         asked_of: set[str] = set()
@@ -160,7 +160,7 @@ def _audit(tab: Tab) -> None:
 
 
 def test_it_works_by_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
-    with a_campaign(tmp_path) as (_, board), a_page(board, tmp_path) as page:
+    with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
         tab, complaints = open_tab(browser, page.link, reduced_motion="reduce")
         tab.wait_for_selector("#plot svg")
         reached = []
@@ -197,17 +197,17 @@ def test_it_works_by_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
 def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with a_campaign(tmp_path) as (ledger, board):
-        with a_page(board, tmp_path) as page:
+    with a_campaign(tmp_path) as (ledger, status):
+        with a_page(status, tmp_path) as page:
             tab, complaints = open_tab(browser, page.link)
             tab.evaluate("window.mark = 1")
             assert "token" not in tab.url
             assert tab.inner_text("#link-text") == "live"
             row = tab.locator("#parties tr", has_text="derwent")
             assert "away" in row.inner_text()
-            board.present(Presence(frozenset(NAMES)))
+            status.present(Presence(frozenset(NAMES)))
             row.locator(".on").wait_for(timeout=SOON_MS)
-            say(board, "derwent is back: 25 teachers")
+            say(status, "derwent is back: 25 teachers")
             tab.locator("#log", has_text="derwent is back").wait_for(timeout=SOON_MS)
             assert complaints == []
             assert tab.locator("#lost").is_hidden()
@@ -216,7 +216,7 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
         assert tab.get_attribute("#link", "data-state") == "lost"
         assert tab.get_attribute("#lost", "role") == "alert"
         assert "chest-xray" in tab.inner_text("#campaign")
-        with a_page(board, tmp_path, port):
+        with a_page(status, tmp_path, port):
             tab.wait_for_selector("#link[data-state=live]", timeout=SOON_MS)
             assert tab.locator("#lost").is_hidden()
             assert tab.inner_text("#said") == "The connection is back."
@@ -228,7 +228,7 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
         tab.locator("#lost", has_text="The campaign is finished").wait_for(timeout=SOON_MS)
         # Another token: the browser is told what to do.
         (tmp_path / "page.token").unlink()
-        with a_page(board, tmp_path, port):
+        with a_page(status, tmp_path, port):
             tab.locator("#lost", has_text="does not know this browser").wait_for(timeout=SOON_MS)
         assert tab.evaluate("window.mark") == 1, "the page was loaded anew"
         tab.context.close()
@@ -237,7 +237,7 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
 def test_without_the_token_a_browser_is_told_how_to_come_in(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with a_campaign(tmp_path) as (_, board), a_page(board, tmp_path) as page:
+    with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
         tab = browser.new_context().new_page()
         tab.goto(page.address)
         assert tab.inner_text("h1") == "This page needs its token"

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.soak.play import NAMES, Play
 from simulation.commands import Sites
 from simulation.programs import until
-from tests.support.server.boards import chromium
+from tests.support.server.statuses import chromium
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from aggregator_server.monitoring.token import TOKEN_FILE
 from simulation.commands import Sites
 from tests.support.processes.commands import Campaign
-from tests.support.server.boards import chromium
+from tests.support.server.statuses import chromium
 
 if TYPE_CHECKING:
     from pathlib import Path

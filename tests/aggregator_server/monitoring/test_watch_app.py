@@ -15,18 +15,18 @@ import pytest
 
 from aggregator_server.monitoring.app import STREAMS, make_app
 from aggregator_server.monitoring.auth import OPEN
-from aggregator_server.monitoring.serving import Page, PageDoor
+from aggregator_server.monitoring.serving import Page, PageServer
 from aggregator_server.monitoring.token import TOKEN_FILE, cookie_of, kept_token
 from pate.errors import LedgerError, PortInUseError, StateError, UsageError
 from pate.runtime.child import listen
-from tests.support.server.boards import a_campaign, a_page, say
+from tests.support.server.statuses import a_campaign, a_page, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from aggregator_server.ledger.ledger import Ledger
-    from aggregator_server.monitoring.board import Board
+    from aggregator_server.monitoring.status import Status
 
 TOKEN = "t" * 43
 PATHS = ("/", "/page.css", "/page.js", "/page.svg", "/api/overview", "/api/stream", "/metrics")
@@ -34,18 +34,18 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
-def campaign(tmp_path: Path) -> Iterator[tuple[Ledger, Board]]:
+def campaign(tmp_path: Path) -> Iterator[tuple[Ledger, Status]]:
     with a_campaign(tmp_path) as made:
         yield made
 
 
 def ask(
-    board: Board, *requests: tuple[str, dict[str, str]], **options: Any
+    status: Status, *requests: tuple[str, dict[str, str]], **options: Any
 ) -> list[httpx.Response]:
     """Ask the application, in this process, one after the other."""
     closing = threading.Event()
     closing.set()  # streams end at once
-    app = make_app(board, token=TOKEN, hosts={"localhost"}, closing=closing, **options)
+    app = make_app(status, token=TOKEN, hosts={"localhost"}, closing=closing, **options)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     async def all_of_them() -> list[httpx.Response]:
@@ -59,7 +59,7 @@ def ask(
 
 
 def test_nothing_but_the_probes_is_told_without_the_token(
-    campaign: tuple[Ledger, Board],
+    campaign: tuple[Ledger, Status],
 ) -> None:
     wrong = [{}, {"authorization": "Bearer "}, {"authorization": f"Bearer {'u' * 43}"}]
     wrong += [{"authorization": f"Basic {TOKEN}"}, {"cookie": f"pate-page={TOKEN}"}]
@@ -72,7 +72,7 @@ def test_nothing_but_the_probes_is_told_without_the_token(
     assert said == {"alive\n", "ready\n"}
 
 
-def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Board]) -> None:
+def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Status]) -> None:
     replies = ask(campaign[1], *((path, BEARER) for path in PATHS))
     assert [reply.status_code for reply in replies] == [200] * len(PATHS)
     kinds = [reply.headers["content-type"].partition(";")[0] for reply in replies]
@@ -87,7 +87,7 @@ def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Board]) -
 
 
 def test_probes_are_answered_whatever_others_hold(
-    campaign: tuple[Ledger, Board], tmp_path: Path
+    campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
     """A supervisor that gets no answer would end the campaign. Nobody here has the token."""
     with a_page(campaign[1], tmp_path) as page:
@@ -107,7 +107,7 @@ def test_probes_are_answered_whatever_others_hold(
 
 
 def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
-    campaign: tuple[Ledger, Board], tmp_path: Path
+    campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
     with a_page(campaign[1], tmp_path) as page:
         follows = socket.create_connection(("127.0.0.1", page.port), timeout=30)
@@ -133,7 +133,7 @@ def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
                 each.close()
 
 
-def test_the_token_is_exchanged_for_a_cookie_once(campaign: tuple[Ledger, Board]) -> None:
+def test_the_token_is_exchanged_for_a_cookie_once(campaign: tuple[Ledger, Status]) -> None:
     good, bad = ask(campaign[1], (f"/?token={TOKEN}", {}), ("/?token=guess", {}))
     assert (bad.status_code, "set-cookie" in bad.headers) == (401, False)
     assert (good.status_code, good.headers["location"]) == (303, "/")
@@ -156,7 +156,7 @@ def test_the_token_is_exchanged_for_a_cookie_once(campaign: tuple[Ledger, Board]
     "host", ["evil.example", "localhost.evil.example:9094", "", "[::1", "127.1"]
 )
 def test_another_host_is_refused_even_with_the_token(
-    campaign: tuple[Ledger, Board], host: str
+    campaign: tuple[Ledger, Status], host: str
 ) -> None:
     replies = ask(campaign[1], *((path, BEARER | {"host": host}) for path in ("/", "/metrics")))
     assert [reply.status_code for reply in replies] == [421, 421]
@@ -166,7 +166,7 @@ def test_another_host_is_refused_even_with_the_token(
     assert (probe.status_code, named.status_code) == (200, 200)
 
 
-def test_every_answer_tells_browsers_to_be_careful(campaign: tuple[Ledger, Board]) -> None:
+def test_every_answer_tells_browsers_to_be_careful(campaign: tuple[Ledger, Status]) -> None:
     asked = [(path, BEARER) for path in PATHS]
     asked += [("/", {}), ("/nothing", BEARER), ("/healthz", {}), (f"/?token={TOKEN}", {})]
     for reply in ask(campaign[1], *asked):
@@ -179,7 +179,7 @@ def test_every_answer_tells_browsers_to_be_careful(campaign: tuple[Ledger, Board
         assert reply.headers["cache-control"] == "no-store"
 
 
-def test_the_page_is_only_read(campaign: tuple[Ledger, Board]) -> None:
+def test_the_page_is_only_read(campaign: tuple[Ledger, Status]) -> None:
     app = make_app(campaign[1], token=TOKEN, hosts={"localhost"})
 
     async def post() -> list[int]:
@@ -194,7 +194,7 @@ def test_the_page_is_only_read(campaign: tuple[Ledger, Board]) -> None:
 
 
 def test_the_files_are_small_and_ask_nothing_of_anybody_else(
-    campaign: tuple[Ledger, Board],
+    campaign: tuple[Ledger, Status],
 ) -> None:
     replies = ask(campaign[1], *((path, BEARER) for path in PATHS[:4]))
     assert sum(len(reply.content) for reply in replies) < 60_000
@@ -206,17 +206,17 @@ def test_the_files_are_small_and_ask_nothing_of_anybody_else(
         assert way_in not in script
 
 
-def test_an_unreadable_ledger_is_told_by_kind_alone(campaign: tuple[Ledger, Board]) -> None:
+def test_an_unreadable_ledger_is_told_by_kind_alone(campaign: tuple[Ledger, Status]) -> None:
     faults: list[BaseException] = []
-    ledger, board = campaign
+    ledger, status = campaign
 
     def fails(*_: object) -> None:
         raise LedgerError("entry 7 of /secret/place")
 
     ledger.entries = fails  # type: ignore[method-assign, assignment]
-    say(board, "news")
+    say(status, "news")
     overview, ready, alive = ask(
-        board, ("/api/overview", BEARER), ("/readyz", {}), ("/healthz", {}), on_fault=faults.append
+        status, ("/api/overview", BEARER), ("/readyz", {}), ("/healthz", {}), on_fault=faults.append
     )
     assert (overview.status_code, overview.text) == (503, f"{LedgerError.public}\n")
     assert (ready.status_code, ready.text) == (503, "not ready\n")
@@ -225,7 +225,7 @@ def test_an_unreadable_ledger_is_told_by_kind_alone(campaign: tuple[Ledger, Boar
 
 
 def test_an_error_of_the_page_is_not_told_to_whoever_asked(
-    campaign: tuple[Ledger, Board],
+    campaign: tuple[Ledger, Status],
 ) -> None:
     faults: list[BaseException] = []
 
@@ -238,10 +238,10 @@ def test_an_error_of_the_page_is_not_told_to_whoever_asked(
 
 
 def test_a_stream_tells_news_and_the_seats_are_counted(
-    campaign: tuple[Ledger, Board], tmp_path: Path
+    campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
-    ledger, board = campaign
-    with a_page(board, tmp_path) as page:
+    ledger, status = campaign
+    with a_page(status, tmp_path) as page:
         headers = {"authorization": f"Bearer {kept_token(tmp_path)}"}
         limits = httpx.Limits(max_connections=STREAMS + 4)
         with httpx.Client(base_url=page.address, headers=headers, limits=limits) as client:
@@ -264,7 +264,7 @@ def test_a_stream_tells_news_and_the_seats_are_counted(
 
 
 def test_a_stop_ends_streams_and_frees_the_port(
-    campaign: tuple[Ledger, Board], tmp_path: Path
+    campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
     with a_page(campaign[1], tmp_path) as page:
         headers = {"authorization": f"Bearer {kept_token(tmp_path)}"}
@@ -290,20 +290,20 @@ def test_the_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_an_error_only_if_it_was_asked_for(
-    campaign: tuple[Ledger, Board], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    campaign: tuple[Ledger, Status], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUseError, match="--page-port"):
-            Page(campaign[1], PageDoor(port=port), tmp_path)
+            Page(campaign[1], PageServer(port=port), tmp_path)
         monkeypatch.setattr("aggregator_server.monitoring.serving.DEFAULT_PORT", port)
-        page = Page(campaign[1], PageDoor(), tmp_path)
+        page = Page(campaign[1], PageServer(), tmp_path)
         assert page.port not in (0, port)
         page.stop()
 
 
 def test_from_outside_it_needs_the_servers_certificate(
-    campaign: tuple[Ledger, Board], tmp_path: Path
+    campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="pate-server init"):
-        Page(campaign[1], PageDoor(host="0.0.0.0", port=0), tmp_path)  # noqa: S104
+        Page(campaign[1], PageServer(host="0.0.0.0", port=0), tmp_path)  # noqa: S104

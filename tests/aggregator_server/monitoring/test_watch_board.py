@@ -11,14 +11,13 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.board import LINES, LISTED, Board
-from aggregator_server.monitoring.ledger_counts import POINTS, TAIL, Tally
+from aggregator_server.monitoring.ledger_counts import POINTS, TAIL, LedgerCounts
 from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring.status import LINES, LISTED, Status
 from pate.campaign.settings import make_gate
 from pate.formats.privacy_statement import neighbours_of
 from pate.mechanisms import ConfidentGNMax
 from pate.noise.exact import SystemNoise
-from tests.support.server.boards import INTERACTIVE, a_campaign, say
 from tests.support.server.campaigns import (
     CLASSES,
     NAMES,
@@ -27,6 +26,7 @@ from tests.support.server.campaigns import (
     make_spec,
     start,
 )
+from tests.support.server.statuses import INTERACTIVE, a_campaign, say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 def test_before_the_roster_it_says_who_is_here_and_who_is_expected(tmp_path: Path) -> None:
     spec = make_spec(parties=("avon", "brook"), min_parties=2)
     with Ledger.create(tmp_path / "ledger.db", spec) as ledger:
-        board = Board(ledger)
-        board.present(Presence(frozenset({"brook", "stranger"})))
-        seen = board.overview()
+        status = Status(ledger)
+        status.present(Presence(frozenset({"brook", "stranger"})))
+        seen = status.overview()
     rows = {row.name: (row.connected, row.doing) for row in seen.parties}
     assert rows == {
         "avon": (False, "not connected"),
@@ -52,13 +52,13 @@ def test_before_the_roster_it_says_who_is_here_and_who_is_expected(tmp_path: Pat
 
 def test_labels_budget_and_curve_are_the_ledgers(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db", make_spec()) as ledger:
-        board = Board(ledger)
-        early = board.overview()
+        status = Status(ledger)
+        early = status.overview()
         assert early.budget is not None
         assert (early.budget.spent, early.budget.left) == (0, 1)
         # One look before and one after: what is taken in piece by piece is not counted twice.
         label(ledger)
-        seen, state = board.overview(), ledger.state()
+        seen, state = status.overview(), ledger.state()
     by_class = [sum(held.label == at for held in state.labels.values()) for at in range(3)]
     assert [(each.name, each.labels) for each in seen.labels] == list(
         zip(CLASSES, by_class, strict=True)
@@ -85,11 +85,11 @@ def test_labels_budget_and_curve_are_the_ledgers(tmp_path: Path) -> None:
 
 def test_a_charge_that_came_to_nothing_stays_in_the_curve(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db", make_spec()) as ledger:
-        board = Board(ledger)
+        status = Status(ledger)
         ledger.charge(range(5))
         assert ledger.state().labels == {}
         ledger.charge(range(5))
-        seen, state = board.overview(), ledger.state()
+        seen, state = status.overview(), ledger.state()
         assert state.wasted > 0
     assert seen.budget is not None
     assert seen.curve[-1] == type(seen.curve[0])(0, seen.budget.epsilon_charged)
@@ -98,9 +98,9 @@ def test_a_charge_that_came_to_nothing_stays_in_the_curve(tmp_path: Path) -> Non
 
 def test_nothing_of_an_entrys_body_is_told(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db") as ledger:
-        board = Board(ledger)
+        status = Status(ledger)
         label(ledger)
-        told = json.dumps(board.overview().to_json())
+        told = json.dumps(status.overview().to_json())
         state = ledger.state()
         for batch in state.batches:
             assert batch.digest not in told
@@ -111,39 +111,39 @@ def test_nothing_of_an_entrys_body_is_told(tmp_path: Path) -> None:
 
 def test_the_same_object_comes_back_until_something_changes(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db") as ledger:
-        board = Board(ledger)
-        first = board.overview()
-        assert board.overview() is first
-        board.present(Presence())  # as before: no news
-        assert board.overview() is first
-        say(board, "something")
-        second = board.overview()
+        status = Status(ledger)
+        first = status.overview()
+        assert status.overview() is first
+        status.present(Presence())  # as before: no news
+        assert status.overview() is first
+        say(status, "something")
+        second = status.overview()
         assert second is not first
         label(ledger)
-        assert board.overview() is not second
+        assert status.overview() is not second
 
 
 def test_what_a_party_does(tmp_path: Path) -> None:
-    with a_campaign(tmp_path) as (ledger, board):
-        rows = {row.name: row for row in board.overview().parties}
+    with a_campaign(tmp_path) as (ledger, status):
+        rows = {row.name: row for row in status.overview().parties}
         assert rows["avon"].doing == "has sent masked votes"
         assert rows["brook"].doing == "asked for masked votes"
         assert rows["derwent"].doing == "away; masked votes awaited"
         assert [name for name, row in rows.items() if row.trouble] == ["derwent"]
-        board.present(
+        status.present(
             Presence(
                 frozenset(NAMES), "votes", frozenset(NAMES), frozenset(),
                 out=frozenset({"avon", "brook"}), refused=frozenset({"brook"}),
             )
         )  # fmt: skip
-        rows = {row.name: row for row in board.overview().parties}
+        rows = {row.name: row for row in status.overview().parties}
         assert rows["avon"].doing == "failed; see the log"
         assert rows["brook"].doing == "refused; see the log"
         assert {name for name, row in rows.items() if row.trouble} == {"avon", "brook"}
         ledger.end_round(wants_predictions=False)
         ledger.finish()
-        board.close_doors()
-        seen = board.overview()
+        status.close_doors()
+        seen = status.overview()
         assert {(row.doing, row.trouble, row.connected) for row in seen.parties} == {
             ("done", False, False)
         }
@@ -153,22 +153,22 @@ def test_what_a_party_does(tmp_path: Path) -> None:
 def test_of_many_parties_those_in_trouble_are_listed_first(tmp_path: Path) -> None:
     names = [f"party_{at:04d}" for at in range(LISTED + 50)]
     with Ledger.create(tmp_path / "ledger.db", make_spec(parties=1000)) as ledger:
-        board = Board(ledger)
-        board.present(
+        status = Status(ledger)
+        status.present(
             Presence(frozenset(names), "votes", frozenset(names), out=frozenset(names[-2:]))
         )
-        seen = board.overview()
+        seen = status.overview()
     assert (len(seen.parties), seen.parties_unlisted, seen.connected) == (LISTED, 50, LISTED + 50)
     assert [row.name for row in seen.parties if row.trouble] == names[-2:]
 
 
 def test_the_students_rounds(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db", INTERACTIVE) as ledger:
-        board = Board(ledger, accuracies=lambda: {2: 0.5})
+        status = Status(ledger, accuracies=lambda: {2: 0.5})
         label(ledger)
-        assert board.overview().student == ()
+        assert status.overview().student == ()
         ledger.end_round(wants_predictions=True)
-        (waiting,) = board.overview().student
+        (waiting,) = status.overview().student
         assert (waiting.round, waiting.received, waiting.agreement) == (2, False, None)
         labels = dict(ledger.state().labels)
         guess = make_predictions(INTERACTIVE.queries)
@@ -176,7 +176,7 @@ def test_the_students_rounds(tmp_path: Path) -> None:
         wrong = [q for q in range(len(guess)) if q not in labels or q in list(labels)[:5]]
         guess[wrong] = np.roll(guess[wrong], 1, axis=1)
         ledger.record_predictions(2, guess)
-        (there,) = board.overview().student
+        (there,) = status.overview().student
         right = sum(int(guess[query].argmax()) == held.label for query, held in labels.items())
         assert 0 < right < len(labels)
         assert there.agreement == pytest.approx(right / len(labels))
@@ -184,42 +184,42 @@ def test_the_students_rounds(tmp_path: Path) -> None:
         # What the second round releases is not what the student had been given.
         label(ledger)
         assert len(ledger.state().labels) > len(labels)
-        assert board.overview().student == (there,)
-        assert Board(ledger, accuracies=lambda: {2: 0.5}).overview().student == (there,)
+        assert status.overview().student == (there,)
+        assert Status(ledger, accuracies=lambda: {2: 0.5}).overview().student == (there,)
 
 
 def test_seeded_noise_is_told_as_trouble(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db") as ledger:
-        board = Board(ledger)
-        assert all(check.ok for check in board.overview().checks if check.name == "noise")
+        status = Status(ledger)
+        assert all(check.ok for check in status.overview().checks if check.name == "noise")
         ledger.charge([0], simulated=True)
         assert Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed") in (
-            board.overview().checks
+            status.overview().checks
         )
 
 
 def test_doors_and_link_make_it_ready(tmp_path: Path) -> None:
     runs = [True]
     with start(tmp_path / "ledger.db") as ledger:
-        board = Board(ledger)
-        assert not board.ready()
-        board.open_doors("127.0.0.1:1", lambda: runs[0])
-        assert board.ready()
-        assert board.overview().ready
+        status = Status(ledger)
+        assert not status.ready()
+        status.open_doors("127.0.0.1:1", lambda: runs[0])
+        assert status.ready()
+        assert status.overview().ready
         runs[0] = False
-        assert not board.ready()
-        assert not board.overview().ready
+        assert not status.ready()
+        assert not status.overview().ready
         runs[0] = True
-        board.close_doors()
-        assert not board.ready()
+        status.close_doors()
+        assert not status.ready()
 
 
 def test_lines_are_bounded_and_on_one_line(tmp_path: Path) -> None:
     with start(tmp_path / "ledger.db") as ledger:
-        board = Board(ledger)
+        status = Status(ledger)
         for at in range(LINES + 10):
-            say(board, f"{at}\x1b[31m\n" + "x" * 10_000)
-        log = board.overview().log
+            say(status, f"{at}\x1b[31m\n" + "x" * 10_000)
+        log = status.overview().log
     assert len(log) == LINES
     assert log[-1].text.startswith(f"{LINES + 9} [31m x")
     assert all(len(line.text) == 400 and line.text.isprintable() for line in log)
@@ -239,9 +239,9 @@ def test_times_of_a_gated_batch_are_told_to_the_minute(tmp_path: Path) -> None:
         gate_failure=gate.failure,
     )
     with start(tmp_path / "ledger.db", spec) as ledger:
-        board = Board(ledger)
-        say(board, "the gate is open")
-        seen = board.overview()
+        status = Status(ledger)
+        say(status, "the gate is open")
+        seen = status.overview()
     times = [seen.made, *(line.time for line in seen.ledger), *(line.time for line in seen.log)]
     assert {len(time) for time in times} == {len("2026-01-02T03:04Z")}
 
@@ -254,7 +254,7 @@ def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_pat
         for query in range(150):
             charge = ledger.charge([query])
             ledger.release(charge, mechanism.answer_all(counts[query : query + 1], noise))
-        tally = Tally(to_the_minute=False)
+        tally = LedgerCounts(to_the_minute=False)
         tally.take(ledger.entries())
         state = ledger.state()
     assert POINTS / 2 <= len(tally.points) <= POINTS + 1
@@ -264,8 +264,8 @@ def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_pat
 
 
 def test_an_overview_is_plain_json(tmp_path: Path) -> None:
-    with a_campaign(tmp_path) as (_, board):
-        seen = board.overview()
+    with a_campaign(tmp_path) as (_, status):
+        seen = status.overview()
     back = json.loads(json.dumps(seen.to_json(), allow_nan=False))
     assert back["parties"][0] == {
         "name": "avon", "connected": True, "doing": "has sent masked votes", "trouble": False,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import httpx
 
 from aggregator_server.identities import Identities
-from aggregator_server.monitoring.serving import Page, PageDoor
+from aggregator_server.monitoring.serving import Page, PageServer
 from aggregator_server.monitoring.token import kept_token
-from tests.support.server.boards import a_campaign
+from tests.support.server.statuses import a_campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +24,10 @@ def test_it_speaks_tls_under_the_names_of_the_certificate(tmp_path: Path) -> Non
     )
     trust = ssl.create_default_context(cafile=str(identities.ca))
     headers = {"authorization": f"Bearer {kept_token(tmp_path / 'home')}"}
-    everywhere = PageDoor("0.0.0.0", 0)  # noqa: S104 - over TLS
+    everywhere = PageServer("0.0.0.0", 0)  # noqa: S104 - over TLS
     with (
-        a_campaign(tmp_path) as (_, board),
-        Page(board, everywhere, tmp_path / "home", identities=identities) as page,
+        a_campaign(tmp_path) as (_, status),
+        Page(status, everywhere, tmp_path / "home", identities=identities) as page,
         httpx.Client(verify=trust, headers=headers) as client,
     ):  # fmt: skip
         assert page.address == f"https://pate.hospital.example:{page.port}"

@@ -149,10 +149,10 @@ def test_a_margin_over_a_prediction_is_held_against_the_threshold_as_well(exact:
 def test_safe_labels_survive_any_votes_drawn(counts: list[int], teachers: int, data: Any) -> None:
     row = np.array(counts, dtype=np.int64)
     winner = int(row.argmax())
-    ballot = st.lists(st.integers(0, len(row) - 1), min_size=teachers, max_size=teachers).map(
+    aggregation = st.lists(st.integers(0, len(row) - 1), min_size=teachers, max_size=teachers).map(
         lambda each: np.bincount(each, minlength=len(row))
     )
-    other = row - data.draw(ballot) + data.draw(ballot)
+    other = row - data.draw(aggregation) + data.draw(aggregation)
     if safe_votes(row, winner) >= teachers:
         assert int(other.argmax()) == winner
 
@@ -213,7 +213,7 @@ def test_a_campaign_with_noise_in_its_counts(tmp_path: Path) -> None:
     )
     ledger = start(tmp_path / "ledger.db", spec, voted=False)
     noise = np.random.default_rng(4).normal(0, 9, size=(200, 3)).round().astype(np.int64)
-    ledger.record_opening(0, 200, NAMES)
+    ledger.record_unmasking(0, 200, NAMES)
     ledger.record_votes(0, NoisySum(mixed_votes(200, 100) + noise, 100), NAMES)
     label(ledger)
     found = check_against_counts(ledger, 25)

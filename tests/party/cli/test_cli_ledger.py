@@ -98,7 +98,7 @@ def test_as_json(home: Path) -> None:
     assert first["batches"][1]["survivors"] == list(SIX)
     assert first["ending"]["labels_released"] == 4
     assert made["own_figure"] == {
-        "epsilon": books.own_figure(Delta(1e-5)).epsilon,
+        "epsilon": books.cumulative_epsilon(Delta(1e-5)).epsilon,
         "delta": 1e-5,
         "for_failing": pytest.approx(1e-6),
         "unit": "record",

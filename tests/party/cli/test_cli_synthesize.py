@@ -159,12 +159,12 @@ def test_more_rows_of_a_paid_model_cost_nothing(site: Site) -> None:
     """The model is found by its digest in the ledger; any number of rows is post-processing."""
     model = str(site.folder / "model.npz")
     first = site.makes("--model-out", model)
-    before = site.books.own_figure(Delta(1e-5))
+    before = site.books.cumulative_epsilon(Delta(1e-5))
     again = ["--model", model, "--rows", "5000", "--keep-label"]
     second = site.makes(*again, out="more.parquet")
     assert (second["rows"], second["parent"], second["rho"]) == (5000, first["id"], "0")
     assert second["epsilon"] == 1.0  # what the model cost is what the rows are worth
-    assert site.books.own_figure(Delta(1e-5)) == before
+    assert site.books.cumulative_epsilon(Delta(1e-5)) == before
     table = read_inputs(site.folder / "more.parquet")
     assert isinstance(table, Table)
     assert "ill" in table.names
@@ -178,7 +178,7 @@ def test_patients(site: Site) -> None:
     result = site.typed("--group", "patient")
     made = json.loads(result.stdout)
     assert made["unit"] == "patient"
-    assert site.books.own_figure(Delta(1e-5)).unit == "patient"
+    assert site.books.cumulative_epsilon(Delta(1e-5)).unit == "patient"
     # A row that is altered is not what was paid for.
     words = "all records of one patient at one party added or removed"
     assert made["own_figure"]["neighbours"] == words
@@ -259,12 +259,12 @@ def test_the_ledger_command_has_both(site: Site) -> None:
     made = json.loads(typed("ledger", "--home", str(site.home), "--json").stdout)
     (rows,) = made["synthetic_rows"]
     assert (rows["epsilon"], rows["state"]) == ("1/2", "spent")
-    assert made["own_figure"]["epsilon"] == site.books.own_figure(Delta(1e-5)).epsilon
+    assert made["own_figure"]["epsilon"] == site.books.cumulative_epsilon(Delta(1e-5)).epsilon
 
 
 def test_uniform_rows_are_free(site: Site) -> None:
     site.makes("--method", "uniform")
-    assert site.books.own_figure(Delta(1e-5)).epsilon == 0
+    assert site.books.cumulative_epsilon(Delta(1e-5)).epsilon == 0
 
 
 # --- several parties -----------------------------------------------------------------------------
@@ -545,7 +545,7 @@ def test_what_would_fit_does_fit(site: Site) -> None:
         site.typed("--drop", "patient", "--epsilon", "3", "--max-epsilon", "0.7")
     most = str(found.value).split("--epsilon ")[1].split()[0]
     site.makes("--epsilon", most, "--max-epsilon", "0.7")
-    assert 0.6 < site.books.own_figure(Delta(1e-5)).epsilon <= 0.7
+    assert 0.6 < site.books.cumulative_epsilon(Delta(1e-5)).epsilon <= 0.7
 
 
 @pytest.mark.parametrize("method", ["l1", "cfs", "marginals"])

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
-from aggregator_server.identities.enrolment_service import Desk
+from aggregator_server.identities.enrolment_service import EnrolmentService
 from party.cli import main
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
@@ -79,7 +79,7 @@ def opened(identities: Identities, host: str = "127.0.0.1") -> tuple[Gateway, Do
         0,
         tls_certificate=identities.certificate,
         tls_key=identities.certificate_key,
-        desk=Desk(identities, clock=now, on_event=events.append),
+        enrolment=EnrolmentService(identities, clock=now, on_event=events.append),
     )
     gateway.start()
     return gateway, Door(identities, f"{host}:{gateway.port}", events)

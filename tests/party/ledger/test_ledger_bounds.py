@@ -78,7 +78,7 @@ def test_a_home_without_a_bound_has_no_entry_until_it_gets_one(ledger: PartyLedg
 def test_an_older_ledger_goes_on_and_is_counted_anew_aloud(ledger: PartyLedger) -> None:
     """Its entries have no bound: it is fixed at the next start, and what left before is in it."""
     answer(ledger, settled(), queries(0, 50))
-    before = ledger.own_figure(Delta(1e-5))
+    before = ledger.cumulative_epsilon(Delta(1e-5))
     first, counted = bind(ledger, FOUR)
     assert first == (
         "our own accountant keeps from now on, as our ledger has it: epsilon 4 at delta 1e-05, of "

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from party.ledger.accountant import Totals, cost_of, own_figure
+from party.ledger.accountant import Totals, cost_of, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.sent_votes import Answer
 from party.offer import Offer
@@ -531,8 +531,8 @@ def worst(offer: Offer) -> Fraction:
 
 
 def test_nothing_answered_costs_nothing() -> None:
-    assert own_figure([Totals(settled())], Delta(1e-5)).epsilon == 0.0
-    assert own_figure([], Delta(1e-5)).epsilon == 0.0
+    assert cumulative_epsilon([Totals(settled())], Delta(1e-5)).epsilon == 0.0
+    assert cumulative_epsilon([], Delta(1e-5)).epsilon == 0.0
 
 
 def test_central_noise_costs_what_may_be_asked_and_no_more_than_the_cap() -> None:
@@ -549,9 +549,11 @@ def test_central_noise_costs_what_may_be_asked_and_no_more_than_the_cap() -> Non
 def test_noise_shares_cost_a_histogram_for_every_query_cap_or_not() -> None:
     offer = noisy(rounds=2, cap=Fraction(1, 1000))
     assert cost_of(Totals(offer, 90, 300), Zcdp()) == 300 * worst(offer)
-    figure = own_figure([Totals(offer, 90, 300)], Delta(1e-5))
+    figure = cumulative_epsilon([Totals(offer, 90, 300)], Delta(1e-5))
     assert (figure.observer, figure.unit) == ("server", "record")
-    both = own_figure([Totals(offer, 90, 300), Totals(settled(campaign=OTHER), 1, 1)], Delta(1e-5))
+    both = cumulative_epsilon(
+        [Totals(offer, 90, 300), Totals(settled(campaign=OTHER), 1, 1)], Delta(1e-5)
+    )
     assert both.observer == "public"
 
 
@@ -562,26 +564,30 @@ def test_gaussian_campaigns_are_summed_as_such_and_mixed_ones_in_zcdp() -> None:
     part = delta.of(Fraction(3, 8))
     assert part == pytest.approx(0.9e-5 * 3 / 8, rel=1e-12)
     exact = Gdp().epsilon(50 * total_cost(Gdp(), GNMax(Fraction(40), 1).worst), part)
-    assert own_figure([one], delta).epsilon == exact < epsilon_from_rho(50 * worst(settled()), part)
+    assert (
+        cumulative_epsilon([one], delta).epsilon
+        == exact
+        < epsilon_from_rho(50 * worst(settled()), part)
+    )
     laplace = settled(
         campaign=OTHER, mechanisms=(LNMax(Fraction(200), 1),), composition="zcdp", unit="party"
     )
     two = Totals(laplace, 30, 30)
-    mixed = own_figure([one, two], delta)
+    mixed = cumulative_epsilon([one, two], delta)
     assert mixed.epsilon == epsilon_from_rho(50 * worst(settled()) + 30 * worst(laplace), part)
     assert mixed.unit == "record"
-    assert own_figure([two], delta).unit == "party"
+    assert cumulative_epsilon([two], delta).unit == "party"
 
 
 def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None:
     delta = Delta(1e-5, Fraction(1, 2))
     gated = Totals(settled(composition="gate", cap=Fraction(1), epsilon=1.5, delta=2e-6), 100, 100)
     unknown = Totals(joining(campaign=OTHER, epsilon=0.25, delta=3e-6), 10, 10)
-    assert own_figure([gated], delta).epsilon == 1.5
-    assert own_figure([gated, unknown], delta).epsilon == 1.75
+    assert cumulative_epsilon([gated], delta).epsilon == 1.5
+    assert cumulative_epsilon([gated, unknown], delta).epsilon == 1.75
     exact = Totals(settled(campaign="e3" * 16), 50, 50)
-    with_noise = own_figure([gated, unknown, exact], delta)
-    assert 1.75 + own_figure([exact], delta).epsilon < with_noise.epsilon < 5
+    with_noise = cumulative_epsilon([gated, unknown, exact], delta)
+    assert 1.75 + cumulative_epsilon([exact], delta).epsilon < with_noise.epsilon < 5
     # The rest is converted at the same delta, whatever failed before.
     assert with_noise.epsilon == min(
         epsilon_from_rdp(
@@ -590,25 +596,25 @@ def test_a_gated_campaign_and_one_without_terms_cost_what_they_promise() -> None
         for order in (3, 6, 12, 24)
     )
     for totals in ([gated, unknown, exact], [gated, unknown]):
-        none = own_figure(totals, Delta(9e-6, Fraction(1, 2)))
+        none = cumulative_epsilon(totals, Delta(9e-6, Fraction(1, 2)))
         assert none.epsilon == math.inf
         assert "no figure at delta 9e-06: the deltas of gated campaigns" in none.in_words
         assert "4.5e-06 of it that is set aside" in none.in_words
     # All of delta may be set aside: then only what is promised, or pure, can be counted.
     whole = Delta(5.1e-6, Fraction(1))
-    assert own_figure([gated, unknown], whole).epsilon == 1.75
-    assert own_figure([exact], whole).epsilon == math.inf
+    assert cumulative_epsilon([gated, unknown], whole).epsilon == 1.75
+    assert cumulative_epsilon([exact], whole).epsilon == math.inf
 
 
 def test_more_answers_never_cost_less(ledger: PartyLedger) -> None:
     seen = 0.0
     for at in range(4):
         answer(ledger, settled(key=KEY), queries(5 * at, 5))
-        now = ledger.own_figure(Delta(1e-5)).epsilon
+        now = ledger.cumulative_epsilon(Delta(1e-5)).epsilon
         assert now > seen
         seen = now
     assert "adjacency: one record added or removed; observer: public" in (
-        ledger.own_figure(Delta(1e-5)).in_words
+        ledger.cumulative_epsilon(Delta(1e-5)).in_words
     )
 
 

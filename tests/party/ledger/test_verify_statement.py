@@ -406,7 +406,7 @@ def test_the_statement_of_a_real_server_agrees(
         votes = make_votes(spec.queries)
         for first in (0, 100):
             if aggregation == "masked":
-                server.record_opening(first, 100, NAMES)
+                server.record_unmasking(first, 100, NAMES)
             server.record_votes(first, Histogram(votes[first : first + 100], 100), NAMES)
         label(server)
         state = server.state()

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from party.ledger.ledger import PartyLedger
-from party.monitoring import Board, http, watched
+from party.monitoring import Status, http, watched
 from party.monitoring.metrics import render
 from party.monitoring.status import STATES, Standing
 from pate.accounting.filters import Delta
@@ -47,8 +47,8 @@ def ledger(tmp_path: Path) -> PartyLedger:
 
 
 @pytest.fixture
-def board(ledger: PartyLedger) -> Board:
-    made = Board()
+def status(ledger: PartyLedger) -> Status:
+    made = Status()
     made.bound_by(
         ledger, delta=Delta(1e-5), largest_epsilon=3.0, ends=NOW + timedelta(days=10, hours=12)
     )
@@ -56,8 +56,8 @@ def board(ledger: PartyLedger) -> Board:
 
 
 @pytest.fixture
-def address(board: Board, tmp_path: Path) -> Iterator[str]:
-    with watched(board, tmp_path, "127.0.0.1", 0) as found:
+def address(status: Status, tmp_path: Path) -> Iterator[str]:
+    with watched(status, tmp_path, "127.0.0.1", 0) as found:
         yield found
 
 
@@ -75,23 +75,23 @@ def test_a_party_that_has_just_started_tells_what_it_can(tmp_path: Path) -> None
     assert "pate_party_certificate_days" not in found
 
 
-def test_what_it_tells_of_its_books(ledger: PartyLedger, board: Board, tmp_path: Path) -> None:
+def test_what_it_tells_of_its_books(ledger: PartyLedger, status: Status, tmp_path: Path) -> None:
     offer = settled()
     answer(ledger, offer, queries(0, 3))
     answer(ledger, offer, queries(2, 2))
     ledger.join(joining(campaign="d2" * 16))
     ledger.join(joining(campaign="e3" * 16))
     ledger.end(offer.campaign, queries_asked=4, labels_released=1, epsilon=2.0, delta=1e-5)
-    board.trained(3, 50)
-    board.is_now("away")
-    found = numbers(render(board.standing, tmp_path, NOW).decode())
+    status.trained(3, 50)
+    status.is_now("away")
+    found = numbers(render(status.standing, tmp_path, NOW).decode())
     assert found["pate_party_campaigns_total"] == 3
     assert found["pate_party_campaigns_open"] == 2
     assert found["pate_party_queries_total"] == 4
     assert found["pate_party_batches_total"] == 2
     assert found["pate_party_teachers"] == 50
     assert found["pate_party_teachers_trained"] == 3
-    assert found["pate_party_epsilon"] == ledger.own_figure(Delta(1e-5)).epsilon > 0
+    assert found["pate_party_epsilon"] == ledger.cumulative_epsilon(Delta(1e-5)).epsilon > 0
     assert found["pate_party_epsilon_limit"] == 3
     assert found["pate_party_delta"] == 1e-5
     assert found["pate_party_certificate_days"] == 10.5
@@ -100,22 +100,22 @@ def test_what_it_tells_of_its_books(ledger: PartyLedger, board: Board, tmp_path:
 
 
 def test_a_figure_beyond_any_number_is_told(
-    ledger: PartyLedger, board: Board, tmp_path: Path
+    ledger: PartyLedger, status: Status, tmp_path: Path
 ) -> None:
     answer(ledger, settled(delta=1e-4, composition="gate", cap=Fraction(1)), queries(0, 2))
-    found = numbers(render(board.standing, tmp_path, NOW).decode())
+    found = numbers(render(status.standing, tmp_path, NOW).decode())
     assert found["pate_party_epsilon"] == float("inf")
 
 
-def test_metrics_and_health_over_http(board: Board, address: str) -> None:
-    board.is_now("connecting")
+def test_metrics_and_health_over_http(status: Status, address: str) -> None:
+    status.is_now("connecting")
     metrics = get(f"{address}/metrics?from=anywhere")
     assert metrics.status_code == 200
     assert metrics.headers["content-type"].startswith("text/plain; version=")
     assert "pate_party_epsilon_limit" in numbers(metrics.text)
     assert get(f"{address}/healthz").json() == {"state": "connecting"}
     assert get(f"{address}/readyz").status_code == 503
-    board.is_now("connected")
+    status.is_now("connected")
     ready = get(f"{address}/readyz")
     assert (ready.status_code, ready.json()) == (200, {"state": "connected"})
     assert get(f"{address}/").status_code == 404
@@ -210,31 +210,31 @@ def test_rubbish_hurts_nobody(address: str, capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_port_that_is_taken_is_named(board: Board, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(status: Status, tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as other:
         taken = other.getsockname()[1]
         with (
             pytest.raises(PortInUseError, match="--metrics-port"),
-            watched(board, tmp_path, "127.0.0.1", taken),
+            watched(status, tmp_path, "127.0.0.1", taken),
         ):
             pass
-    with pytest.raises(UsageError), watched(board, tmp_path, "203.0.113.7", 0):
+    with pytest.raises(UsageError), watched(status, tmp_path, "203.0.113.7", 0):
         pass
 
 
-def test_the_door_is_closed_at_the_end(board: Board, tmp_path: Path) -> None:
-    with watched(board, tmp_path, "127.0.0.1", 0) as address:
+def test_the_door_is_closed_at_the_end(status: Status, tmp_path: Path) -> None:
+    with watched(status, tmp_path, "127.0.0.1", 0) as address:
         assert get(f"{address}/healthz").status_code == 200
     with pytest.raises(httpx.ConnectError):
         get(f"{address}/healthz")
 
 
-def test_it_answers_on_ipv6(board: Board, tmp_path: Path) -> None:
+def test_it_answers_on_ipv6(status: Status, tmp_path: Path) -> None:
     if not socket.has_ipv6:
         pytest.skip("needs IPv6")
     try:
         listen("::1", 0).close()
     except UsageError:
         pytest.skip("needs IPv6")
-    with watched(board, tmp_path, "::1", 0) as address:
+    with watched(status, tmp_path, "::1", 0) as address:
         assert get(f"{address}/healthz").status_code == 200

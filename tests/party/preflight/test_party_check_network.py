@@ -21,7 +21,7 @@ from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import Authority, issue
 from party.flower.supernode import Server, UntrustedServerError
 from party.preflight import network
-from party.preflight.handshake import Meeting, meet
+from party.preflight.handshake import Handshake, meet
 from party.preflight.network import (
     check_certificate,
     check_clock,
@@ -140,14 +140,14 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_is_as_it_should_be(server: Server) -> None:
-    meeting, now = meet(server), utc_now()
-    assert (meeting.error, meeting.status, meeting.protocol) == (None, 200, "TLSv1.3")
-    found = check_certificate(server, meeting, now)
+    handshake, now = meet(server), utc_now()
+    assert (handshake.error, handshake.status, handshake.protocol) == (None, 200, "TLSv1.3")
+    found = check_certificate(server, handshake, now)
     assert found.status is Status.OK
     assert "364 days left" in found.text
     for each in (
-        check_server(server, meeting),
-        check_clock(server, meeting, now),
+        check_server(server, handshake),
+        check_clock(server, handshake, now),
         check_name(server),
     ):
         assert each.status is Status.OK, each.text
@@ -163,13 +163,13 @@ def refusal(identities: Identities, target_host: str = HOST, **of: Identities) -
     """What is said of a server with ``identities`` by a party that pins those of ``pins``."""
     with gateway_of(identities) as gateway:
         server = pinning(of.get("pins", identities), gateway.port, target_host)
-        meeting = meet(server)
-    found = check_certificate(server, meeting, utc_now())
+        handshake = meet(server)
+    found = check_certificate(server, handshake, utc_now())
     assert found.kind is UnreachableError
-    assert isinstance(meeting.error, UntrustedServerError)
-    assert found.text.startswith(str(meeting.error)), "as a start says it"
-    assert check_server(server, meeting).status is Status.SKIPPED
-    assert check_exposed(server, meeting).status is Status.SKIPPED
+    assert isinstance(handshake.error, UntrustedServerError)
+    assert found.text.startswith(str(handshake.error)), "as a start says it"
+    assert check_server(server, handshake).status is Status.SKIPPED
+    assert check_exposed(server, handshake).status is Status.SKIPPED
     return f"{found.text}; {found.to_do}"
 
 
@@ -228,15 +228,15 @@ def test_a_certificate_whose_key_was_signed_by_a_stranger_of_the_same_name(
 
 def test_a_server_without_tls_and_one_with_nothing_else(identities: Identities, plain: int) -> None:
     server = pinning(identities, plain)
-    meeting = meet(server)
-    found = check_certificate(server, meeting, utc_now())
+    handshake = meet(server)
+    found = check_certificate(server, handshake, utc_now())
     assert (found.kind, "does not speak TLS" in found.text) == (UnreachableError, True)
-    assert check_server(server, meeting).status is Status.SKIPPED
+    assert check_server(server, handshake).status is Status.SKIPPED
     with gateway_of(identities, host="127.0.0.1") as gateway:
         clear = in_clear(gateway.port)
-        meeting = meet(clear)
-    assert isinstance(meeting.error, UntrustedServerError)
-    found = check_server(clear, meeting)
+        handshake = meet(clear)
+    assert isinstance(handshake.error, UntrustedServerError)
+    found = check_server(clear, handshake)
     assert (found.kind, "speaks TLS" in found.text) == (UnreachableError, True)
     assert "enroll" in found.text
     with serving(Plain, "127.0.0.1") as port:
@@ -245,12 +245,12 @@ def test_a_server_without_tls_and_one_with_nothing_else(identities: Identities, 
 
 def test_nobody_answers(identities: Identities) -> None:
     nobody = pinning(identities, free_port(HOST))
-    meeting = meet(nobody)
-    assert type(meeting.error) is UnreachableError
-    found = check_server(nobody, meeting)
+    handshake = meet(nobody)
+    assert type(handshake.error) is UnreachableError
+    found = check_server(nobody, handshake)
     assert found.kind is UnreachableError
     assert "Connection refused" in found.text
-    assert check_certificate(nobody, meeting, utc_now()).status is Status.SKIPPED
+    assert check_certificate(nobody, handshake, utc_now()).status is Status.SKIPPED
     assert type(meet(in_clear(free_port())).error) is UnreachableError
 
 
@@ -274,8 +274,8 @@ def test_a_gateway_without_a_campaign_is_not_ready(identities: Identities) -> No
      (-86_400.0, "failed")],
 )  # fmt: skip
 def test_clocks_that_differ(server: Server, ahead: float, status: str) -> None:
-    meeting = meet(server, clock=lambda: utc_now() + dt.timedelta(seconds=ahead))
-    found = check_clock(server, meeting, utc_now())
+    handshake = meet(server, clock=lambda: utc_now() + dt.timedelta(seconds=ahead))
+    found = check_clock(server, handshake, utc_now())
     assert found.status.value == status, found.text
     assert "Date header" in found.text
     if status == "failed":
@@ -290,7 +290,7 @@ def test_flower_allows_what_the_clock_is_held_against() -> None:
 def test_a_clock_without_a_server_is_held_against_the_pinned_authority(server: Server) -> None:
     assert check_clock(server, None, utc_now()).status is Status.OK
     found = check_clock(
-        server, Meeting(UnreachableError("it does not answer")), utc_now() - 30 * DAY
+        server, Handshake(UnreachableError("it does not answer")), utc_now() - 30 * DAY
     )
     assert found.kind is StateError
     assert check_clock(None, None, utc_now()).status is Status.SKIPPED
@@ -349,14 +349,14 @@ def test_a_proxy_that_is_named_is_used_and_told_without_its_password(
     with serving(Proxy) as port:
         monkeypatch.setenv("https_proxy", f"http://user:secret@{HOST}:{port}")
         found = check_proxy(server)
-        meeting = meet(server)
+        handshake = meet(server)
         through = proxy_for(server)
-    assert type(meeting.error) is UnreachableError
+    assert type(handshake.error) is UnreachableError
     assert Proxy.asked == [server.address]
     assert through == f"{HOST}:{port}"
     assert found.status is Status.OK
     assert "secret" not in found.text
-    refused = check_server(server, meeting)
+    refused = check_server(server, handshake)
     assert refused.kind is UnreachableError
     assert "CONNECT" in refused.to_do
     # A range is not understood where Flower's requests are made, the host itself is.

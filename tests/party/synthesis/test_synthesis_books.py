@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from party.ledger.accountant import LedgerView, Totals, own_figure
+from party.ledger.accountant import LedgerView, Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
@@ -91,10 +91,10 @@ def test_votes_and_rows_are_summed_before_they_are_converted(
     if not rows_first:
         ledger.reserve(synthesis())
     for books in (ledger, PartyLedger(path)):
-        figure = books.own_figure(Delta(1e-5))
+        figure = books.cumulative_epsilon(Delta(1e-5))
         assert figure.epsilon == pytest.approx(5.745, abs=0.001)
         assert (figure.unit, figure.observer) == ("record", "public")
-    assert own_figure(ledger.totals(), Delta(1e-5)).epsilon == pytest.approx(
+    assert cumulative_epsilon(ledger.totals(), Delta(1e-5)).epsilon == pytest.approx(
         5.644 if composition == "zcdp" else 5.260, abs=0.001
     )
 
@@ -102,7 +102,7 @@ def test_votes_and_rows_are_summed_before_they_are_converted(
 def test_other_settings_of_the_specification() -> None:
     def figure(sigma: int, rho: Fraction, epsilon: int) -> float:
         totals = Totals(thousand(sigma, composition="zcdp"), 1000, 1000)
-        return own_figure(
+        return cumulative_epsilon(
             [totals], Delta(1e-5), [synthesis(rho=rho, epsilon=Fraction(epsilon))]
         ).epsilon
 
@@ -113,23 +113,25 @@ def test_other_settings_of_the_specification() -> None:
 def test_a_release_without_a_gaussian_cost_takes_that_filter_away() -> None:
     """What is left is zCDP at its own part of delta, never more than that the rows are dear."""
     totals = [Totals(thousand(composition="gdp"), 1000, 1000)]
-    alone = own_figure(totals, Delta(1e-5)).epsilon
+    alone = cumulative_epsilon(totals, Delta(1e-5)).epsilon
     cheap = synthesis(epsilon=Fraction(1, 100), rho=Fraction(1, 10**6))
-    both = own_figure(totals, Delta(1e-5), [cheap]).epsilon
-    zcdp = own_figure([Totals(thousand(composition="zcdp"), 1000, 1000)], Delta(1e-5)).epsilon
+    both = cumulative_epsilon(totals, Delta(1e-5), [cheap]).epsilon
+    zcdp = cumulative_epsilon(
+        [Totals(thousand(composition="zcdp"), 1000, 1000)], Delta(1e-5)
+    ).epsilon
     assert alone < zcdp < both < zcdp + 1e-4
 
 
 def test_rows_alone() -> None:
-    figure = own_figure([], Delta(1e-5), [synthesis()])
+    figure = cumulative_epsilon([], Delta(1e-5), [synthesis()])
     assert 0.5 < figure.epsilon < 1  # as zCDP at this delta it is less than pure
     assert (figure.unit, figure.observer) == ("record", "server")
-    assert own_figure([], Delta(1e-12), [synthesis()]).epsilon == 1
-    patients = own_figure([], Delta(1e-5), [synthesis(unit="patient")])
+    assert cumulative_epsilon([], Delta(1e-12), [synthesis()]).epsilon == 1
+    patients = cumulative_epsilon([], Delta(1e-5), [synthesis(unit="patient")])
     assert patients.unit == "patient"
     assert patients.epsilon == figure.epsilon
     both = [synthesis(unit="patient"), synthesis(id="e5" * 16)]
-    assert own_figure([], Delta(1e-5), both).unit == "record"
+    assert cumulative_epsilon([], Delta(1e-5), both).unit == "record"
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(Fraction(40), 1), Neighbour(5, Fraction(40), 1)])
@@ -140,15 +142,18 @@ def test_a_figure_with_paid_rows_is_for_units_added_or_removed(
     """Altering a row costs its release up to twice; the votes of a patient may cover it."""
     offer = replace(thousand(), aggregator=mechanism.name, unit=unit, mechanisms=(mechanism,))
     votes, rows = [Totals(offer, 10, 10)], synthesis(unit=unit)
-    for figure in (own_figure(votes, Delta(1e-5), [rows]), own_figure([], Delta(1e-5), [rows])):
+    for figure in (
+        cumulative_epsilon(votes, Delta(1e-5), [rows]),
+        cumulative_epsilon([], Delta(1e-5), [rows]),
+    ):
         assert figure.unit == unit
         assert figure.neighbours.endswith(" added or removed")
         assert f"adjacency: {figure.neighbours}; observer" in figure.in_words
         assert "altered" not in figure.in_words
     # What costs nothing takes nothing away, and the votes' own words stay.
     free = synthesis(unit=unit, method="uniform", epsilon=Fraction(0), rho=Fraction(0))
-    alone = own_figure(votes, Delta(1e-5))
-    assert alone == own_figure(votes, Delta(1e-5), [free])
+    alone = cumulative_epsilon(votes, Delta(1e-5))
+    assert alone == cumulative_epsilon(votes, Delta(1e-5), [free])
     voting = mechanism.name == "neighbour"
     assert alone.neighbours == neighbours_of(unit, records_vote=voting)
     assert ("altered" in alone.in_words) == (voting or unit == "patient")
@@ -158,14 +163,14 @@ def test_deltas_add_up() -> None:
     seeded = synthesis(
         release="seeded", method="cfs", epsilon=None, rho=Fraction(2), delta=Fraction(1, 10**6)
     )
-    at = [own_figure([], Delta(delta), [seeded]).epsilon for delta in (1e-4, 1e-5)]
+    at = [cumulative_epsilon([], Delta(delta), [seeded]).epsilon for delta in (1e-4, 1e-5)]
     assert at == sorted(at)
     twice = [seeded, replace(seeded, id="e5" * 16)]
     half = Fraction(1, 2)
-    assert math.isinf(own_figure([], Delta(1e-5), twice).epsilon)  # a tenth is set aside
-    assert "no figure at delta 1e-05" in own_figure([], Delta(1e-5), twice).in_words
-    assert math.isinf(own_figure([], Delta(3.9e-6, half), twice).epsilon)
-    assert math.isfinite(own_figure([], Delta(4.1e-6, half), twice).epsilon)
+    assert math.isinf(cumulative_epsilon([], Delta(1e-5), twice).epsilon)  # a tenth is set aside
+    assert "no figure at delta 1e-05" in cumulative_epsilon([], Delta(1e-5), twice).in_words
+    assert math.isinf(cumulative_epsilon([], Delta(3.9e-6, half), twice).epsilon)
+    assert math.isfinite(cumulative_epsilon([], Delta(4.1e-6, half), twice).epsilon)
 
 
 def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger) -> None:
@@ -174,7 +179,7 @@ def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger)
         synthesis(private=False, release="seeded", method="cfs", epsilon=None, rho=Fraction(0))
     )
     for delta in (1e-5, 0.5):
-        figure = ledger.own_figure(Delta(delta))
+        figure = ledger.cumulative_epsilon(Delta(delta))
         assert math.isinf(figure.epsilon)
         assert figure.in_words == (
             "no figure, and there will be none: synthetic rows were released without "
@@ -185,9 +190,9 @@ def test_rows_that_are_not_private_leave_no_figure_for_good(ledger: PartyLedger)
 def test_free_rows_change_nothing(ledger: PartyLedger) -> None:
     """Rows out of a paid model, or of no data at all, are no release of the private table."""
     answer(ledger, noisy(unit="patient"), queries(0, 2))
-    before = ledger.own_figure(Delta(1e-5))
+    before = ledger.cumulative_epsilon(Delta(1e-5))
     ledger.reserve(synthesis(method="uniform", epsilon=Fraction(0), rho=Fraction(0)))
-    assert ledger.own_figure(Delta(1e-5)) == before
+    assert ledger.cumulative_epsilon(Delta(1e-5)) == before
     assert before.unit == "patient"
 
 
@@ -257,7 +262,9 @@ def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
     ledger.spend("a1" * 16, output=OUTPUT)
     with pytest.raises(RefusedError, match="written before"):
         ledger.spend("a1" * 16, output=OUTPUT)
-    assert ledger.own_figure(Delta(1e-5)) == own_figure([], Delta(1e-5), [synthesis()])
+    assert ledger.cumulative_epsilon(Delta(1e-5)) == cumulative_epsilon(
+        [], Delta(1e-5), [synthesis()]
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.release import parquet
 from party.synthesis.release.ledger_entry import entry_of
 from party.synthesis.release.parquet import KEY, About, Source
-from party.synthesis.release.plan import MOST_CELLS, Asked, check_size, plan_of
+from party.synthesis.release.plan import MOST_CELLS, ReleaseRequest, check_size, plan_of
 from party.synthesis.release.release import Places, release, release_again
 from party.synthesis.table.coding import decode
 from party.synthesis.table.domain import Attribute, Domain
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from party.synthesis.release.release import Made
 
-SEEDED = Asked(
+SEEDED = ReleaseRequest(
     rows=4, method="cfs", release="seeded", test="deterministic", k=5, allow_non_dp=True, attempts=5
 )
 LABEL_ALONE = Domain((Attribute("ill", ("no", "yes"), (0, 1)),), 2, "ill")
 
 
-def make(folder: Path, asked: Asked, domain: Domain) -> Made:
+def make(folder: Path, asked: ReleaseRequest, domain: Domain) -> Made:
     """Plan and make a release in a folder."""
     plan = plan_of(asked, domain)
     return release(
@@ -51,7 +51,7 @@ def make(folder: Path, asked: Asked, domain: Domain) -> Made:
     )
 
 
-def check_nothing_is_paid(folder: Path, asked: Asked, domain: Domain) -> PateError:
+def check_nothing_is_paid(folder: Path, asked: ReleaseRequest, domain: Domain) -> PateError:
     """Return the error of a release of which nothing may stand in the ledger."""
     with pytest.raises(PateError) as found:
         make(folder, asked, domain)
@@ -61,7 +61,7 @@ def check_nothing_is_paid(folder: Path, asked: Asked, domain: Domain) -> PateErr
 
 
 def test_a_release_that_can_be_is_paid(tmp_path: Path) -> None:
-    made = make(tmp_path, Asked(rows=2), small())
+    made = make(tmp_path, ReleaseRequest(rows=2), small())
     assert len(made.rows) == 2
     assert len(PartyLedger(tmp_path / LEDGER_FILE).syntheses()) == 1
 
@@ -76,7 +76,7 @@ def test_a_release_that_can_be_is_paid(tmp_path: Path) -> None:
     ],
 )
 def test_a_test_that_cannot_be(
-    tmp_path: Path, asked: Asked, kind: type[PateError], words: str
+    tmp_path: Path, asked: ReleaseRequest, kind: type[PateError], words: str
 ) -> None:
     domain = replace(small(), min_rows=2_000)
     error = check_nothing_is_paid(tmp_path, asked, domain)
@@ -95,11 +95,11 @@ def test_gamma_and_attempts_of_a_test_with_noise() -> None:
 
 
 def test_a_label_alone_leaves_no_column(tmp_path: Path) -> None:
-    error = check_nothing_is_paid(tmp_path, Asked(rows=2), LABEL_ALONE)
+    error = check_nothing_is_paid(tmp_path, ReleaseRequest(rows=2), LABEL_ALONE)
     assert "without --keep-label" in str(error)
     Places(out=tmp_path / "a.parquet", keep_label=True).check_columns(LABEL_ALONE)
     with pytest.raises(UsageError, match="without --keep-label"):
-        _again(tmp_path, Asked(rows=2), LABEL_ALONE)
+        _again(tmp_path, ReleaseRequest(rows=2), LABEL_ALONE)
 
 
 def test_more_cells_than_can_be_held(tmp_path: Path) -> None:
@@ -108,18 +108,18 @@ def test_more_cells_than_can_be_held(tmp_path: Path) -> None:
     long = Domain((Attribute("c", codes, (0, 1, 2)),), 2, None)
     cell = 4 * 251  # bytes of a text of 251 characters in an array
     for domain, most in ((wide, MOST_CELLS // 128), (long, MAX_BYTES // cell)):
-        error = str(check_nothing_is_paid(tmp_path, Asked(rows=10**7), domain))
+        error = str(check_nothing_is_paid(tmp_path, ReleaseRequest(rows=10**7), domain))
         assert f"at most {most} rows fit in one file" in error
-        check_size(Asked(rows=most), domain)
+        check_size(ReleaseRequest(rows=most), domain)
         with pytest.raises(UsageError, match="rows fit in one file"):
-            check_size(Asked(rows=most + 1), domain)
+            check_size(ReleaseRequest(rows=most + 1), domain)
     assert decode(np.zeros((1, 1), dtype=np.intp), long).columns[0].itemsize == cell
     with pytest.raises(UsageError, match="rows fit in one file"):
-        _again(tmp_path, Asked(rows=10**7), wide)
-    check_size(Asked(rows=10**7), small())
+        _again(tmp_path, ReleaseRequest(rows=10**7), wide)
+    check_size(ReleaseRequest(rows=10**7), small())
 
 
-def _again(folder: Path, asked: Asked, domain: Domain) -> None:
+def _again(folder: Path, asked: ReleaseRequest, domain: Domain) -> None:
     """Ask a model that is not there for rows: what is wrong is told before it is looked for."""
     release_again(
         asked,

@@ -16,7 +16,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis.release import report
 from party.synthesis.release.ledger_entry import entry_of
 from party.synthesis.release.parquet import KEY, About, Source, merge, read, to_bytes
-from party.synthesis.release.plan import Asked, plan_of
+from party.synthesis.release.plan import ReleaseRequest, plan_of
 from party.synthesis.release.release import Places, release
 from party.synthesis.table.randomness import SimulatedRandomness, SystemRandomness
 from pate.accounting.filters import Delta
@@ -214,7 +214,9 @@ def test_the_report_is_of_the_rows_that_left_and_the_schema_alone(tmp_path: Path
 
 def test_the_cost_is_the_dearer_of_model_and_seeds() -> None:
     domain = replace(small(), min_rows=20_000)
-    asked = Asked(rows=4, method="cfs", release="seeded", epsilon=Fraction(1, 2), attempts=5)
+    asked = ReleaseRequest(
+        rows=4, method="cfs", release="seeded", epsilon=Fraction(1, 2), attempts=5
+    )
     plan = plan_of(asked, domain)
     assert plan.total is not None
     assert plan.rho == plan.total.rho > plan.price.rho
@@ -228,7 +230,7 @@ def test_the_cost_is_the_dearer_of_model_and_seeds() -> None:
 
 def test_that_too_few_rows_became_seeds_is_in_delta() -> None:
     domain = replace(small(), min_rows=20_000)
-    asked = Asked(
+    asked = ReleaseRequest(
         rows=4, method="cfs", release="seeded", attempts=5, k=3000, epsilon0=Fraction(1, 100)
     )
     plan = plan_of(asked, domain)
@@ -241,7 +243,7 @@ def test_that_too_few_rows_became_seeds_is_in_delta() -> None:
 def test_a_cost_of_one_column_can_be_entered_however_many_digits_it_has(epsilon: str) -> None:
     """Its rho is half of epsilon squared: rounded up it would be more than epsilon implies."""
     domain = small((3,))
-    asked = Asked(rows=2, method="marginals", epsilon=Fraction(epsilon))
+    asked = ReleaseRequest(rows=2, method="marginals", epsilon=Fraction(epsilon))
     plan = plan_of(asked, domain)
     entry = entry_of(plan, domain, "record", "00" * 32)
     assert entry.rho == asked.epsilon**2 / 2 == plan.price.rho
@@ -255,16 +257,16 @@ def test_k_and_gamma_are_told_of_seedless_rows_only_where_they_hold() -> None:
         ({"k": 0}, False),
         ({"k": 2, "gamma": Fraction(1)}, False),
     ):
-        asked = replace(Asked(rows=4), **changes)
+        asked = replace(ReleaseRequest(rows=4), **changes)
         kept = entry_of(plan_of(asked, domain), domain, "record", "00" * 32).settings
         assert ("k" in kept) == ("gamma" in kept) == told
 
 
 def test_plain_figures() -> None:
     domain = small()
-    assert plan_of(Asked(rows=4, epsilon=Fraction(2)), domain).figure == (2.0, 0.0)
-    assert plan_of(Asked(rows=4, method="uniform"), domain).figure == (0.0, 0.0)
-    found = plan_of(Asked(rows=4, method="cfs"), domain).figure
+    assert plan_of(ReleaseRequest(rows=4, epsilon=Fraction(2)), domain).figure == (2.0, 0.0)
+    assert plan_of(ReleaseRequest(rows=4, method="uniform"), domain).figure == (0.0, 0.0)
+    found = plan_of(ReleaseRequest(rows=4, method="cfs"), domain).figure
     assert found is not None
     assert 0.2 < found[0] <= 1
     assert found[1] == 1e-6
@@ -278,7 +280,7 @@ def test_nothing_leaves_with_seeded_noise(
     tmp_path: Path, noise: Noise, randomness: Randomness
 ) -> None:
     domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
-    plan = plan_of(Asked(rows=4), domain)
+    plan = plan_of(ReleaseRequest(rows=4), domain)
     with pytest.raises(UsageError, match="protects nobody"):
         release(
             plan,
@@ -299,7 +301,7 @@ def test_the_same_data_give_other_rows_each_time(tmp_path: Path) -> None:
     domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
     models = set()
     for at in range(2):
-        plan = plan_of(Asked(rows=4), domain)
+        plan = plan_of(ReleaseRequest(rows=4), domain)
         made = release(
             plan,
             entry_of(plan, domain, "record", "00" * 32),
@@ -321,7 +323,7 @@ class _Dies(SystemNoise):
 
 def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
     domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
-    plan = plan_of(Asked(rows=4), domain)
+    plan = plan_of(ReleaseRequest(rows=4), domain)
     entry = entry_of(plan, domain, "record", "00" * 32)
     with pytest.raises(MemoryError):
         release(
@@ -337,4 +339,4 @@ def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
     (record,) = books.syntheses()
     assert record.synthesis == entry
     assert record.spent_at is None
-    assert books.own_figure(Delta(1e-5)).epsilon > 0
+    assert books.cumulative_epsilon(Delta(1e-5)).epsilon > 0

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
+from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.ledger.ledger import PartyLedger
@@ -130,25 +130,27 @@ class Liar:
         body = self.voters[name].handle(wire.sign_request(asked, key))
         return wire.read_reply(body, campaign=asked.campaign.id, nonce=asked.nonce)[1]
 
-    def ballot(self, batch: Batch = WHOLE) -> MaskedBallot:
-        return MaskedBallot(self.campaign, self.roster, batch)
+    def aggregation(self, batch: Batch = WHOLE) -> MaskedAggregation:
+        return MaskedAggregation(self.campaign, self.roster, batch)
 
     def step(
-        self, ballot: MaskedBallot, names: Sequence[str] = NAMES, *, advance: bool = True
+        self, aggregation: MaskedAggregation, names: Sequence[str] = NAMES, *, advance: bool = True
     ) -> None:
         """Take some parties honestly through one step."""
         for name in names:
-            reply = self.tell(name, ballot.request(name))
-            assert reply.WhichOneof("body") == ANSWERS[ballot.step], self.said[name][-1]
-            ballot.take(self.party(name), reply)
+            reply = self.tell(name, aggregation.request(name))
+            assert reply.WhichOneof("body") == ANSWERS[aggregation.step], self.said[name][-1]
+            aggregation.take(self.party(name), reply)
         if advance:
-            ballot.advance()
+            aggregation.advance()
 
-    def through(self, ballot: MaskedBallot, steps: Sequence[Sequence[str]]) -> MaskedBallot:
+    def through(
+        self, aggregation: MaskedAggregation, steps: Sequence[Sequence[str]]
+    ) -> MaskedAggregation:
         """Take parties through several steps; who is in each is listed."""
         for names in steps:
-            self.step(ballot, names)
-        return ballot
+            self.step(aggregation, names)
+        return aggregation
 
     def refuses(
         self,
@@ -164,21 +166,21 @@ class Liar:
         assert reply.refusal.kind in ("ProtocolError", "RefusedError", "QuorumError")
         assert words in self.said[name][-1], self.said[name][-1]
 
-    def what_comes(self, ballot: MaskedBallot) -> Counts | None:
+    def what_comes(self, aggregation: MaskedAggregation) -> Counts | None:
         """Ask everybody for all that is left of a sum; return it, None if there is none.
 
         A party that refuses is as one that dropped out: the others' sum may come about without it.
         """
-        while ballot.step:
-            for name in sorted(ballot.awaited):
-                reply = self.tell(name, ballot.request(name))
-                if reply.WhichOneof("body") == ANSWERS[ballot.step]:
-                    ballot.take(self.party(name), reply)
+        while aggregation.step:
+            for name in sorted(aggregation.awaited):
+                reply = self.tell(name, aggregation.request(name))
+                if reply.WhichOneof("body") == ANSWERS[aggregation.step]:
+                    aggregation.take(self.party(name), reply)
             try:
-                ballot.advance()
+                aggregation.advance()
             except QuorumError:
                 return None
-        return ballot.result().total.counts
+        return aggregation.result().total.counts
 
     def party(self, name: str) -> RosterParty:
         return next(party for party in self.roster if party.name == name)
@@ -205,27 +207,27 @@ def describe() -> vote_pb2.PartyRequest:
 
 
 def test_an_honest_server_learns_the_sum(liar: Liar) -> None:
-    found = liar.through(liar.ballot(), [NAMES] * 5).result()
+    found = liar.through(liar.aggregation(), [NAMES] * 5).result()
     np.testing.assert_array_equal(found.total.counts, [[4, 6]] * 6)
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
 def test_with_a_party_that_drops_out_it_learns_the_others_sum(liar: Liar) -> None:
     rest = ("a", "b", "c")
-    found = liar.through(liar.ballot(), [NAMES, NAMES, rest, rest, rest]).result()
+    found = liar.through(liar.aggregation(), [NAMES, NAMES, rest, rest, rest]).result()
     np.testing.assert_array_equal(found.total.counts, [[4, 2]] * 6)
     assert found.responders == rest
 
 
 def test_different_queries_to_different_parties(liar: Liar) -> None:
-    ballot, other = liar.ballot(), liar.ballot(PART)
-    other.attempt = ballot.attempt
+    aggregation, other = liar.aggregation(), liar.aggregation(PART)
+    other.attempt = aggregation.attempt
     asked = other.request("a")
-    asked.ask_keys.attempt = ballot.attempt
+    asked.ask_keys.attempt = aggregation.attempt
     reply = liar.tell("a", asked)
-    liar.step(ballot, NAMES[1:])
+    liar.step(aggregation, NAMES[1:])
     # The others get what "a" said of its three queries, and "a" what they said of their six.
-    keys = ballot.request("b")
+    keys = aggregation.request("b")
     keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
     for name in NAMES:
         liar.refuses(name, keys, "not signed")
@@ -246,36 +248,36 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
         fields["threshold"] = 4
     else:
         fields["epsilon"] = 0.5
-    ballot, lie = liar.ballot(), liar.terms(roster, **fields)
-    lied = MaskedBallot(lie, roster, WHOLE)
+    aggregation, lie = liar.aggregation(), liar.terms(roster, **fields)
+    lied = MaskedAggregation(lie, roster, WHOLE)
     asked = lied.request("a")
-    asked.ask_keys.attempt = ballot.attempt
+    asked.ask_keys.attempt = aggregation.attempt
     if change in ("threshold", "noise"):
         # Said when it joined, so its own ledger knows better.
         liar.refuses("a", asked, "has changed its", lie)
         return
     reply = liar.tell("a", asked, lie)
     assert reply.WhichOneof("body") == "keys", liar.said["a"][-1]
-    liar.step(ballot, NAMES[1:])
-    keys = ballot.request("b")
+    liar.step(aggregation, NAMES[1:])
+    keys = aggregation.request("b")
     keys.ask_shares.keys.insert(0, vote_pb2.PeerKeys(party="a", keys=reply.keys))
     for name in NAMES[1:]:
         liar.refuses(name, keys, "not signed")
     # What is left is the sum of those that were told the same.
-    np.testing.assert_array_equal(liar.what_comes(ballot), [[3, 6]] * 6)
+    np.testing.assert_array_equal(liar.what_comes(aggregation), [[3, 6]] * 6)
     # Whom the roster says once, it says for good.
-    liar.refuses("a", liar.ballot().request("a"), "has changed its")
+    liar.refuses("a", liar.aggregation().request("a"), "has changed its")
 
 
 def test_a_campaign_signed_by_another_key(liar: Liar) -> None:
-    ballot = liar.through(liar.ballot(), [NAMES, NAMES])
+    aggregation = liar.through(liar.aggregation(), [NAMES, NAMES])
     stolen = Ed25519PrivateKey.generate()
-    liar.refuses("a", liar.ballot().request("a"), "has changed its key", key=stolen)
+    liar.refuses("a", liar.aggregation().request("a"), "has changed its key", key=stolen)
     for step in ("ask_masked", "ask_consent", "ask_opening"):
-        request = ballot.request("a")
+        request = aggregation.request("a")
         if step != "ask_masked":
             request = vote_pb2.PartyRequest()
-            getattr(request, step).attempt = ballot.attempt
+            getattr(request, step).attempt = aggregation.attempt
         if step == "ask_masked":
             liar.refuses("a", request, "has changed its key", key=stolen)
         else:
@@ -283,23 +285,23 @@ def test_a_campaign_signed_by_another_key(liar: Liar) -> None:
 
 
 def test_a_replayed_message_gets_the_same_bytes_and_no_more(liar: Liar) -> None:
-    ballot = liar.ballot()
-    while ballot.step:
-        replies = [liar.tell("a", ballot.request("a")) for _ in range(2)]
+    aggregation = liar.aggregation()
+    while aggregation.step:
+        replies = [liar.tell("a", aggregation.request("a")) for _ in range(2)]
         for reply in replies:
             reply.nonce = b""
         assert replies[0] == replies[1]
-        liar.step(ballot)
+        liar.step(aggregation)
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
 def test_what_was_asked_of_another_party_changes_nothing(liar: Liar) -> None:
     """Each genuine request, told to somebody else as well: before its own one, and after."""
-    ballot = liar.ballot()
-    while ballot.step:
-        own, others = ballot.request("a"), ballot.request("d")
+    aggregation = liar.aggregation()
+    while aggregation.step:
+        own, others = aggregation.request("a"), aggregation.request("d")
         before = liar.tell("a", others)
-        liar.step(ballot, advance=False)
+        liar.step(aggregation, advance=False)
         after = liar.tell("a", others)
         right = liar.tell("a", own)
         for reply in (before, after, right):
@@ -307,60 +309,62 @@ def test_what_was_asked_of_another_party_changes_nothing(liar: Liar) -> None:
         for reply in (before, after):
             # It says what it says to its own request, or nothing.
             assert reply == right or reply.WhichOneof("body") == "refusal"
-        ballot.advance()
-    np.testing.assert_array_equal(ballot.result().total.counts, [[4, 6]] * 6)
+        aggregation.advance()
+    np.testing.assert_array_equal(aggregation.result().total.counts, [[4, 6]] * 6)
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
 
 def test_a_request_of_an_earlier_attempt_ends_the_present_one_and_opens_nothing(liar: Liar) -> None:
     """Whoever could tell a party an old request could stop a sum, and learn nothing of it."""
-    old = liar.ballot()
+    old = liar.aggregation()
     begins = old.request("d")
     liar.through(old, [NAMES, NAMES, NAMES])
-    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    aggregation = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
     reply = liar.tell("a", begins)
     # New keys for the old attempt: what was masked with the ones before is not opened by them.
     assert reply.WhichOneof("body") == "keys"
-    liar.refuses("a", ballot.request("a"), "not begun here")
+    liar.refuses("a", aggregation.request("a"), "not begun here")
     liar.refuses("a", old.request("a"), "and the next is")
-    liar.through(ballot, [NAMES[1:], NAMES[1:]])
+    liar.through(aggregation, [NAMES[1:], NAMES[1:]])
     # Its masked vote was in: the others open the sum without it, as of a party that dropped out late.
-    np.testing.assert_array_equal(ballot.result().total.counts, [[4, 6]] * 6)
+    np.testing.assert_array_equal(aggregation.result().total.counts, [[4, 6]] * 6)
     assert liar.opened() == {"a": 0, "b": 1, "c": 1, "d": 1}
 
 
 def test_messages_out_of_order(liar: Liar) -> None:
-    ballot = liar.ballot()
-    later = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    aggregation = liar.aggregation()
+    later = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
     consent = later.request("a")
-    liar.refuses("a", _renamed(consent, ballot), "not begun here")
-    liar.step(ballot, advance=False)
-    liar.refuses("a", _renamed(consent, ballot), "and the next is")
+    liar.refuses("a", _renamed(consent, aggregation), "not begun here")
+    liar.step(aggregation, advance=False)
+    liar.refuses("a", _renamed(consent, aggregation), "and the next is")
     masked = vote_pb2.PartyRequest()
-    masked.ask_masked.attempt = ballot.attempt
+    masked.ask_masked.attempt = aggregation.attempt
     liar.refuses("a", masked, "and the next is")
     # That attempt ended the one before it.
     liar.refuses("a", consent, "not begun here")
 
 
-def _renamed(request: vote_pb2.PartyRequest, ballot: MaskedBallot) -> vote_pb2.PartyRequest:
+def _renamed(
+    request: vote_pb2.PartyRequest, aggregation: MaskedAggregation
+) -> vote_pb2.PartyRequest:
     made = vote_pb2.PartyRequest()
     made.CopyFrom(request)
-    getattr(made, made.WhichOneof("body") or "").attempt = ballot.attempt
+    getattr(made, made.WhichOneof("body") or "").attempt = aggregation.attempt
     return made
 
 
 def test_a_second_unmasking_request(liar: Liar) -> None:
-    ballot = liar.through(liar.ballot(), [NAMES] * 4)
-    first = ballot.request("a")
-    liar.step(ballot)
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 4)
+    first = aggregation.request("a")
+    liar.step(aggregation)
     other = vote_pb2.PartyRequest()
     other.CopyFrom(first)
     del other.ask_opening.signatures[3]
     liar.refuses("a", other, "a second time")
     # Nor does it sign another list of survivors now.
     consent = vote_pb2.PartyRequest()
-    consent.ask_consent.attempt = ballot.attempt
+    consent.ask_consent.attempt = aggregation.attempt
     consent.ask_consent.survivors.extend(NAMES[:3])
     liar.refuses("a", consent, "a second time")
     assert liar.opened() == dict.fromkeys(NAMES, 1)
@@ -368,33 +372,33 @@ def test_a_second_unmasking_request(liar: Liar) -> None:
 
 def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
     """Half of the parties hear that "d" is in the sum, the others that it dropped out."""
-    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
+    aggregation = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
     signatures: dict[tuple[str, ...], dict[str, bytes]] = {NAMES: {}, NAMES[:3]: {}}
     for name, survivors in (("a", NAMES), ("b", NAMES), ("c", NAMES[:3]), ("d", NAMES)):
         request = vote_pb2.PartyRequest()
-        request.ask_consent.attempt = ballot.attempt
+        request.ask_consent.attempt = aggregation.attempt
         request.ask_consent.survivors.extend(survivors)
         signatures[survivors][name] = liar.tell(name, request).consent.signature
         # Nobody signs two lists.
         other = vote_pb2.PartyRequest()
-        other.ask_consent.attempt = ballot.attempt
+        other.ask_consent.attempt = aggregation.attempt
         other.ask_consent.survivors.extend(NAMES[:3] if survivors == NAMES else NAMES)
         liar.refuses(name, other, "a second time")
     # Three signed that "d" is alive; "c" does not open under that list, and nobody under its own.
     alive, dropped = signatures[NAMES], signatures[NAMES[:3]]
-    liar.refuses("c", _opening(ballot, alive), "it saw another list")
-    liar.refuses("c", _opening(ballot, dropped), "signed the list of survivors")
+    liar.refuses("c", _opening(aggregation, alive), "it saw another list")
+    liar.refuses("c", _opening(aggregation, dropped), "signed the list of survivors")
     both = {**dropped, "a": alive["a"], "b": alive["b"]}
-    liar.refuses("c", _opening(ballot, both), "it saw another list")
+    liar.refuses("c", _opening(aggregation, both), "it saw another list")
     for name in ("a", "b", "d"):
-        opening = liar.tell(name, _opening(ballot, alive)).opening
+        opening = liar.tell(name, _opening(aggregation, alive)).opening
         assert not opening.keys
     assert liar.opened()["c"] == 0
 
 
-def _opening(ballot: MaskedBallot, signatures: dict[str, bytes]) -> vote_pb2.PartyRequest:
+def _opening(aggregation: MaskedAggregation, signatures: dict[str, bytes]) -> vote_pb2.PartyRequest:
     request = vote_pb2.PartyRequest()
-    request.ask_opening.attempt = ballot.attempt
+    request.ask_opening.attempt = aggregation.attempt
     for name in sorted(signatures):
         request.ask_opening.signatures.add(party=name, signature=signatures[name])
     return request
@@ -406,11 +410,11 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
     liar: Liar, batch: Batch, restarted: bool
 ) -> None:
     """The difference of the two sums would be the votes of "d"."""
-    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.through(liar.aggregation(), [NAMES] * 5)
     if restarted:
         for name in NAMES:
             liar.start(name)
-    again, rest = liar.ballot(batch), NAMES[:3]
+    again, rest = liar.aggregation(batch), NAMES[:3]
     liar.through(again, [rest, rest, rest, rest])
     for name in rest:
         liar.refuses(name, again.request(name), "opened")
@@ -420,25 +424,25 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
 
 def test_the_same_batch_may_be_run_again_with_the_same_parties(liar: Liar) -> None:
     """A server that lost the first result is told the same sum, and nothing new."""
-    one = liar.through(liar.ballot(), [NAMES] * 5).result()
+    one = liar.through(liar.aggregation(), [NAMES] * 5).result()
     for name in NAMES:
         liar.start(name)
-    two = liar.through(liar.ballot(), [NAMES] * 5).result()
+    two = liar.through(liar.aggregation(), [NAMES] * 5).result()
     np.testing.assert_array_equal(one.total.counts, two.total.counts)
 
 
 def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) -> None:
     """All parties are started anew, and the server brings an attempt of before to life again."""
-    ballot = liar.through(liar.ballot(), [NAMES, NAMES, NAMES])
-    liar.step(ballot, advance=False)
+    aggregation = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
+    liar.step(aggregation, advance=False)
     old = {}
     for name in NAMES:
-        old[name] = liar.tell(name, ballot.request(name)).consent.signature
+        old[name] = liar.tell(name, aggregation.request(name)).consent.signature
         liar.start(name)
-    again = liar.ballot()
-    again.attempt, again._opens = ballot.attempt, ballot._opens
-    again._context = ballot._context
-    again._masking = type(ballot._masking)(ballot._context)
+    again = liar.aggregation()
+    again.attempt, again._opens = aggregation.attempt, aggregation._opens
+    again._context = aggregation._context
+    again._masking = type(aggregation._masking)(aggregation._context)
     rest = NAMES[:3]
     liar.through(again, [NAMES, NAMES, rest])
     # "a" is to open the list of all four by the signatures of before, after it signs one of three.
@@ -449,21 +453,21 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
 
 def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
     """Votes in another order of classes, under the same masks: the difference would be votes."""
-    ballot = liar.through(liar.ballot(), [NAMES, NAMES])
+    aggregation = liar.through(liar.aggregation(), [NAMES, NAMES])
     permuted = vote_pb2.Campaign()
     permuted.CopyFrom(liar.campaign)
     permuted.classes[:] = CLASSES[::-1]
-    liar.refuses("a", ballot.request("a"), "on other terms than it was begun on", permuted)
+    liar.refuses("a", aggregation.request("a"), "on other terms than it was begun on", permuted)
     # What is left is the sum that was begun.
-    np.testing.assert_array_equal(liar.what_comes(ballot), [[4, 6]] * 6)
+    np.testing.assert_array_equal(liar.what_comes(aggregation), [[4, 6]] * 6)
 
 
 def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> None:
-    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.through(liar.aggregation(), [NAMES] * 5)
     liar.campaign.classes[:] = CLASSES[::-1]
     for name in NAMES:
-        liar.refuses(name, liar.ballot().request(name), "has changed its classes")
-    assert liar.what_comes(liar.ballot()) is None
+        liar.refuses(name, liar.aggregation().request(name), "has changed its classes")
+    assert liar.what_comes(liar.aggregation()) is None
 
 
 @pytest.mark.parametrize("field", ["public_set", "schema"])
@@ -477,9 +481,9 @@ def test_nor_does_what_it_is_about(liar: Liar, field: str) -> None:
 
 def test_a_party_that_was_trained_anew_gives_no_second_sum(liar: Liar) -> None:
     """The others' votes are the same, so the difference would be what is new in its data."""
-    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.through(liar.aggregation(), [NAMES] * 5)
     liar.start("a", "y")
-    again = liar.ballot()
+    again = liar.aggregation()
     liar.refuses("a", again.request("a"), "our data or settings have changed")
     assert liar.what_comes(again) is None
 
@@ -490,21 +494,21 @@ def test_nor_in_another_campaign(liar: Liar, noise: str, asked_to_open: bool) ->
     """What only "a" can know is refused before its votes are masked: three others can open a sum."""
     if noise == "distributed":
         liar.campaign = _distributed(liar)
-    first = liar.through(liar.ballot(), [NAMES] * 4)
+    first = liar.through(liar.aggregation(), [NAMES] * 4)
     liar.step(first, NAMES if asked_to_open else NAMES[1:])
     liar.start("a", "y")
     liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
-    again = liar.ballot()
+    again = liar.aggregation()
     liar.refuses("a", again.request("a"), "other data or settings of ours")
     assert liar.what_comes(again) is None
 
 
 def test_nor_after_votes_that_were_never_opened(liar: Liar) -> None:
     """The server may have the first sum opened later, by the others."""
-    first = liar.through(liar.ballot(), [NAMES] * 3)
+    first = liar.through(liar.aggregation(), [NAMES] * 3)
     liar.start("a", "y")
     before, liar.campaign = liar.campaign, liar.terms(liar.roster, id=b"d" * 16)
-    liar.refuses("a", liar.ballot().request("a"), "other data or settings of ours")
+    liar.refuses("a", liar.aggregation().request("a"), "other data or settings of ours")
     liar.campaign = before
     rest = NAMES[1:]
     found = liar.through(first, [rest, rest]).result()
@@ -512,13 +516,13 @@ def test_nor_after_votes_that_were_never_opened(liar: Liar) -> None:
 
 
 def test_a_policy_may_allow_it(liar: Liar) -> None:
-    first = liar.what_comes(liar.ballot())
+    first = liar.what_comes(liar.aggregation())
     for name in NAMES:
         liar.start(name, "y" if name == "a" else None, Policy(
             campaigns="any", repeat_queries="allow", least_survivors=3, largest_epsilon=None
         ))  # fmt: skip
     liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
-    second = liar.what_comes(liar.ballot())
+    second = liar.what_comes(liar.aggregation())
     assert first is not None
     assert second is not None
     np.testing.assert_array_equal(second - first, [[-1, 1]] * 6)
@@ -530,29 +534,29 @@ def test_the_same_teachers_with_other_votes_give_none(
     liar: Liar, campaign: str, batch: str
 ) -> None:
     """As after a restore, when training does not come out the same to the last bit."""
-    first = liar.what_comes(liar.ballot())
+    first = liar.what_comes(liar.aggregation())
     (liar.root / "a" / "votes.db").unlink()
     liar.start("a")
     liar.voters["a"]._ensemble = Unanimous(1, "y")  # of the same fingerprint
     if campaign == "another":
         liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
-    again = liar.ballot(WHOLE if batch == "the same" else PART)
+    again = liar.aggregation(WHOLE if batch == "the same" else PART)
     liar.through(again, [NAMES, NAMES])
     liar.refuses("a", again.request("a"), "are not those that we gave")
     assert liar.what_comes(again) is None
     # With the votes that it gave it takes part again.
     liar.start("a")
     (liar.root / "a" / "votes.db").unlink()
-    found = liar.what_comes(liar.ballot(WHOLE if batch == "the same" else PART))
+    found = liar.what_comes(liar.aggregation(WHOLE if batch == "the same" else PART))
     assert first is not None
     assert found is not None
     np.testing.assert_array_equal(found, first[: len(found)])
 
 
 def test_classes_in_another_order_are_the_same_votes(liar: Liar) -> None:
-    first = liar.what_comes(liar.ballot())
+    first = liar.what_comes(liar.aggregation())
     liar.campaign = liar.terms(liar.roster, id=b"d" * 16, classes=CLASSES[::-1])
-    second = liar.what_comes(liar.ballot())
+    second = liar.what_comes(liar.aggregation())
     assert first is not None
     assert second is not None
     np.testing.assert_array_equal(second, first[:, ::-1])
@@ -560,7 +564,7 @@ def test_classes_in_another_order_are_the_same_votes(liar: Liar) -> None:
 
 def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
     """A server that puts one of its own in the place of "d" would have the others' sum."""
-    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.through(liar.aggregation(), [NAMES] * 5)
     sybil = Ed25519PrivateKey.generate()
     roster = [
         *liar.roster[:3],
@@ -573,19 +577,19 @@ def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
         noise=SystemNoise(), public=PUBLIC, say=liar.said["d"].append,
     )  # fmt: skip
     liar.roster = roster
-    again = liar.through(liar.ballot(), [NAMES] * 4)
+    again = liar.through(liar.aggregation(), [NAMES] * 4)
     for name in NAMES[:3]:
         liar.refuses(name, again.request(name), "with other parties")
     assert liar.what_comes(again) is None  # "d" opens it, and two more are needed
 
 
 def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -> None:
-    liar.through(liar.ballot(), [NAMES] * 5)
+    liar.through(liar.aggregation(), [NAMES] * 5)
     first = liar.campaign
     liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
     assert liar.campaign.id != first.id == CAMPAIGN_ID
     rest = NAMES[:3]
-    again = liar.ballot()
+    again = liar.aggregation()
     liar.through(again, [NAMES, NAMES, rest, rest])
     for name in rest:
         liar.refuses(name, again.request(name), "opened")
@@ -599,7 +603,7 @@ def test_a_roster_without_us_or_with_other_teachers_gets_no_votes(liar: Liar) ->
         ([RosterParty("a", liar.roster[0].identity, 9, "record"), *others], "9 teachers"),
     ):
         lie = liar.terms(roster)
-        asked = MaskedBallot(lie, roster, WHOLE).request("a")
+        asked = MaskedAggregation(lie, roster, WHOLE).request("a")
         liar.refuses("a", asked, words, lie)
 
 
@@ -607,10 +611,10 @@ def test_noise_shares_are_drawn_once(tmp_path: Path) -> None:
     """Two noisy sums of the same votes would have less noise between them."""
     liar = Liar(tmp_path)
     liar.campaign = _distributed(liar)
-    one = liar.through(liar.ballot(), [NAMES] * 5).result()
+    one = liar.through(liar.aggregation(), [NAMES] * 5).result()
     for name in NAMES:
         liar.start(name)
-    two = liar.through(liar.ballot(), [NAMES] * 5).result()
+    two = liar.through(liar.aggregation(), [NAMES] * 5).result()
     np.testing.assert_array_equal(one.total.counts, two.total.counts)
     # All four shares have sigma 8: that all twelve counts are exact has a chance below 1e-9.
     assert (one.total.counts != [[4, 6]] * 6).any()
@@ -628,7 +632,7 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
             return super().vote(inputs, classes)
 
     liar.voters["a"]._ensemble = Copied(1, "x")
-    liar.through(liar.ballot(), [NAMES] * 3)
+    liar.through(liar.aggregation(), [NAMES] * 3)
     head = PartyLedger(home / "ledger.db", read_only=True).head
     _lose(home)
     with pytest.raises(LedgerError, match="was in this ledger and is gone"):
@@ -639,10 +643,10 @@ def test_without_its_noise_an_answer_is_not_given_again(tmp_path: Path) -> None:
     """As in a copy that an earlier version made while teachers voted."""
     liar = Liar(tmp_path / "homes")
     liar.campaign = _distributed(liar)
-    liar.through(liar.ballot(), [NAMES] * 3)
+    liar.through(liar.aggregation(), [NAMES] * 3)
     (tmp_path / "homes" / "a" / "noise.db").unlink()
     liar.start("a")
-    again = liar.through(liar.ballot(), [NAMES] * 2)
+    again = liar.through(liar.aggregation(), [NAMES] * 2)
     liar.refuses("a", again.request("a"), "has no noise for it")
     # The others' noisy sum may come, with their shares of before.
     assert liar.what_comes(again) is not None
@@ -662,18 +666,18 @@ def test_killed_on_the_way_it_gives_the_same_votes_and_noise(
         if reached == point:
             raise Killed
 
-    ballot = liar.through(liar.ballot(), [NAMES] * 2)
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 2)
     with monkeypatch.context() as patched:
         for module in ("party.voting.noise_shares", "party.voting.site"):
             patched.setattr(f"{module}.reach", die)
         with pytest.raises(Killed):
-            liar.tell("a", ballot.request("a"))
+            liar.tell("a", aggregation.request("a"))
     held = NoiseShares(tmp_path / "a" / "noise.db")._file
     with held.reading() as db:
         before = db.execute("SELECT noise FROM shares").fetchall()
     assert len(before) == 1
     liar.start("a")
-    assert liar.what_comes(liar.ballot()) is not None
+    assert liar.what_comes(liar.aggregation()) is not None
     with held.reading() as db:
         assert db.execute("SELECT noise FROM shares").fetchall() == before
 
@@ -706,17 +710,17 @@ def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
 
 def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
     liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
-    ballot = liar.through(liar.ballot(), [NAMES] * 3)
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
     rest = NAMES[:3]
-    liar.step(ballot, rest, advance=False)
-    reply = liar.tell("d", ballot.request("d"))
+    liar.step(aggregation, rest, advance=False)
+    reply = liar.tell("d", aggregation.request("d"))
     forged = bytearray(reply.proof.content)
     forged[len(forged) // 2] ^= 1
     reply.proof.content = bytes(forged)
     with pytest.raises(ProtocolError, match="d"):
-        ballot.take(liar.party("d"), reply)
-    ballot.advance()
-    found = liar.through(ballot, [rest, rest]).result()
+        aggregation.take(liar.party("d"), reply)
+    aggregation.advance()
+    found = liar.through(aggregation, [rest, rest]).result()
     assert found.responders == rest
     np.testing.assert_array_equal(found.total.counts, [[4, 2]] * 6)
 
@@ -724,11 +728,11 @@ def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
 def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
     """With a seed for each party a server could solve the links for single votes."""
     liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
-    ballot = liar.through(liar.ballot(), [NAMES] * 3)
-    other = ballot.request("a")
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
+    other = aggregation.request("a")
     other.ask_proof.seed = bytes(32)
     liar.refuses("a", other, "not the one that this attempt began with")
-    early = liar.ballot()
+    early = liar.aggregation()
     liar.step(early, advance=False)
     asked = vote_pb2.PartyRequest()
     asked.ask_proof.attempt, asked.ask_proof.seed = early.attempt, early._masking._seed or b""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
+from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.verify import agrees, verify_statement
@@ -158,7 +158,7 @@ class Site:
         return sum(len(each.batches) for each in self.site.ledger.campaigns())
 
     def epsilon(self) -> float:
-        return self.site.ledger.own_figure(Delta(1e-5)).epsilon
+        return self.site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon
 
 
 @pytest.fixture
@@ -578,23 +578,25 @@ class Hospitals:
         }  # fmt: skip
         return campaign_message(PUBLIC, terms_message(members, [mechanism]), **fields)
 
-    def ballot(
+    def aggregation(
         self, campaign: vote_pb2.Campaign, rows: Sequence[int] = ROWS
-    ) -> tuple[MaskedBallot, vote_pb2.Campaign]:
+    ) -> tuple[MaskedAggregation, vote_pb2.Campaign]:
         roster = [p for p in self.roster if p.name in {m.name for m in campaign.terms.roster}]
-        return MaskedBallot(campaign, roster, batch_of(rows)), campaign
+        return MaskedAggregation(campaign, roster, batch_of(rows)), campaign
 
     def run(
-        self, about: tuple[MaskedBallot, vote_pb2.Campaign], steps: Sequence[Sequence[str]]
+        self, about: tuple[MaskedAggregation, vote_pb2.Campaign], steps: Sequence[Sequence[str]]
     ) -> Counts:
-        ballot, campaign = about
+        aggregation, campaign = about
         for names in steps:
             for name in names:
-                reply = self.sites[name].tell(ballot.request(name), campaign)
-                assert reply.WhichOneof("body") == ANSWERS[ballot.step], self.sites[name].said[-1]
-                ballot.take(next(p for p in self.roster if p.name == name), reply)
-            ballot.advance()
-        return np.array([]) if ballot.step else ballot.result().total.counts
+                reply = self.sites[name].tell(aggregation.request(name), campaign)
+                assert reply.WhichOneof("body") == ANSWERS[aggregation.step], self.sites[name].said[
+                    -1
+                ]
+                aggregation.take(next(p for p in self.roster if p.name == name), reply)
+            aggregation.advance()
+        return np.array([]) if aggregation.step else aggregation.result().total.counts
 
 
 @pytest.fixture
@@ -603,25 +605,25 @@ def hospitals(tmp_path: Path) -> Hospitals:
 
 
 def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
-    found = hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    found = hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     np.testing.assert_array_equal(found, nearest_votes(HELD, ROWS))
 
 
 def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(SHARES)
-    first = hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    first = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
     truth = nearest_votes(HELD, ROWS)
     # Eight counts with sigma 40 are all as they were with a chance below 1e-15.
     assert not np.array_equal(first, truth)
     assert np.abs(first - truth).max() < 40 * 9  # beyond 9 sigma: 1e-18
     for name in NAMES:
         hospitals.start(name)
-    again = hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    again = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
     np.testing.assert_array_equal(again, first)
     # The server's own view is one matrix, of two honest shares of sigma 20.
     epsilon = hospitals.sites["a"].epsilon()
     assert exact_delta(epsilon, math.sqrt(2) / (20 * math.sqrt(2))) == pytest.approx(PART, rel=1e-2)
-    assert hospitals.sites["a"].site.ledger.own_figure(Delta(1e-5)).observer == "server"
+    assert hospitals.sites["a"].site.ledger.cumulative_epsilon(Delta(1e-5)).observer == "server"
 
 
 @pytest.mark.parametrize("mechanism", [ONE, SHARES])
@@ -631,29 +633,29 @@ def test_other_queries_in_another_attempt_are_refused(
 ) -> None:
     campaign = hospitals.campaign(mechanism)
     # Opened or not: once masked votes have left, it is these queries.
-    hospitals.run(hospitals.ballot(campaign), [NAMES] * (5 if opened else 3))
-    ballot, _ = hospitals.ballot(campaign, (0, 3, 4, 10))
+    hospitals.run(hospitals.aggregation(campaign), [NAMES] * (5 if opened else 3))
+    aggregation, _ = hospitals.aggregation(campaign, (0, 3, 4, 10))
     for one in hospitals.sites.values():
         one.refuses(
-            one.tell(ballot.request("a"), campaign), "RefusedError", "each record votes once"
+            one.tell(aggregation.request("a"), campaign), "RefusedError", "each record votes once"
         )
 
 
 def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign()
-    hospitals.run(hospitals.ballot(campaign), [NAMES] * 5)
+    hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
     rest = NAMES[:3]
-    ballot, _ = hospitals.ballot(campaign)
-    hospitals.run((ballot, campaign), [rest] * 4)
+    aggregation, _ = hospitals.aggregation(campaign)
+    hospitals.run((aggregation, campaign), [rest] * 4)
     for name in rest:
         one = hospitals.sites[name]
-        one.refuses(one.tell(ballot.request(name), campaign), "RefusedError", "other parties")
+        one.refuses(one.tell(aggregation.request(name), campaign), "RefusedError", "other parties")
 
 
 @pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
 def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
     """What comes of several says how votes are spread over the parties: every party refuses."""
-    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     rows: Sequence[int] = ROWS
     names: Sequence[str] = NAMES
     most, about = MOST, dict[str, Any]()
@@ -670,19 +672,19 @@ def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> N
             hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
         about = {"public_set": content_hash(public), "queries": len(public)}
     other = hospitals.campaign(names=names, most=most, id=b"2" * 16, **about)
-    ballot, _ = hospitals.ballot(other, rows)
+    aggregation, _ = hospitals.aggregation(other, rows)
     for name in names:
         one = hospitals.sites[name]
         one.refuses(
-            one.tell(ballot.request(name), other), "RefusedError", "for an exact sum, on other"
+            one.tell(aggregation.request(name), other), "RefusedError", "for an exact sum, on other"
         )
     with pytest.raises(QuorumError):
-        ballot.advance()
+        aggregation.advance()
 
 
 def test_the_same_exact_sum_may_come_again_in_another_campaign(hospitals: Hospitals) -> None:
-    first = hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
-    again = hospitals.run(hospitals.ballot(hospitals.campaign(id=b"2" * 16)), [NAMES] * 5)
+    first = hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
+    again = hospitals.run(hospitals.aggregation(hospitals.campaign(id=b"2" * 16)), [NAMES] * 5)
     np.testing.assert_array_equal(first, again)
 
 
@@ -690,35 +692,35 @@ def test_exact_sums_with_other_parties_are_refused_in_another_campaign(
     hospitals: Hospitals,
 ) -> None:
     """All columns sum to the records of each class: the difference would be one party's own."""
-    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 5)
+    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     rest = NAMES[:3]
     other = hospitals.campaign(names=rest, id=b"2" * 16, colluders=1)
-    ballot, _ = hospitals.ballot(other)
-    hospitals.run((ballot, other), [rest] * 4)
+    aggregation, _ = hospitals.aggregation(other)
+    hospitals.run((aggregation, other), [rest] * 4)
     for name in rest:
         one = hospitals.sites[name]
-        one.refuses(one.tell(ballot.request(name), other), "RefusedError", "other parties")
+        one.refuses(one.tell(aggregation.request(name), other), "RefusedError", "other parties")
     with pytest.raises(QuorumError):
-        ballot.advance()
+        aggregation.advance()
 
 
 def test_records_that_have_changed_get_no_second_exact_sum(hospitals: Hospitals) -> None:
     """Over other queries, too: each record is in each sum once."""
-    hospitals.run(hospitals.ballot(hospitals.campaign()), [NAMES] * 3)  # opened or not
+    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 3)  # opened or not
     hospitals.sites["a"] = Site(hospitals.root / "a", HELD.take(range(1, SIZE, 4)), name="a")
     for rows in (ROWS, (1, 2, 5)):
         other = hospitals.campaign(id=b"2" * 16)
-        ballot, _ = hospitals.ballot(other, rows)
+        aggregation, _ = hospitals.aggregation(other, rows)
         one = hospitals.sites["a"]
-        one.refuses(one.tell(ballot.request("a"), other), "RefusedError", "repeat_queries")
+        one.refuses(one.tell(aggregation.request("a"), other), "RefusedError", "repeat_queries")
 
 
 def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hospitals) -> None:
-    hospitals.run(hospitals.ballot(hospitals.campaign(SHARES)), [NAMES] * 5)
+    hospitals.run(hospitals.aggregation(hospitals.campaign(SHARES)), [NAMES] * 5)
     before = hospitals.sites["a"].epsilon()
     rest = NAMES[:3]
     other = hospitals.campaign(SHARES, names=rest, id=b"2" * 16, colluders=1)
-    hospitals.run(hospitals.ballot(other, (1, 2, 5)), [rest] * 5)
+    hospitals.run(hospitals.aggregation(other, (1, 2, 5)), [rest] * 5)
     assert hospitals.sites["a"].epsilon() > 1.3 * before
     assert hospitals.sites["d"].epsilon() == before
 
@@ -726,12 +728,12 @@ def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hos
 def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
     with pytest.raises(ProtocolError):
         hospitals.sites["a"].tell(
-            hospitals.ballot(hospitals.campaign())[0].request("a"),
+            hospitals.aggregation(hospitals.campaign())[0].request("a"),
             hospitals.campaign(DistributedGNMax(Fraction(20), 2, 1), noise="distributed"),
         )
 
 
 def test_who_is_restarted_finds_its_books_as_they_were(hospitals: Hospitals) -> None:
-    hospitals.run(hospitals.ballot(hospitals.campaign(SHARES)), [NAMES] * 5)
+    hospitals.run(hospitals.aggregation(hospitals.campaign(SHARES)), [NAMES] * 5)
     head = hospitals.sites["b"].site.ledger.verify()
     assert PartyLedger(hospitals.root / "b" / LEDGER_FILE, read_only=True).verify() == head

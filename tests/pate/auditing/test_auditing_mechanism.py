@@ -27,7 +27,7 @@ from pate.auditing.attack import Event, learn
 from pate.auditing.experiment import attack
 from pate.auditing.intervals import clopper_pearson, epsilon_lower_bound, mu_lower_bound
 from pate.auditing.mechanism import audit_mechanism, claimed, kind_of, run_mechanism
-from pate.auditing.neighbours import Pair, telling_pairs
+from pate.auditing.neighbours import Pair, distinguishing_pairs
 from pate.auditing.result import Audit, Claim
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Outcome
@@ -215,7 +215,7 @@ def test_neighbours_differ_by_the_unit_and_by_no_more(
     }
     mechanism = mechanisms[name]
     crossed = set()
-    for pair in telling_pairs(mechanism, votes):
+    for pair in distinguishing_pairs(mechanism, votes):
         assert pair.moved == votes
         expected = pair.votes if pair.prediction is None else pair.prediction
         for row, other, foreseen in zip(pair.votes, pair.neighbour, expected, strict=True):
@@ -241,7 +241,7 @@ def test_neighbours_of_different_size_cannot_be_built() -> None:
     with pytest.raises(UsageError):
         Pair(np.array([5, 3]), np.array([4, 4]), np.array([5, 4]))
     with pytest.raises(UsageError):
-        telling_pairs(GNMax(Fraction(2), 1), 0)
+        distinguishing_pairs(GNMax(Fraction(2), 1), 0)
 
 
 def test_kinds_of_answers() -> None:

@@ -8,8 +8,8 @@ import pytest
 from pate.data.values import Images, Table
 from pate.errors import DataError, SchemaError
 from pate.features.distortions import distorted
+from pate.features.invariant import InvariantSpace
 from pate.features.space import STEADY_FROM, ImageSpace, default_name
-from pate.features.steady import SteadySpace
 from pate.features.strokes import strokes
 
 SIZE = (20, 20, 1)
@@ -47,7 +47,7 @@ def test_strokes_are_the_same_however_many() -> None:
 
 def test_other_distortions_of_strangers_are_recognised() -> None:
     images = strokes(1_000, SIZE)
-    space = SteadySpace.fit(BASE, images.take(np.arange(600)))
+    space = InvariantSpace.fit(BASE, images.take(np.arange(600)))
     # Others than the space was fitted on, and distorted otherwise than their place there was.
     strangers = images.take(np.arange(600, 1_000))
     copies = distorted(distorted(strangers))
@@ -62,11 +62,11 @@ def test_other_distortions_of_strangers_are_recognised() -> None:
 
 def test_too_few_or_no_images_are_refused() -> None:
     with pytest.raises(DataError, match="499 public inputs; a steady space needs 500"):
-        SteadySpace.fit(BASE, strokes(499, SIZE))
+        InvariantSpace.fit(BASE, strokes(499, SIZE))
     with pytest.raises(DataError, match="look alike"):
-        SteadySpace.fit(BASE, Images(np.zeros((500, *SIZE), np.uint8)))
+        InvariantSpace.fit(BASE, Images(np.zeros((500, *SIZE), np.uint8)))
     with pytest.raises(SchemaError, match="for images"):
-        SteadySpace.fit(BASE, Table(("a",), (np.arange(600.0),)))
+        InvariantSpace.fit(BASE, Table(("a",), (np.arange(600.0),)))
 
 
 def test_large_sets_of_drawn_shapes_are_told_by_a_steady_space() -> None:

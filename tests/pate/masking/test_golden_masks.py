@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from pate import errors
 from pate.masking import shamir
 from pate.masking.context import Context, Member
-from pate.masking.messages import Keys, Opening
+from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Ring
 from pate.masking.server import ServerMasking
@@ -80,7 +80,7 @@ def message(call: str, given: Json) -> Json:
     if call == "take_keys":
         return keys_of(given)
     if call == "take_opening":
-        return Opening(**unhex(given))
+        return UnmaskingShares(**unhex(given))
     return given if call == "sign_survivors" else unhex(given)
 
 
@@ -154,14 +154,14 @@ def test_a_party_says_what_it_said(name: str) -> None:
     signature = replay("sign_survivors", party, SURVIVORS)
     assert signature.hex() == RUN["signatures"][name]
     opening = replay("unmask", party, RUN["signatures"])
-    assert opening == Opening(**unhex(RUN["openings"][name]))
+    assert opening == UnmaskingShares(**unhex(RUN["openings"][name]))
 
 
 def test_the_server_comes_to_the_sum() -> None:
     server = server_before("take_opening")
     assert list(server.survivors) == SURVIVORS
     for name, given in RUN["openings"].items():
-        server.take_opening(name, message("take_opening", given))
+        server.take_unmasking(name, message("take_opening", given))
     server.advance()
     votes = np.sum([RUN["votes"][name] for name in SURVIVORS], axis=0)
     assert server.result().tolist() == RUN["sum"] == (votes % 2**16).tolist()

@@ -11,7 +11,7 @@ import pytest
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, UsageError
 from pate.masking.answers import Phase
 from pate.masking.keys import BOX_BYTES, KeyPair, seal
-from pate.masking.messages import _LOW_ORDER, Keys, Opening
+from pate.masking.messages import _LOW_ORDER, Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
 from pate.masking.roster import Announced, sign_keys, survivors_to_sign
 from tests.support.masking.attempts import (
@@ -440,7 +440,7 @@ def test_signatures_are_refused() -> None:
         with pytest.raises(kind, match=otherwise):
             me(attempt).unmask(signatures)
         assert me(attempt).phase is Phase.UNMASK
-    assert isinstance(me(attempt).unmask(good), Opening)
+    assert isinstance(me(attempt).unmask(good), UnmaskingShares)
 
 
 def test_a_second_opening_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pate.errors import ProtocolError
 from pate.masking import unmasking
-from pate.masking.messages import Opening
+from pate.masking.messages import UnmaskingShares
 from pate.masking.roster import sign_keys
 from pate.masking.shamir import PRIME, from_bytes, to_bytes
 from pate.masking.unmasking import MOST_TRIES, _choices
@@ -100,7 +100,7 @@ def test_masked_votes_of_a_wrong_size_or_sent_twice_do_not_enter_the_sum() -> No
     assert (attempt.server.result() == attempt.expected(NAMES)).all()
 
 
-def opened(attempt: Attempt, voters: int) -> dict[str, Opening]:
+def opened(attempt: Attempt, voters: int) -> dict[str, UnmaskingShares]:
     """Go on to the openings, and return them untaken."""
     attempt.announce(NAMES)
     attempt.share(NAMES)
@@ -117,30 +117,36 @@ def test_openings_that_reveal_too_little_too_much_or_nonsense_are_refused() -> N
     seeds, keys = dict(opening.seed_shares), dict(opening.key_shares)
     share = seeds[PEER]
     for wrong, otherwise in (
-        (Opening({}, keys), "a seed share of each survivor"),
-        (Opening(seeds | {NAMES[5]: share}, keys), "a seed share of each survivor"),
-        (Opening(seeds, {}), "a key share of each dropout"),
-        (Opening(seeds, keys | {PEER: share}), "a key share of each dropout"),
-        (Opening(seeds | {PEER: share[:-1]}, keys), f"of {PEER} from {ME} does not have 33 bytes"),
-        (Opening(seeds | {PEER: PRIME.to_bytes(33, "little")}, keys), "no element of the field"),
+        (UnmaskingShares({}, keys), "a seed share of each survivor"),
+        (UnmaskingShares(seeds | {NAMES[5]: share}, keys), "a seed share of each survivor"),
+        (UnmaskingShares(seeds, {}), "a key share of each dropout"),
+        (UnmaskingShares(seeds, keys | {PEER: share}), "a key share of each dropout"),
+        (
+            UnmaskingShares(seeds | {PEER: share[:-1]}, keys),
+            f"of {PEER} from {ME} does not have 33 bytes",
+        ),
+        (
+            UnmaskingShares(seeds | {PEER: PRIME.to_bytes(33, "little")}, keys),
+            "no element of the field",
+        ),
     ):
         with pytest.raises(ProtocolError, match=otherwise):
-            attempt.server.take_opening(ME, wrong)
+            attempt.server.take_unmasking(ME, wrong)
         assert not attempt.server.answered
-    attempt.server.take_opening(ME, opening)
+    attempt.server.take_unmasking(ME, opening)
 
 
 def test_an_opening_with_both_shares_of_a_party_is_none() -> None:
     with pytest.raises(ProtocolError, match=f"both the seed and the key of {PEER}"):
-        Opening({PEER: bytes(33)}, {PEER: bytes(33)}).check(ME)
+        UnmaskingShares({PEER: bytes(33)}, {PEER: bytes(33)}).check(ME)
 
 
 def off_by_one(shares: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: to_bytes((from_bytes(share, "it") + 1) % PRIME) for name, share in shares.items()}
 
 
-def lying(opening: Opening) -> Opening:
-    return Opening(off_by_one(opening.seed_shares), off_by_one(opening.key_shares))
+def lying(opening: UnmaskingShares) -> UnmaskingShares:
+    return UnmaskingShares(off_by_one(opening.seed_shares), off_by_one(opening.key_shares))
 
 
 @pytest.mark.parametrize("liar", NAMES[:5])
@@ -148,7 +154,7 @@ def test_one_wrong_opening_is_done_without_and_named(liar: str) -> None:
     attempt = Attempt(CONTEXT)
     openings = opened(attempt, 5)
     for name, opening in openings.items():
-        attempt.server.take_opening(name, lying(opening) if name == liar else opening)
+        attempt.server.take_unmasking(name, lying(opening) if name == liar else opening)
     attempt.server.advance()
     assert (attempt.server.result() == attempt.expected(NAMES[:5])).all()
     assert {holder for _, holder in attempt.server.faults} <= {liar}
@@ -160,13 +166,15 @@ def test_wrong_openings_without_shares_to_spare_leave_no_sum() -> None:
     attempt = Attempt(CONTEXT)
     openings = opened(attempt, 5)
     for name in NAMES[:4]:
-        attempt.server.take_opening(name, lying(openings[name]) if name == PEER else openings[name])
+        attempt.server.take_unmasking(
+            name, lying(openings[name]) if name == PEER else openings[name]
+        )
     with pytest.raises(ProtocolError, match=f"the 4 shares of the seed of {ME} do not give it"):
         attempt.server.advance()
     with pytest.raises(ProtocolError, match="no sum yet"):
         attempt.server.result()
     # One more share, and there is one.
-    attempt.server.take_opening(NAMES[4], openings[NAMES[4]])
+    attempt.server.take_unmasking(NAMES[4], openings[NAMES[4]])
     attempt.server.advance()
     assert (attempt.server.result() == attempt.expected(NAMES[:5])).all()
 
@@ -177,7 +185,9 @@ def test_what_tries_may_cost_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     attempt = Attempt(CONTEXT)
     openings = opened(attempt, 5)
     for name in NAMES[:5]:
-        attempt.server.take_opening(name, lying(openings[name]) if name == PEER else openings[name])
+        attempt.server.take_unmasking(
+            name, lying(openings[name]) if name == PEER else openings[name]
+        )
     with pytest.raises(ProtocolError, match="do not give it back"):
         attempt.server.advance()
 

@@ -33,7 +33,7 @@ from pate.masking.ring import Residues, Ring
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from pate.masking.messages import Opening
+    from pate.masking.messages import UnmaskingShares
 
 Names = frozenset[str]
 #: A mask, by who uses it: one party alone its own, two the mask of their pair.
@@ -163,7 +163,7 @@ class Play:
 
     def _opening(
         self, name: str, heard: Names, survivors: Names, signers: frozenset[tuple[str, Names]]
-    ) -> Opening | None:
+    ) -> UnmaskingShares | None:
         """What a party opens; each signer has heard others. Forged signatures are tried, too."""
         genuine = {who: self.signature(who, their, survivors) for who, their in signers}
         given = {who: each for who, each in genuine.items() if each}
@@ -184,7 +184,7 @@ class Play:
         self.ideal.now = {}
         return table
 
-    def learned(self, openings: Iterable[Opening]) -> frozenset[Mask]:
+    def learned(self, openings: Iterable[UnmaskingShares]) -> frozenset[Mask]:
         """The masks that the openings and the accomplices' shares give away."""
         # Everybody sealed a share of either secret for each accomplice among its neighbours.
         seeds = Counter(

@@ -21,7 +21,7 @@ from aggregator_server.results.report import LEDGER_FILE
 from pate.auditing import bugs
 from pate.auditing.intervals import mu_lower_bound
 from pate.auditing.mechanism import foresee
-from pate.auditing.neighbours import telling_pairs
+from pate.auditing.neighbours import distinguishing_pairs
 from pate.errors import UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
 from pate.runtime.screen import Screen
@@ -200,7 +200,7 @@ def test_shipped_campaigns_stand(mechanism: Mechanism) -> None:
     """False alarm: below 1e-8 each."""
     audit = audit_campaign(
         mechanism, queries=4, runs=40, delta=1e-2, confidence=1 - 1e-8,
-        pairs=telling_pairs(mechanism, 1)[:1],
+        pairs=distinguishing_pairs(mechanism, 1)[:1],
     )  # fmt: skip
     assert audit.holds
     assert (audit.kind, audit.runs, audit.observer) == ("campaign", 120, "public")
@@ -212,7 +212,7 @@ def test_shipped_campaigns_stand(mechanism: Mechanism) -> None:
 def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
     mechanism: Mechanism, tmp_path: Path
 ) -> None:
-    pair = telling_pairs(mechanism, mechanism.worst[0].votes_per_unit)[0]
+    pair = distinguishing_pairs(mechanism, mechanism.worst[0].votes_per_unit)[0]
     kept: list[CampaignState] = []
 
     class Keeping(Ledger):
@@ -286,7 +286,7 @@ def test_a_ledger_that_forgets_its_charges_is_found() -> None:
     """
     mechanism, runs, quantile = GNMax(Fraction(2), 1), 120, 5e-7
     name = "winner changes, classes 0 and 1"
-    (pair,) = (each for each in telling_pairs(mechanism, 1) if each.name == name)
+    (pair,) = (each for each in distinguishing_pairs(mechanism, 1) if each.name == name)
     first, second = (argmax_law(row, gaussian_law(Fraction(2)))[0] for row in ([2, 1], [1, 2]))
     # Hits do not fall below, and false hits do not pass, but with probability 1e-6:
     hits = stats.binom.ppf(quantile, runs, stats.binom.sf(17, 32, first))
@@ -322,7 +322,7 @@ def test_a_bug_is_found_in_whole_campaigns(
     seed(monkeypatch, bug.name)
     plant(monkeypatch, bug, mechanism, counted=False)
     reach = mechanism.votes_per_unit  # type: ignore[attr-defined]
-    (pair,) = (each for each in telling_pairs(mechanism, reach) if each.name == by)
+    (pair,) = (each for each in distinguishing_pairs(mechanism, reach) if each.name == by)
     audit = audit_campaign(
         mechanism, queries=2, runs=60, delta=1e-2, confidence=0.999, pairs=[pair]
     )
@@ -340,13 +340,15 @@ def test_campaigns_are_attacked_on_all_pairs_and_say_what_they_would_find() -> N
     assert {each.bug: each.runs for each in said if each.pair and each.pair != said[1].pair} == {
         "no noise at the check": 1500, "noise on every second class only": 3000,
     }  # fmt: skip
-    with pytest.raises(UsageError, match=f"too few for {len(telling_pairs(mechanism, 1))} pairs"):
+    with pytest.raises(
+        UsageError, match=f"too few for {len(distinguishing_pairs(mechanism, 1))} pairs"
+    ):
         audit_campaign(mechanism, queries=2, runs=200, delta=1e-2, confidence=0.999)
 
 
 def test_an_interactive_campaign_needs_predictions(tmp_path: Path) -> None:
     mechanism = SHIPPED[3]
-    pair = telling_pairs(SHIPPED[2], 1)[0]
+    pair = distinguishing_pairs(SHIPPED[2], 1)[0]
     campaigns = Campaigns(tmp_path, mechanism, queries=4, delta=1e-3)
     with pytest.raises(UsageError, match="prediction"):
         campaigns.sample(pair, 0, 1)

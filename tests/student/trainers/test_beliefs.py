@@ -8,7 +8,7 @@ import pytest
 from pate.data.values import Images
 from pate.features import space
 from pate.features.distortions import distorted
-from pate.features.steady import AXES
+from pate.features.invariant import AXES
 from pate.features.strokes import strokes
 from pate.formats.noisy_counts import NoisyVotes
 from student.trainers import beliefs

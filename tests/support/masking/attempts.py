@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.masking.messages import Keys, Opening
+    from pate.masking.messages import Keys, UnmaskingShares
 
 
 def bytes_from(seed: object) -> Callable[[int], bytes]:
@@ -123,10 +123,10 @@ class Attempt:
             self.server.take_signature(name, signature)
         self.server.advance()
 
-    def open(self, who: Collection[str]) -> Mapping[str, Opening]:
+    def open(self, who: Collection[str]) -> Mapping[str, UnmaskingShares]:
         openings = {name: self.parties[name].unmask(self.server.signatures) for name in who}
         for name, each in openings.items():
-            self.server.take_opening(name, each)
+            self.server.take_unmasking(name, each)
         self.server.advance()
         return openings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pate.masking import shamir
 from pate.masking.keys import KeyPair, seal
-from pate.masking.messages import Keys, Opening
+from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
 from pate.masking.roster import Announced, sign_keys
 from tests.support.masking.vector_run import NAMES, Run, fixed, iter_of, plain
@@ -290,16 +290,16 @@ def of_server(run: Run) -> list[Bad]:
         to_server("a signature of who dropped out", "take_signature",
                   ["delft", run.signatures["bergen"]], "missed a phase"),
         to_server("a share out of the field", "take_opening",
-                  ["bergen", Opening(large, key_shares)], "no element"),
+                  ["bergen", UnmaskingShares(large, key_shares)], "no element"),
         to_server("a truncated share", "take_opening",
-                  ["bergen", Opening({**seeds, "aachen": bytes(32)}, key_shares)], "33 bytes"),
-        to_server("a share missing", "take_opening", ["bergen", Opening(without, key_shares)],
+                  ["bergen", UnmaskingShares({**seeds, "aachen": bytes(32)}, key_shares)], "33 bytes"),
+        to_server("a share missing", "take_opening", ["bergen", UnmaskingShares(without, key_shares)],
                   "each survivor"),
-        to_server("no key shares", "take_opening", ["bergen", Opening(seeds, {})], "each dropout"),
+        to_server("no key shares", "take_opening", ["bergen", UnmaskingShares(seeds, {})], "each dropout"),
         to_server("both secrets of one party", "take_opening",
-                  ["bergen", Opening(seeds, {**key_shares, "aachen": bytes(33)})], "each dropout"),
+                  ["bergen", UnmaskingShares(seeds, {**key_shares, "aachen": bytes(33)})], "each dropout"),
         {**to_server("a wrong share, and none to spare", "take_opening",
-                     ["bergen", Opening(wrong, key_shares)], "do not give it back"),
+                     ["bergen", UnmaskingShares(wrong, key_shares)], "do not give it back"),
          "refused_by": "advance"},
     ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pate.masking.context import Context, Member
 from pate.masking.keys import KeyPair, own_mask_key, pair_mask_key
-from pate.masking.messages import Keys, Opening
+from pate.masking.messages import Keys, UnmaskingShares
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Ring
 from pate.masking.roster import Announced
@@ -35,7 +35,7 @@ def plain(value: object) -> Any:
     """A value as JSON: bytes in hex, messages as objects."""
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, (Keys, Opening, Member)):
+    if isinstance(value, (Keys, UnmaskingShares, Member)):
         return {name: plain(each) for name, each in vars(value).items()}
     if isinstance(value, Context):
         return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
@@ -98,7 +98,7 @@ class Run:
             server.take_signature(name, signature)
         server.advance()
         for name, opening in self.openings.items():
-            server.take_opening(name, opening)
+            server.take_unmasking(name, opening)
         server.advance()
         self.sum = server.result()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedBallot
+from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
@@ -272,25 +272,25 @@ class World:
         _lose(self.root / COLLUDER)
         self.start(COLLUDER)
         batch = Batch(tuple(rows), batch_hash([HASHES[row] for row in rows]))
-        ballot = MaskedBallot(message, roster, batch)
+        aggregation = MaskedAggregation(message, roster, batch)
         parties = {each.name: each for each in roster}
-        while ballot.step:
-            for name in self.random.permutation(sorted(ballot.awaited)).tolist():
-                last = ballot.step == "ask_opening"
+        while aggregation.step:
+            for name in self.random.permutation(sorted(aggregation.awaited)).tolist():
+                last = aggregation.step == "ask_opening"
                 if (self.random.random() < dropping) or (last and name in unasked):
                     continue
                 about = (lied or {}).get(name, message)
                 try:
-                    reply = self.tell(name, ballot.request(name), about)
-                    if reply.WhichOneof("body") == ANSWERS[ballot.step]:
-                        ballot.take(parties[name], reply)
+                    reply = self.tell(name, aggregation.request(name), about)
+                    if reply.WhichOneof("body") == ANSWERS[aggregation.step]:
+                        aggregation.take(parties[name], reply)
                 except ProtocolError:
                     continue  # who was told what cannot be, or something else, is as one that left
             try:
-                ballot.advance()
+                aggregation.advance()
             except QuorumError:
                 return False
-        found = ballot.result()
+        found = aggregation.result()
         order = [list(message.classes).index(name) for name in CLASSES]
         values = {
             name: self.given[name, message.id][:, order]

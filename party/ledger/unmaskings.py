@@ -61,7 +61,7 @@ class Earlier:
     how: How
 
 
-def check_opening(
+def check_unmasking(
     offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
 ) -> None:
     """Check that a batch may be opened beside those that have a query with it in common.

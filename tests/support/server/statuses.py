@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.monitoring.board import Board
-from aggregator_server.monitoring.serving import Page, PageDoor
+from aggregator_server.monitoring.serving import Page, PageServer
+from aggregator_server.monitoring.status import Status
 from pate.runtime.log import Line
 from tests.support.needs import require
 from tests.support.server.campaigns import NAMES, label, make_predictions, make_spec, start
@@ -26,30 +26,30 @@ INTERACTIVE = make_spec(
 )
 
 
-def say(board: Board, text: str, level: str = "info") -> None:
-    board.line(Line.now("pate-server", text, level))
+def say(status: Status, text: str, level: str = "info") -> None:
+    status.line(Line.now("pate-server", text, level))
 
 
 @contextmanager
-def a_campaign(folder: Path) -> Iterator[tuple[Ledger, Board]]:
+def a_campaign(folder: Path) -> Iterator[tuple[Ledger, Status]]:
     """An interactive campaign in its second round, with one of four parties away."""
     with start(folder / "campaign" / "ledger.db", INTERACTIVE) as ledger:
         label(ledger)
         ledger.end_round(wants_predictions=True)
         ledger.record_predictions(2, make_predictions(INTERACTIVE.queries))
-        board = Board(ledger, accuracies=lambda: {2: 0.913})
-        board.open_doors("127.0.0.1:9092", lambda: True)
+        status = Status(ledger, accuracies=lambda: {2: 0.913})
+        status.open_doors("127.0.0.1:9092", lambda: True)
         everybody = frozenset(NAMES)
-        board.present(
+        status.present(
             Presence(everybody - {"derwent"}, "masked votes", everybody, frozenset({"avon"}))
         )
-        say(board, "avon joined: 25 teachers")
-        yield ledger, board
+        say(status, "avon joined: 25 teachers")
+        yield ledger, status
 
 
 @contextmanager
-def a_page(board: Board, home: Path, port: int = 0) -> Iterator[Page]:
-    with Page(board, PageDoor(port=port), home) as page:
+def a_page(status: Status, home: Path, port: int = 0) -> Iterator[Page]:
+    with Page(status, PageServer(port=port), home) as page:
         yield page
 
 

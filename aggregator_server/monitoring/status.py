@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.monitoring.ledger_counts import Tally, short_time
+from aggregator_server.monitoring.ledger_counts import LedgerCounts, short_time
 from aggregator_server.monitoring.overview import (
     PHASES,
     Budget,
@@ -47,7 +47,7 @@ LISTED: Final = 200
 _NAME_LENGTH: Final = 200
 
 
-class Board:
+class Status:
     """One campaign, to be looked at. Its methods may be called from any thread.
 
     Args:
@@ -77,7 +77,7 @@ class Board:
         self._log: deque[LogLine] = deque(maxlen=LINES)
         self._checks: list[Callable[[], Check]] = []
         self._doors: tuple[str, Callable[[], bool]] | None = None
-        self._tally = Tally(to_the_minute=self._roughly)
+        self._tally = LedgerCounts(to_the_minute=self._roughly)
         self._worth: dict[Fraction, float] = {}
         self._agreements: dict[int, float | None] = {}
         self._made: tuple[object, Overview] | None = None

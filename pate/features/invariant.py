@@ -46,7 +46,7 @@ _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class SteadySpace:
+class InvariantSpace:
     """A space of unit vectors, blind to small distortions.
 
     Attributes:
@@ -60,7 +60,7 @@ class SteadySpace:
     axes: Floats
 
     @classmethod
-    def fit(cls, base: FeatureSpace, public: Inputs) -> SteadySpace:
+    def fit(cls, base: FeatureSpace, public: Inputs) -> InvariantSpace:
         """Return the space that a public set and its distorted copies span.
 
         Args:
