@@ -52,7 +52,7 @@ NAMES = list(RUN["keys"])
 SURVIVORS = RUN["survivors"]
 #: The calls of a party and of the server, in their order.
 CALLS = ["keys", "shares", "mask", "sign_survivors", "unmask"]
-TAKES = ["take_keys", "take_boxes", "take_masked", "take_signature", "take_opening"]
+TAKES = ["take_keys", "take_boxes", "take_masked", "take_signature", "take_unmasking"]
 
 
 def unhex(value: Json) -> Json:
@@ -79,7 +79,7 @@ def message(call: str, given: Json) -> Json:
         return {name: keys_of(fields) for name, fields in given.items()}
     if call == "take_keys":
         return keys_of(given)
-    if call == "take_opening":
+    if call == "take_unmasking":
         return UnmaskingShares(**unhex(given))
     return given if call == "sign_survivors" else unhex(given)
 
@@ -158,10 +158,10 @@ def test_a_party_says_what_it_said(name: str) -> None:
 
 
 def test_the_server_comes_to_the_sum() -> None:
-    server = server_before("take_opening")
+    server = server_before("take_unmasking")
     assert list(server.survivors) == SURVIVORS
     for name, given in RUN["openings"].items():
-        server.take_unmasking(name, message("take_opening", given))
+        server.take_unmasking(name, message("take_unmasking", given))
     server.advance()
     votes = np.sum([RUN["votes"][name] for name in SURVIVORS], axis=0)
     assert server.result().tolist() == RUN["sum"] == (votes % 2**16).tolist()
