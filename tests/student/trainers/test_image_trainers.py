@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def one_thread() -> None:
     torch.set_num_threads(1)
 
@@ -68,16 +68,22 @@ def told_by_labels_alone() -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "better"),
-    # Seen with three seeds: 0.08 to 0.13 better, but for pate-g, 0.024 and 0.028.
-    [("propagation", 0.05), ("fixmatch", 0.05), ("vat", 0.05), ("pate-g", 0.005)],
+    ("model", "better", "steps"),
+    # Seen with three seeds: 0.08 to 0.13 better, but for pate-g, 0.024 and 0.028. Half the steps that they
+    # take by themselves, and fewer, are enough for three of them: 0.10, 0.10 and 0.036 better.
+    [
+        ("propagation", 0.05, None),
+        ("fixmatch", 0.05, 180),
+        ("vat", 0.05, 200),
+        ("pate-g", 0.005, 250),
+    ],
 )
 def test_every_trainer_beats_a_network_that_learns_from_the_labels_alone(
-    model: str, better: float, told_by_labels_alone: float
+    model: str, better: float, steps: int | None, told_by_labels_alone: float
 ) -> None:
     public, held_out = digits()
     lesson = noisy_lesson(public, 95, wrong=0.03)
-    student = train(lesson, model=model, seed=0, device="cpu")
+    student = train(lesson, model=model, seed=0, device="cpu", effort=Effort(steps=steps))
     predicted = student.predict(held_out.inputs)
     # 897 digits; seeds are fixed.
     assert 0.7 < told_by_labels_alone < 0.9
