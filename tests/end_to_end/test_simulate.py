@@ -153,7 +153,6 @@ def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--engine", "cluster"), "'cluster' is not one of 'local', 'ray'"),
         (("--aggregator", "interactive-gnmax", "--no-student"), "leave --no-student out"),
         (("--engine", "ray", "--aggregation", "masked"), "stay in one: use --engine local"),
     ],
