@@ -31,6 +31,7 @@ def test_of_one_class_alone_there_is_no_auc() -> None:
     assert "auc" not in measures(np.array([[0.9, 0.1], [0.4, 0.6]]), test)
 
 
+@pytest.mark.slow
 def test_a_network_learns_from_every_label() -> None:
     data = digits()
     held = network_reference.train(data.take(range(1200)), seed=0, progress=silent, steps=100)

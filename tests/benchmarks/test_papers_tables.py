@@ -24,6 +24,7 @@ def sizes(split: Split) -> tuple[int, int, int]:
     return len(split.private), len(split.public), len(split.test)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("files")
 def test_adult() -> None:
     split = adult.load()
@@ -35,6 +36,7 @@ def test_adult() -> None:
     assert split.queries.schema().count(":number") == 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("files")
 def test_no_patient_of_diabetes_is_in_two_parts() -> None:
     split = diabetes.load()

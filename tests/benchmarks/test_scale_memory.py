@@ -72,6 +72,7 @@ def test_twenty_thousand_queries_never_lie_in_memory_together(tmp_path: Path) ->
     verify(tmp_path / "ledger.db")
 
 
+@pytest.mark.slow
 def test_a_campaign_is_measured_in_a_process_of_its_own() -> None:
     size = Size(parties=3, queries=200, classes=5, batch=500)
     case = measure(size, 1)

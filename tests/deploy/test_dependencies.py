@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -49,6 +50,7 @@ def declared() -> dict[str, Requirement]:
     return {canonicalize_name(each.name): each for each in made}
 
 
+@pytest.mark.slow
 def test_every_run_time_dependency_is_imported_or_its_reason_is_given() -> None:
     assert set(declared()) - imports() == NOT_IMPORTED
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
@@ -57,6 +59,7 @@ def test_every_run_time_dependency_is_imported_or_its_reason_is_given() -> None:
         assert lines[at - 1].strip().startswith("#"), f"why {name}?"
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_declared() -> None:
     assert imports() - set(declared()) == BROUGHT | OPTIONAL | DEVELOPMENT
 
@@ -73,6 +76,7 @@ def constraints() -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
+@pytest.mark.slow
 def test_all_versions_of_a_release_are_written_down_and_within_the_bounds() -> None:
     found = constraints()
     made = runpy.run_path(str(ROOT / "deploy" / "constraints.py"))

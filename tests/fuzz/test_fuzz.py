@@ -26,6 +26,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 def test_broken_messages_do_no_harm(tmp_path: Path) -> None:
     # Another seed with each run would find more, and nobody could run it again.
     found = run(targets(tmp_path), 2_500, seed=1)

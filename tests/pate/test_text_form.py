@@ -259,6 +259,7 @@ def test_what_has_no_text_form_is_a_mistake_in_the_code() -> None:
         write({"a": {1}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     [

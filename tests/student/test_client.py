@@ -117,6 +117,7 @@ def test_a_server_that_ends_the_stream_early_is_asked_again() -> None:
     assert server.asked_after == [0, 2]
 
 
+@pytest.mark.slow
 def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
     server = server_with()
     reopened = threading.Event()
@@ -139,6 +140,7 @@ def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
     assert not said  # quiet is not gone
 
 
+@pytest.mark.slow
 def test_a_stream_that_never_gets_further_is_given_up() -> None:
     with serving(server_with(SCRIPT[:2])) as port, connect(port, max_wait=0.5) as client:
         events = client.events()
@@ -162,6 +164,7 @@ def test_a_server_that_restarts_in_mid_stream_is_found_again() -> None:
     assert said[-1].endswith("is there")
 
 
+@pytest.mark.slow
 def test_no_server_is_waited_for_and_then_given_up() -> None:
     port = free_port()
     said: list[str] = []
@@ -355,6 +358,7 @@ def test_a_full_house_is_waited_for() -> None:
     assert "8 students follow already" in said[0]
 
 
+@pytest.mark.slow
 def test_a_message_that_is_too_large_is_refused() -> None:
     server = server_with()
     server.privacy = "x" * (64 * 2**20)

@@ -157,6 +157,7 @@ GATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

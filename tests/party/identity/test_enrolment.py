@@ -393,6 +393,7 @@ def test_a_false_server_gets_nothing(
     assert Enrolment.load(tmp_path / "a") is None
 
 
+@pytest.mark.slow
 def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path) -> None:
     old = Identities.create(tmp_path / "old", (), 9092, now() - CERTIFICATE_LIFE - DAY)
     gateway, door = opened(old)
@@ -435,6 +436,7 @@ def test_who_brings_tls_to_a_server_without_is_told_so(door: Door) -> None:
         plain.stop()
 
 
+@pytest.mark.slow
 def test_nothing_older_than_tls_13_is_spoken(door: Door) -> None:
     context = ssl.create_default_context(cafile=str(door.identities.ca))
     context.maximum_version = ssl.TLSVersion.TLSv1_2

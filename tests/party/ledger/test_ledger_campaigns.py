@@ -105,6 +105,7 @@ def test_campaigns_are_read_back_whole(path: Path) -> None:
     assert ledger.totals() == PartyLedger(path, read_only=True).totals()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_counts_and_openings_are_those_of_books_that_hold_everything(
@@ -137,6 +138,7 @@ def test_counts_and_openings_are_those_of_books_that_hold_everything(
     assert PartyLedger(books.path).campaigns() == books.campaigns()
 
 
+@pytest.mark.slow
 def test_what_is_held_in_memory_does_not_grow_with_the_queries(tmp_path: Path) -> None:
     """A party that stays connected for years holds some kilobytes of each campaign, and no query."""
     held = {}

@@ -70,6 +70,7 @@ def found(
     return of_records(world) if kind == "records" else of_teachers(world.released), world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_history_gives_a_party_away(
     homes: Path,
@@ -121,6 +122,7 @@ def noise_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseShares, "share", share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     # The first is one that finds it, as things are, so that few are played.
     ("kind", "without", "first"),

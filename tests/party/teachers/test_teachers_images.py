@@ -53,6 +53,7 @@ def test_features_of_any_size(size: tuple[int, int, int], view: View) -> None:
     assert np.isfinite(features).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_features_do_not_hang_on_the_batch(view: View) -> None:
     # 400 images of 32 x 32 are computed in pieces.
@@ -61,6 +62,7 @@ def test_features_do_not_hang_on_the_batch(view: View) -> None:
     np.testing.assert_allclose(image_features(images, view)[[0, 255, 256, 399]], alone, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_features_approximate_the_gaussian_kernel_of_unit_vectors(view: View) -> None:
     # Rows x of features satisfy x.y ~ exp(-|u - v|^2), so x.x ~ 1; the error of 2048 random
@@ -122,6 +124,7 @@ def test_the_error_left_out_is_that_of_leaving_out(monkeypatch: pytest.MonkeyPat
     assert fit_ridge(x, labels, 3).error == pytest.approx(np.mean(np.square(residuals)), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_each_shard_decides_how_to_look(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     digits = read_dataset(raw / "t10k-images-idx3-ubyte.gz").take(range(200))
@@ -138,6 +141,7 @@ def test_each_shard_decides_how_to_look(test_data: Path) -> None:
     assert Linear().fit(fields, 0).store().facts["view"] != "upright"
 
 
+@pytest.mark.slow
 def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     # Measured: 0.76 a teacher at 25 records, of which some 7 % of digits have none.
     test = digits.take(range(1200, 1797))
@@ -150,6 +154,7 @@ def test_linear_accuracy_on_digits(digits: Dataset) -> None:
     assert np.mean(accuracies) > 0.70
 
 
+@pytest.mark.slow
 def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     raw = test_data / "mnist" / "MNIST" / "raw"
     train, test = read_dataset(raw), read_dataset(raw / "t10k-images-idx3-ubyte.gz")
@@ -163,12 +168,14 @@ def test_linear_accuracy_on_mnist(test_data: Path) -> None:
     assert np.mean(accuracies) > 0.96
 
 
+@pytest.mark.slow
 def test_cnn_accuracy_on_digits(digits: Dataset) -> None:
     test = digits.take(range(1200, 1797))
     teacher = Cnn("cpu").fit(digits.take(range(200)), 5)
     assert (teacher.predict(test.inputs) == test.labels).mean() > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_stores_and_restores_and_is_reproducible(
     kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +227,7 @@ def test_damaged_models(kind: Kind, digits: Dataset, monkeypatch: pytest.MonkeyP
             kind.restore(Stored(dict(facts), stored.model))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(1, 1, 1), (5, 40, 3), (64, 64, 1)])
 def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("party.teachers.cnn.STEPS", 1)

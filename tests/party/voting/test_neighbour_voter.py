@@ -609,6 +609,7 @@ def test_the_server_learns_the_sum_of_all_records(hospitals: Hospitals) -> None:
     np.testing.assert_array_equal(found, nearest_votes(HELD, ROWS))
 
 
+@pytest.mark.slow
 def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Hospitals) -> None:
     campaign = hospitals.campaign(SHARES)
     first = hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
@@ -626,6 +627,7 @@ def test_with_shares_it_learns_a_noisy_sum_once_and_the_same_again(hospitals: Ho
     assert hospitals.sites["a"].site.ledger.cumulative_epsilon(Delta(1e-5)).observer == "server"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [ONE, SHARES])
 @pytest.mark.parametrize("opened", [True, False])
 def test_other_queries_in_another_attempt_are_refused(
@@ -652,6 +654,7 @@ def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals)
         one.refuses(one.tell(aggregation.request(name), campaign), "RefusedError", "other parties")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["queries", "most votes", "roster and queries", "public set"])
 def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
     """What comes of several says how votes are spread over the parties: every party refuses."""

@@ -131,12 +131,14 @@ def csv_pair(place: Path, at: int, line: bytes, *, groups: bool) -> tuple[OwnFil
     return table_file(without, groups=groups), table_file(with_it, groups=groups)
 
 
+@pytest.mark.slow
 @many
 @given(at=at_any, cells=rows_of_text, groups=st.booleans())
 def test_csv_with_any_text(place: Path, at: int, cells: list[str], groups: bool) -> None:
     check(*csv_pair(place, at, as_lines([cells]), groups=groups), TABLE)
 
 
+@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -172,6 +174,7 @@ def parquet(path: Path, rows: list[list[bytes | None]], numbers: list[float]) ->
     pq.write_table(pa.table(columns), path)
 
 
+@pytest.mark.slow
 @many
 @given(
     at=at_any,
@@ -198,6 +201,7 @@ def test_parquet_with_any_bytes(
 ANY_FLOAT: Final = st.floats(width=32)
 
 
+@pytest.mark.slow
 @some
 @given(
     at=at_any,
@@ -219,6 +223,7 @@ def test_npz_with_any_values(
     check(files[0], files[1], Images(PIXELS[SIZE:]))
 
 
+@pytest.mark.slow
 @some
 @given(
     at=at_any,
@@ -258,6 +263,7 @@ FILES: Final = [
 ]
 
 
+@pytest.mark.slow
 @some
 @given(
     content=st.one_of(

@@ -42,6 +42,7 @@ def test_single_figures(test_data: Path) -> None:
     assert [f"{case['id']}: {line}" for case in cases for line in problems(case)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["mnist", "svhn", "adult"])
 def test_published_votes(test_data: Path, dataset: str) -> None:
     (case,) = (c for c in read(test_data, "published_votes.json") if c["dataset"] == dataset)

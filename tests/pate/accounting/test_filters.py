@@ -229,6 +229,7 @@ def best_coordinator(rule: Rule, delta: Fraction, dose: Fraction, longest: int) 
     return best(0, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "holds"), [(of_today, True), (without_failures, False)], ids=["today", "planted"]
 )

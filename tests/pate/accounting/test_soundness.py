@@ -172,6 +172,7 @@ def test_labels_of_laplace_noise(margins: Margins, kind: str) -> None:
     assert medians[f"theorem 3, {kind}, exact q"] < 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "discrete"])
 def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
     """The check alone, and Confident-GNMax as one mechanism: no answer, or one of the labels."""

@@ -35,6 +35,7 @@ def published(test_data: Path, name: str) -> str:
     return str(test_data / "pate_votes" / f"{name}_250_teachers.npy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "paper", "most"),
     [
@@ -245,6 +246,7 @@ def test_a_file_that_is_no_votes(tmp_path: Path) -> None:
         run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)
 
 
+@pytest.mark.slow
 def test_the_sanitised_epsilon_of_the_published_votes(test_data: Path) -> None:
     options = ("--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--queries", "640")
     arguments = ("--votes", published(test_data, "mnist"), *options, "--bounds")
@@ -261,6 +263,7 @@ def test_the_sanitised_epsilon_of_the_published_votes(test_data: Path) -> None:
     assert "cast otherwise" in found["adjacency"]
 
 
+@pytest.mark.slow
 def test_the_sanitised_epsilon_is_shown_where_it_was_asked_for(tmp_path: Path) -> None:
     votes = tmp_path / "votes.npy"
     np.save(votes, np.tile([90, 5, 5], (20, 1)))

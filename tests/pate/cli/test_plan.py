@@ -73,6 +73,7 @@ def test_two_options_give_something_useful() -> None:
     assert made["classes"] == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("aggregator", "options"),
     [
@@ -121,6 +122,7 @@ def test_the_best_plan_is_one_that_the_server_takes() -> None:
     assert made["plans"]["best"]["guarantee"]["cap"] == str(cap)
 
 
+@pytest.mark.slow
 def test_the_table_shows_the_figures_of_the_json(tmp_path: Path) -> None:
     options = ["--teachers", "250", *PAPER, "--epsilon", "2.5", "--delta", "1e-6"]
     made, screen = figures(*options), typed(*options)
@@ -165,6 +167,7 @@ def test_the_same_seed_gives_the_same_figures() -> None:
     assert figures(*options) == figures(*options)
 
 
+@pytest.mark.slow
 def test_party_as_the_unit_counts_all_its_teachers() -> None:
     given = ["--unit", "party", "--epsilon", "20", "--mechanism", "gnmax"]
     each = figures("--parties", "50", "--teachers", "300", *given)
@@ -178,6 +181,7 @@ def test_party_as_the_unit_counts_all_its_teachers() -> None:
     assert record["plans"]["best"]["expected"]["right"] > each["plans"]["best"]["expected"]["right"]
 
 
+@pytest.mark.slow
 def test_a_proxy_takes_the_place_of_assumptions(tmp_path: Path) -> None:
     votes = np.random.default_rng(1).multinomial(60, [0.7, 0.2, 0.1], size=200)
     np.save(tmp_path / "votes.npy", votes.astype(np.float64))
@@ -226,6 +230,7 @@ def test_the_picture_is_drawn_with_and_without_a_wanted_epsilon(tmp_path: Path) 
     assert made["epsilon_wanted"] is None
 
 
+@pytest.mark.slow
 def test_a_picture_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
     from pate.errors import DiskError
 
@@ -233,6 +238,7 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_ours(tmp_path: Path) ->
         typed("--teachers", "50", "--queries", "20", "--png", str(tmp_path / "no" / "a.png"))
 
 
+@pytest.mark.slow
 def test_goals_are_kept() -> None:
     base = ["--teachers", "200", "--epsilon", "2"]
     accurate = figures(*base, "--at-least", "100")["plans"]["best"]["expected"]
@@ -243,6 +249,7 @@ def test_goals_are_kept() -> None:
     assert accurate["accuracy"] > many["accuracy"]
 
 
+@pytest.mark.slow
 def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
     made = figures("--teachers", "10", "--classes", "2", "--epsilon", "2")
     assert made["plans"]["given"] is None
@@ -303,6 +310,7 @@ def test_a_configuration_file_has_the_same_names(tmp_path: Path) -> None:
                            "--sigma2", "45")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_interactive_says_that_it_is_the_first_round() -> None:
     made = figures("--teachers", "200", "--epsilon", "2", "--mechanism", "interactive-gnmax")
     assert made["plans"]["best"]["mechanism"]["mechanism"] == "confident-gnmax"

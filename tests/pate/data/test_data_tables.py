@@ -154,6 +154,7 @@ def test_parquet_columns_of_other_kinds(tmp_path: Path) -> None:
         read_inputs(tmp_path)
 
 
+@pytest.mark.slow
 def test_diabetes(test_data: Path) -> None:
     data = read_dataset(
         test_data / "diabetes130" / "diabetic_data.csv.gz", label="readmitted", group="patient_nbr"

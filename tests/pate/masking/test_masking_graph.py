@@ -250,6 +250,7 @@ def harmful(case: tuple[int, int, int, int | None], below: int, tries: int) -> t
     return bad, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_attacks_learn_one_sum_of_enough_honest_parties_or_none(
     case: tuple[int, int, int, int | None],
@@ -259,6 +260,7 @@ def test_attacks_learn_one_sum_of_enough_honest_parties_or_none(
     assert sums > 20  # they do learn something, so there was something to attack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_attacks_succeed_with_a_threshold_that_is_lower_by_one(
     case: tuple[int, int, int, int | None],

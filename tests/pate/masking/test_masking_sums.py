@@ -56,6 +56,7 @@ def attempts(draw: st.DrawFn) -> tuple[Attempt, list[list[str]]]:
     return attempt, phases
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(attempts())
 def test_the_sum_is_exact_whoever_drops_out(case: tuple[Attempt, list[list[str]]]) -> None:
@@ -119,6 +120,7 @@ def test_another_attempt_masks_the_same_votes_anew() -> None:
     assert same.sum() < 2
 
 
+@pytest.mark.slow
 def test_a_graph_of_150_parties_with_dropouts_in_every_phase() -> None:
     context = context_for(150, 130, 3, rows=3)
     attempt = Attempt(context)

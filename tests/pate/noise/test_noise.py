@@ -159,6 +159,7 @@ def enumerate_paths(
         choices[-1] = (choices[-1][0], choices[-1][1] + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("t", "s"), [(1, 1), (2, 1), (1, 2)])
 def test_one_laplace_proposal_has_exact_probabilities(t: int, s: int) -> None:
     found, cut = enumerate_paths(lambda lanes: lanes.laplace(t, s, 1), 4e-6)

@@ -330,6 +330,7 @@ def test_a_bug_is_found_in_whole_campaigns(
     assert audit.pair == by
 
 
+@pytest.mark.slow
 def test_campaigns_are_attacked_on_all_pairs_and_say_what_they_would_find() -> None:
     mechanism = SHIPPED[2]
     said = foresee(mechanism, 8, 600, 1e-2, 0.999, 1)

@@ -71,6 +71,7 @@ def student() -> TableStudent:
     return selftraining.train(lesson_of(*voted()), seed=0, effort=Effort(steps=30))
 
 
+@pytest.mark.slow
 def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None:
     held, chances = people(2000, 5)
     apart = student.predict_probabilities(held)[:, 1] - (1 - chances[:, 0])
@@ -78,6 +79,7 @@ def test_student_of_counts_knows_how_likely_it_is(student: TableStudent) -> None
     assert np.abs(apart).mean() < 0.08
 
 
+@pytest.mark.slow
 def test_labels_of_one_class_do_not_hide_a_rare_one() -> None:
     public, noisy = voted()
     # Of ten of a rare class only one is left: no query's majority is of it.
@@ -89,6 +91,7 @@ def test_labels_of_one_class_do_not_hide_a_rare_one() -> None:
     assert np.corrcoef(found, chances[:, 0])[0, 1] < -0.8
 
 
+@pytest.mark.slow
 def test_three_classes_and_a_class_that_nobody_has() -> None:
     public, noisy = voted(3)
     held, chances = people(2000, 5)
@@ -99,6 +102,7 @@ def test_three_classes_and_a_class_that_nobody_has() -> None:
     assert again.predict_probabilities(held)[:, 2].max() < 0.1
 
 
+@pytest.mark.slow
 def test_same_seed_same_student(student: TableStudent) -> None:
     held, _ = people(50, 5)
     again = selftraining.train(lesson_of(*voted()), seed=0, effort=Effort(steps=30))

@@ -31,6 +31,7 @@ def test_digits_with_noisy_labels_beat_the_floor() -> None:
     assert seen[-1] == (len(seen), len(seen))
 
 
+@pytest.mark.slow
 def test_same_seed_same_student_and_no_global_generator_moves() -> None:
     public, held_out = digits()
     lesson = noisy_lesson(public, 60, wrong=0.0)
@@ -47,6 +48,7 @@ def test_same_seed_same_student_and_no_global_generator_moves() -> None:
     assert np.allclose(one.sum(axis=1), 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_class_only_becomes_a_constant_student() -> None:
     public, _ = digits()
     queries = np.flatnonzero(public.labels == 3)[:20]
@@ -68,6 +70,7 @@ def test_time_limit_ends_the_training() -> None:
     assert 1 <= len(steps) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
 def test_every_image_size_trains(shape: tuple[int, int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (20, *shape), dtype=np.uint8)

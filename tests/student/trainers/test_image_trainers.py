@@ -125,6 +125,7 @@ def test_seeds_decide_and_no_global_generator_moves(model: str) -> None:
     assert not np.allclose(chances[0], chances[2], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3), (9, 12, 3)])
 @pytest.mark.parametrize("model", IMAGE_MODELS)
 def test_every_image_size_trains(model: str, shape: tuple[int, int, int]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_votes_within_a_distance_cost_more(law: Law, adjacency: Kind) -> None:

@@ -33,6 +33,7 @@ def local_sensitivities(
     return np.stack(made, axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["change", "remove"])
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_histogram_within_a_distance_is_more_sensitive(law: Law, adjacency: Kind) -> None:
