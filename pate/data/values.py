@@ -50,8 +50,8 @@ def is_numeric(column: Column) -> TypeGuard[NDArray[np.float64]]:
 def finite_number(cell: str) -> float:
     """Return the number that a cell writes, NaN if it writes none or no finite one.
 
-    >>> [finite_number(cell) for cell in ("12.5", "12,5", ">150", "inf")]
-    [12.5, nan, nan, nan]
+    >>> finite_number("12.5"), finite_number("12,5"), finite_number(">150"), finite_number("inf")
+    (12.5, nan, nan, nan)
     """
     number = parse_number(cell)
     return number if number is not None and math.isfinite(number) else math.nan
