@@ -1,6 +1,6 @@
-"""Backup and restore of a party's books: what it answered, and the noise that it answered with.
+"""Backup and restore of a party's ledger: what it answered, and the noise that it answered with.
 
-What stale books would do. A party that goes on from a copy has forgotten which queries it gave
+What a stale ledger would do. A party that goes on from a copy has forgotten which queries it gave
 votes on, with whom their sums were opened, and what all of it costs. A server that knows that may
 ask for the same sums with other survivors and subtract, ask again for a batch to be told the same
 votes under other noise, or ask for more than the policy allows in all. Books span all campaigns of
@@ -8,7 +8,7 @@ a party, so there is no end after which nothing can follow: a copy is put back o
 holds the newest head that is known from elsewhere, or if whoever restores it says in so many words
 that entries are lost.
 
-Keys, enrolment and policy are not in it: they do not change as the books do, and are secrets of
+Keys, enrolment and policy are not in it: they do not change as the ledger does, and are secrets of
 another kind.
 """
 
@@ -47,7 +47,7 @@ CONTENTS: Final = Contents(
 
 
 def back_up(home: Path, out: Path) -> dict[str, object]:
-    """Copy the books in ``home``, also while the party runs, and check the copy.
+    """Copy the ledger in ``home``, also while the party runs, and check the copy.
 
     Args:
         home: of the party.
@@ -57,7 +57,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
         The manifest of the backup, signed by the party's identity if it has one, and its folder.
 
     Raises:
-        StateError: if there are no books, or something is at ``out``.
+        StateError: if there is no ledger, or something is at ``out``.
         LedgerError: if the ledger is gone, or its copy does not verify or is older than this party
             left its ledger: then so is the ledger.
         DiskError: if it cannot be written.
@@ -95,7 +95,7 @@ def restore(
     signed_by: str | None = None,
     unsigned: bool = False,
 ) -> dict[str, object]:
-    """Put a party's books back into its home, where none may be but those of a restore cut short.
+    """Put a party's ledger back into its home, where none may be but that of a restore cut short.
 
     Nothing but the files of :data:`CONTENTS` is written, whatever the backup says, and none of them
     over another.
@@ -115,7 +115,7 @@ def restore(
 
     Raises:
         UsageError: if neither head nor entries_lost is given, or ``signed_by`` is no key.
-        StateError: if there are books in ``home``, or a party runs there.
+        StateError: if there is a ledger in ``home``, or a party runs there.
         LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
         DataError: if it is no backup of a party, was changed, or another signed it.
     """
@@ -145,13 +145,13 @@ def restore(
 
 
 def forget(home: Path) -> str:
-    """Go on with books that lack what this party answered: an older copy, or none at all.
+    """Go on with a ledger that lacks what this party answered: an older copy, or none at all.
 
     Returns:
-        The head of the books that are there now.
+        The head of the ledger that is there now.
 
     Raises:
-        StateError: if a party runs there, or it never had books there.
+        StateError: if a party runs there, or it never had a ledger there.
         LedgerError: if the ledger that is there does not verify.
     """
     path = home / LEDGER_FILE

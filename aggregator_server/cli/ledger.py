@@ -58,11 +58,11 @@ def certificate(
     from aggregator_server.ledger.store.place import place_of
     from aggregator_server.results.certificate import certificate_of
 
-    with Ledger.open(place_of(folder_of(home, campaign))) as books:
-        state = books.state()
-        found = {round_: books.predictions(round_) for round_ in state.predictions}
+    with Ledger.open(place_of(folder_of(home, campaign))) as ledger:
+        state = ledger.state()
+        found = {round_: ledger.predictions(round_) for round_ in state.predictions}
         predictions = {round_: held for round_, held in found.items() if held is not None}
-        made = certificate_of(state, books.counts(), predictions)
+        made = certificate_of(state, ledger.counts(), predictions)
     write_file(out, (json.dumps(made.to_json(), indent=2) + "\n").encode())
     Screen("pate-server").say(
         f"{len(made.labels)} labels looked at; {out} is private to this server: it is made of votes"

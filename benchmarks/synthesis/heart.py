@@ -129,8 +129,8 @@ def run(work: Path, screen: Screen) -> dict[str, object]:
         found[kind] = _campaign(parties, queries, test, place, screen)
     figures = {}
     for at, hospital in enumerate(HOSPITALS):
-        books = PartyLedger(work / "synthetic" / f"party_{at}" / LEDGER_FILE, read_only=True)
-        figures[hospital.name] = books.cumulative_epsilon(Delta(OPTIONS.delta)).in_words
+        ledger = PartyLedger(work / "synthetic" / f"party_{at}" / LEDGER_FILE, read_only=True)
+        figures[hospital.name] = ledger.cumulative_epsilon(Delta(OPTIONS.delta)).in_words
     return found | {"own_figures": figures}
 
 

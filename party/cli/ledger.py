@@ -45,21 +45,21 @@ def ledger(
     from party.cli.synthesis_lines import as_json as rows_as_json
 
     place = the_home(home)
-    books = _ledger_of(place)
+    ledger = _ledger_of(place)
     delta = _delta(place, policy)
-    figure = books.cumulative_epsilon(delta)
+    figure = ledger.cumulative_epsilon(delta)
     if as_json:
         print_json(
             {
-                "head": books.head,
-                "campaigns": [_as_json(each, delta) for each in books.campaigns()],
-                "synthetic_rows": [rows_as_json(each) for each in books.syntheses()],
+                "head": ledger.head,
+                "campaigns": [_as_json(each, delta) for each in ledger.campaigns()],
+                "synthetic_rows": [rows_as_json(each) for each in ledger.syntheses()],
                 "own_figure": _figure_json(figure),
-                "bounds": [each.to_dict() for each in books.bounds()],
+                "bounds": [each.to_dict() for each in ledger.bounds()],
             }
         )
         return
-    _print([*_in_words(books, delta, figure)])
+    _print([*_in_words(ledger, delta, figure)])
 
 
 def verify(
@@ -150,12 +150,12 @@ def _print(lines: list[str]) -> None:
         console.print(line, soft_wrap=True, markup=False)
 
 
-def _in_words(books: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
+def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
     from party.cli.synthesis_lines import in_words as rows_in_words
     from party.ledger.bounds import together
 
-    campaigns, rows = books.campaigns(), books.syntheses()
-    yield f"{books.path}: the chain holds, head {books.head}"
+    campaigns, rows = ledger.campaigns(), ledger.syntheses()
+    yield f"{ledger.path}: the chain holds, head {ledger.head}"
     if not campaigns and not rows:
         yield "nothing has left: no campaign was joined"
         return
@@ -170,7 +170,7 @@ def _in_words(books: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]
     if rows:
         what = f"{_number(len(campaigns), 'campaign')} and {_number(len(rows), 'release')} of synthetic rows"
     yield f"{what} together, by our own accountant: {figure.in_words}"
-    if bounds := books.bounds():
+    if bounds := ledger.bounds():
         yield f"our own accountant keeps: {bounds[-1].in_words}"
     if len(bounds) > 1:
         yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"

@@ -101,7 +101,7 @@ class PulledMessage:
             raise
 
     def __enter__(self) -> Self:
-        """Return the errand."""
+        """Return the message."""
         return self
 
     def __exit__(

@@ -66,7 +66,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The books as they will be once a request is answered.
+    """The ledger as it will be once a request is answered.
 
     Attributes:
         campaigns: totals of all campaigns, that of the request with its queries counted in.
@@ -89,7 +89,7 @@ class LedgerView:
         for each in self.campaigns:
             if each.offer.campaign == campaign:
                 return each
-        raise UsageError(f"the books have no campaign {campaign[:8]}")
+        raise UsageError(f"the ledger has no campaign {campaign[:8]}")
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class LedgerState:
     def view(
         self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, history: History
     ) -> LedgerView:
-        """Return the books as they will be once ``offer`` is answered.
+        """Return the ledger as it will be once ``offer`` is answered.
 
         Raises:
             RefusedError: if it contradicts what the campaign was before.
@@ -324,7 +324,7 @@ class LedgerState:
     ) -> Iterator[Earlier]:
         """Yield those of these batches whose sums were opened, and could be subtracted.
 
-        Batches that are not in the books (yet) are passed over, and so are those of other campaigns
+        Batches that are not in the ledger (yet) are passed over, and so are those of other campaigns
         in which all was opened as this one is to be: the same sum shows nothing new.
         """
         for other, these in groupby(sorted(batches), key=itemgetter(0)):

@@ -28,7 +28,7 @@ class Standing:
         state: what it does.
         teachers: how many it is to have; 0 if its records vote themselves.
         trained: how many of them are ready.
-        ledger: its books, None before they are open.
+        ledger: its ledger, None before it is open.
         delta: at which its own accountant counts, with its parts.
         largest_epsilon: where that stops; None: nowhere.
         ends: when what it trusts the server by expires; None: it is not enrolled.
@@ -73,7 +73,7 @@ class Status:
         largest_epsilon: float | None,
         ends: datetime | None,
     ) -> None:
-        """Note the party's books, what its policy allows in them, and until when it may connect."""
+        """Note the party's ledger, what its policy allows in it, and until when it may connect."""
         with self._turn:
             self._standing = replace(
                 self._standing,

@@ -96,7 +96,7 @@ def check_allowed(
     plan: Plan,
     entry: Synthesis,
     domain: Domain,
-    books: Figures,
+    ledger: Figures,
     policy: Policy,
     budgets: Sequence[Budget],
 ) -> None:
@@ -106,7 +106,7 @@ def check_allowed(
         plan: what it is, and what it costs.
         entry: as the ledger would have it.
         domain: the public schema.
-        books: what left before.
+        ledger: what left before.
         policy: of the site.
         budgets: from :func:`budgets_of`.
 
@@ -124,7 +124,7 @@ def check_allowed(
             + ("; name the patient's column with --group" if "patient" in policy.units else "")
         )
     for each in budgets:
-        figure = books.cumulative_epsilon(each.delta, entry)
+        figure = ledger.cumulative_epsilon(each.delta, entry)
         if figure.epsilon <= each.epsilon:
             continue
         if not entry.private:
@@ -132,13 +132,13 @@ def check_allowed(
                 f"refused: {each.rule} is {each.epsilon:g}, and {figure.why_none}: set "
                 "largest_epsilon = 'none' in the policy if no figure is what you want"
             )
-        raise BudgetError(_refusal(plan, entry, domain, books, each))
+        raise BudgetError(_refusal(plan, entry, domain, ledger, each))
 
 
-def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budget: Budget) -> str:
+def _refusal(plan: Plan, entry: Synthesis, domain: Domain, ledger: Figures, budget: Budget) -> str:
     asked = plan.asked
-    whole = books.cumulative_epsilon(budget.delta, entry)
-    now = books.cumulative_epsilon(budget.delta)
+    whole = ledger.cumulative_epsilon(budget.delta, entry)
+    now = ledger.cumulative_epsilon(budget.delta)
     what = (
         f"all that left would come to epsilon {rounded_up(whole.epsilon)}"
         if math.isfinite(whole.epsilon)
@@ -150,29 +150,29 @@ def _refusal(plan: Plan, entry: Synthesis, domain: Domain, books: Figures, budge
         f"{budget.rule} is {budget.epsilon:g}{spent}"
     )
     if asked.release == "seeded":
-        found = _smaller(asked, entry, domain, books, budget)
+        found = _smaller(asked, entry, domain, ledger, budget)
         line += f"; {found} would fit" if found else "; no k would fit"
         return f"{line}; seedless: eps={float(asked.epsilon):g}"
-    most = _largest(asked, entry, domain, books, budget)
+    most = _largest(asked, entry, domain, ledger, budget)
     return f"{line}; --epsilon {most:g} would fit" if most else f"{line}; nothing more fits"
 
 
 def _fits(
-    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, to: Budget
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, ledger: Figures, to: Budget
 ) -> bool:
     other = entry_of(plan_of(asked, domain), domain, entry.unit, entry.data)
-    return books.cumulative_epsilon(to.delta, other).epsilon <= to.epsilon
+    return ledger.cumulative_epsilon(to.delta, other).epsilon <= to.epsilon
 
 
 def _largest(
-    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, ledger: Figures, budget: Budget
 ) -> float:
     """Return an epsilon of two digits that fits, or 0."""
 
     def fits(epsilon: Fraction) -> bool | None:
         """Return whether it does, or None if the generator has no noise for so small an epsilon."""
         try:
-            return _fits(replace(asked, epsilon=epsilon), entry, domain, books, budget)
+            return _fits(replace(asked, epsilon=epsilon), entry, domain, ledger, budget)
         except UsageError:
             return None
 
@@ -194,7 +194,7 @@ def _short(value: Fraction) -> Fraction:
 
 
 def _smaller(
-    asked: ReleaseRequest, entry: Synthesis, domain: Domain, books: Figures, budget: Budget
+    asked: ReleaseRequest, entry: Synthesis, domain: Domain, ledger: Figures, budget: Budget
 ) -> str:
     """Return a test that fits, in words, or an empty text."""
     failure = asked.delta / 100
@@ -214,7 +214,7 @@ def _smaller(
             if test.k > seeds:
                 return ""
             other = replace(asked, k=test.k, epsilon0=test.epsilon0)
-            if _fits(other, entry, domain, books, budget):
+            if _fits(other, entry, domain, ledger, budget):
                 return f"k >= {test.k} with --eps0 {float(test.epsilon0):.4g}"
             target = target * 9 / 10
     except InfeasibleError:

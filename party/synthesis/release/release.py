@@ -114,7 +114,7 @@ def release(
     codes: NDArray[np.intp],
     domain: Domain,
     *,
-    books: PartyLedger,
+    ledger: PartyLedger,
     places: Places,
     noise: Noise,
     randomness: Randomness,
@@ -127,7 +127,7 @@ def release(
             site's policy has agreed to it.
         codes: (n, attributes) the site's rows, checked.
         domain: the public schema.
-        books: the site's ledger.
+        ledger: the site's ledger.
         places: of the files.
         noise: of the operating system.
         randomness: likewise.
@@ -141,7 +141,7 @@ def release(
     require_random(randomness)
     domain.check_codes(codes)
     places.check_columns(domain)
-    books.reserve(entry)
+    ledger.reserve(entry)
     reach("party-synthesis-reserved")
     is_seed = np.zeros(len(codes), dtype=np.bool_)
     if plan.asked.release == "seeded":
@@ -165,7 +165,7 @@ def release(
         )
     else:
         made = _drawn(network, rows, randomness, keep_label=places.keep_label)
-    return _write(made, entry, domain, books, places, network)
+    return _write(made, entry, domain, ledger, places, network)
 
 
 def release_again(
@@ -173,7 +173,7 @@ def release_again(
     model: Path,
     domain: Domain,
     *,
-    books: PartyLedger,
+    ledger: PartyLedger,
     places: Places,
     randomness: Randomness,
 ) -> Made:
@@ -183,7 +183,7 @@ def release_again(
         asked: how many rows; nothing else of it counts.
         model: its file.
         domain: the public schema.
-        books: the site's ledger, which has the release that paid.
+        ledger: the site's ledger, which has the release that paid.
         places: of the files.
         randomness: of the operating system.
 
@@ -199,17 +199,17 @@ def release_again(
     check_size(asked, domain)
     network = Network.load(model, domain)
     digest = hashlib.sha256(network.to_bytes()).hexdigest()
-    paid = books.paid_model(digest)
+    paid = ledger.paid_model(digest)
     if paid is None:
         raise RefusedError(
             f"refused: {model} was not paid for in this party's ledger, so nobody knows what rows "
             "of it cost (a release that was killed before its end has paid, but for no model)"
         )
     entry = entry_of_model(asked, paid.synthesis, digest)
-    books.reserve(entry)
+    ledger.reserve(entry)
     reach("party-synthesis-reserved")
     made = _drawn(network, asked.rows, randomness, keep_label=places.keep_label)
-    return _write(made, entry, domain, books, places, None)
+    return _write(made, entry, domain, ledger, places, None)
 
 
 def _drawn(
@@ -243,7 +243,7 @@ def _write(
     rows: NDArray[np.intp],
     entry: Synthesis,
     domain: Domain,
-    books: PartyLedger,
+    ledger: PartyLedger,
     places: Places,
     network: Network | None,
 ) -> Made:
@@ -267,5 +267,5 @@ def _write(
     write_file(places.out, content, mode=0o644)
     reach("party-synthesis-written")
     output = hashlib.sha256(content).hexdigest()
-    books.spend(entry.id, output=output, model=model)
+    ledger.spend(entry.id, output=output, model=model)
     return Made(entry, rows, about, output, model)

@@ -53,14 +53,14 @@ def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
         ).check_columns(domain)
     _rows(options, domain, screen)
     file = options.place / LEDGER_FILE
-    books = PartyLedger.newest(file) or NothingYet()
+    ledger = PartyLedger.newest(file) or NothingYet()
     plan = plan_of(options.asked, domain)
     entry = entry_of(plan, domain, options.unit, _NO_DATA)
     policy = policy_of(options.place, loopback=False, file=options.policy)
     budgets = budgets_of(policy, options.max_epsilon, options.max_delta)
-    check_allowed(plan, entry, domain, books, policy, budgets)
+    check_allowed(plan, entry, domain, ledger, policy, budgets)
     screen.say(plan.in_words)
-    figure = books.cumulative_epsilon(policy.divided_delta, entry)
+    figure = ledger.cumulative_epsilon(policy.divided_delta, entry)
     screen.say(f"all that left, with these rows, would come to {figure.in_words}")
     return _told(entry, figure) | {"dry_run": True}
 
@@ -79,23 +79,23 @@ def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
     domain = _domain(options, screen)
     policy = policy_of(options.place, loopback=False, file=options.policy)
     if options.model is not None:
-        books = PartyLedger(options.place / LEDGER_FILE)
+        ledger = PartyLedger(options.place / LEDGER_FILE)
         made = release_again(
             options.asked,
             options.model,
             domain,
-            books=books,
+            ledger=ledger,
             places=places,
             randomness=SystemRandomness(),
         )
     else:
         plan = plan_of(options.asked, domain)
         private = _rows(options, domain, screen)
-        books = PartyLedger(options.place / LEDGER_FILE)
+        ledger = PartyLedger(options.place / LEDGER_FILE)
         entry = entry_of(plan, domain, options.unit, private.digest(shard_key(options.place)))
         budgets = budgets_of(policy, options.max_epsilon, options.max_delta)
-        check_allowed(plan, entry, domain, books, policy, budgets)
-        for line in bind(books, policy):
+        check_allowed(plan, entry, domain, ledger, policy, budgets)
+        for line in bind(ledger, policy):
             screen.say(line)
         screen.say(plan.in_words)
         made = release(
@@ -103,12 +103,12 @@ def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
             entry,
             private.codes,
             domain,
-            books=books,
+            ledger=ledger,
             places=places,
             noise=SystemNoise(),
             randomness=SystemRandomness(),
         )
-    figure = books.cumulative_epsilon(policy.divided_delta)
+    figure = ledger.cumulative_epsilon(policy.divided_delta)
     _tell(options, made, domain, figure, screen)
     return _told(made.entry, figure) | {
         "rows": len(made.rows),

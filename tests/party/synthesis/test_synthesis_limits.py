@@ -44,7 +44,7 @@ def make(folder: Path, asked: ReleaseRequest, domain: Domain) -> Made:
         entry_of(plan, domain, "record", "00" * 32),
         np.zeros((50, len(domain)), dtype=np.intp),
         domain,
-        books=PartyLedger(folder / LEDGER_FILE),
+        ledger=PartyLedger(folder / LEDGER_FILE),
         places=Places(out=folder / "a.parquet", model_out=folder / "m.npz"),
         noise=SystemNoise(),
         randomness=SystemRandomness(),
@@ -125,7 +125,7 @@ def _again(folder: Path, asked: ReleaseRequest, domain: Domain) -> None:
         asked,
         folder / "none.npz",
         domain,
-        books=PartyLedger(folder / LEDGER_FILE),
+        ledger=PartyLedger(folder / LEDGER_FILE),
         places=Places(out=folder / "b.parquet"),
         randomness=SystemRandomness(),
     )

@@ -279,7 +279,7 @@ def test_plain_figures() -> None:
 def test_nothing_leaves_with_seeded_noise(
     tmp_path: Path, noise: Noise, randomness: Randomness
 ) -> None:
-    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    domain, ledger = small(), PartyLedger(tmp_path / LEDGER_FILE)
     plan = plan_of(ReleaseRequest(rows=4), domain)
     with pytest.raises(UsageError, match="protects nobody"):
         release(
@@ -287,18 +287,18 @@ def test_nothing_leaves_with_seeded_noise(
             entry_of(plan, domain, "record", "00" * 32),
             everything(domain),
             domain,
-            books=books,
+            ledger=ledger,
             places=Places(out=tmp_path / "out.parquet"),
             noise=noise,
             randomness=randomness,
         )
-    assert not books.syntheses()
+    assert not ledger.syntheses()
     assert not list(tmp_path.glob("*.parquet"))
 
 
 def test_the_same_data_give_other_rows_each_time(tmp_path: Path) -> None:
     """Noise is never derived from what is public; nor do two releases share any."""
-    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    domain, ledger = small(), PartyLedger(tmp_path / LEDGER_FILE)
     models = set()
     for at in range(2):
         plan = plan_of(ReleaseRequest(rows=4), domain)
@@ -307,7 +307,7 @@ def test_the_same_data_give_other_rows_each_time(tmp_path: Path) -> None:
             entry_of(plan, domain, "record", "00" * 32),
             everything(domain),
             domain,
-            books=books,
+            ledger=ledger,
             places=Places(out=tmp_path / f"{at}.parquet", model_out=tmp_path / f"{at}.npz"),
             noise=SystemNoise(),
             randomness=SystemRandomness(),
@@ -322,7 +322,7 @@ class _Dies(SystemNoise):
 
 
 def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
-    domain, books = small(), PartyLedger(tmp_path / LEDGER_FILE)
+    domain, ledger = small(), PartyLedger(tmp_path / LEDGER_FILE)
     plan = plan_of(ReleaseRequest(rows=4), domain)
     entry = entry_of(plan, domain, "record", "00" * 32)
     with pytest.raises(MemoryError):
@@ -331,12 +331,12 @@ def test_what_fails_after_the_reservation_counts(tmp_path: Path) -> None:
             entry,
             everything(domain),
             domain,
-            books=books,
+            ledger=ledger,
             places=Places(out=tmp_path / "out.parquet"),
             noise=_Dies(),
             randomness=SystemRandomness(),
         )
-    (record,) = books.syntheses()
+    (record,) = ledger.syntheses()
     assert record.synthesis == entry
     assert record.spent_at is None
-    assert books.cumulative_epsilon(Delta(1e-5)).epsilon > 0
+    assert ledger.cumulative_epsilon(Delta(1e-5)).epsilon > 0
