@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from typing import TYPE_CHECKING
@@ -48,9 +49,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def fill(disk: Path, leave: int) -> Path:
     """Fill a disk with a file, but for ``leave`` bytes."""
     ballast = disk / "ballast"
-    free = os.statvfs(disk)
-    ballast.write_bytes(b"\0" * max(0, free.f_bavail * free.f_frsize - leave))
-    return ballast
+    while True:
+        free = os.statvfs(disk)
+        try:
+            ballast.write_bytes(b"\0" * max(0, free.f_bavail * free.f_frsize - leave))
+        except OSError as error:  # who is watched has written since, and less is free
+            if error.errno != errno.ENOSPC:
+                raise
+            ballast.unlink()
+        else:
+            return ballast
 
 
 @pytest.mark.parametrize("leave", [0, 16, 40, 120, 200], ids="{} KiB left".format)
