@@ -213,9 +213,16 @@ def to_dict(audits: Sequence[Audit]) -> dict[str, object]:
 
 def show(audits: Sequence[Audit]) -> None:
     """Print a table of the audits, the terms that they share, and which bugs they would have seen."""
-    sheet = Sheet(title="Claimed, and found by attack", title_justify="left")
-    for name in ("audit of", "epsilon", "found", "mu", "found", "runs", "queries", "claim"):
-        sheet.add_column(name, justify="left" if name in ("audit of", "claim") else "right")
+    # Eighty columns hold it: no frame, and one space between columns.
+    sheet = Sheet(
+        title="Claimed, and found by attack",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("audit of", "epsilon", "found", "mu", "found", "runs", "claim"):
+        left = name in ("audit of", "claim")
+        sheet.add_column(name, justify="left" if left else "right", no_wrap=True)
     for each in audits:
         sheet.add_row(
             each.subject,
@@ -224,7 +231,6 @@ def show(audits: Sequence[Audit]) -> None:
             "" if each.mu_claimed is None else f"≤ {rounded_up(each.mu_claimed)}",
             "" if each.mu_lower_bound is None else f"≥ {_rounded_down(each.mu_lower_bound)}",
             str(each.runs),
-            str(each.queries),
             "stands" if each.holds else "REFUTED",
         )
     first = audits[0]
@@ -232,7 +238,8 @@ def show(audits: Sequence[Audit]) -> None:
     console.print(sheet)
     for line in (
         f"epsilon at delta {first.delta:g}; mu of Gaussian DP, where the accountant counts in it",
-        "runs: those to learn from included, in both worlds, each of so many queries",
+        "runs: in both worlds, with those to learn from; queries of each run: "
+        + ", ".join(f"{each.subject} {each.queries}" for each in audits),
         f"each row holds with confidence {first.confidence:.10g}",
         *(
             f"{what}: {'; '.join(dict.fromkeys(getattr(each, what) for each in audits))}"
