@@ -126,15 +126,6 @@ def test_every_exit_code_is_its_own_and_has_a_line_in_the_docs() -> None:
     assert len(codes) == sum(f"| {code} | `" in table for code in codes)
 
 
-def test_the_readme_names_the_two_commands_and_they_exist() -> None:
-    readme = (ROOT / "README.md").read_text()
-    makefile = (ROOT / "Makefile").read_text()
-    assert "make demo" in readme
-    assert "make test" in readme
-    assert "\ndemo: $(VENV)/.installed\n\t$(BIN)/pate demo\n" in makefile
-    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 3 " in makefile
-
-
 def test_every_program_is_installed_under_its_name() -> None:
     import tomllib
 

@@ -1,0 +1,67 @@
+"""What the README shows a stranger: it is short, its commands are there, and its code prints what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import DOCS, blocks
+
+ROOT = DOCS.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROGRAMS = Path(sys.executable).parent
+
+#: So short that it is read, as a limit that somebody has to raise by hand.
+MOST_WORDS = 700
+
+
+def test_it_is_short() -> None:
+    assert len(README.split()) <= MOST_WORDS
+
+
+def test_the_two_commands_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "make demo" in README
+    assert "make test" in README
+    assert "\ndemo: $(VENV)/.installed\n\t$(BIN)/pate demo\n" in makefile
+    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 3 " in makefile
+
+
+def test_its_pictures_exist_in_light_and_dark() -> None:
+    shown = re.findall(r'src(?:set)?="([^"]+)"|!\[[^]]*\]\(([^)]+)\)', README)
+    pictures = [ROOT / (tag or link) for tag, link in shown]
+    assert len(pictures) >= 2
+    assert all(picture.is_file() for picture in pictures)
+    assert "prefers-color-scheme: dark" in (DOCS / "overview.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.e2e
+def test_the_library_prints_what_it_says() -> None:
+    (code,) = blocks("../README.md", "python")
+    assert len(code.splitlines()) <= 12
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answers, right = ran.stdout.splitlines()
+    said = blocks("../README.md", "text")[-1].splitlines()[0]
+    # Nearly half of the queries pass the threshold until the budget ends, after some 185 labels, of which a
+    # fortieth is wrong: fewer than 100 labels, or a fifth wrong, come with a chance below 1e-9.
+    assert int(answers.split()[0]) > 100
+    assert float(right) > 0.8
+    assert answers.partition(";")[2] == said.partition(";")[2]
+
+
+@pytest.mark.e2e
+def test_the_demo_runs_both_campaigns(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [PROGRAMS / "pate", "demo", "--json", "--out", tmp_path / "out"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    json.loads(ran.stdout)
+    for student in ("student", "student-neighbour"):
+        promised = json.loads((tmp_path / "out" / student / "privacy.json").read_text())
+        assert promised
+    assert (tmp_path / "out" / "campaign.png").stat().st_size > 10_000
