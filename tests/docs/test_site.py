@@ -23,8 +23,9 @@ ROOT = DOCS.parent
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
+    # Not --quiet: mkdocs then counts no warnings, and --strict finds nothing to refuse.
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out],
         cwd=ROOT, capture_output=True, text=True, check=False,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
