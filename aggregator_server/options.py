@@ -5,11 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from aggregator_server.identities.store import FOLDER
 from pate.campaign.options import CampaignOption, MechanismOptions
@@ -20,23 +17,21 @@ from pate.runtime.options import (
     DropOption,
     HomeOption,
     WindowOption,
+    of_campaign,
     of_data,
+    of_network,
+    of_storage,
 )
 
 LedgerOption = Annotated[
     str | None,
-    typer.Option(
+    of_storage(
         "--ledger",
         envvar="PATE_LEDGER",
-        help="Keep the ledger in this PostgreSQL database, postgresql+psycopg://USER@HOST/DATABASE, "
-        "one for any number of campaigns. Its password goes into ~/.pgpass, never here. Default: a "
-        "file in the campaign's folder.",
+        help="PostgreSQL for the ledger. Default: a file in --home",
         metavar="URL",
     ),
 ]
-
-
-_page = partial(typer.Option, rich_help_panel="The page")
 
 
 def folder_of(home: Path | None, campaign: str) -> Path:
@@ -61,46 +56,42 @@ class ServingOptions(CommandOptions):
 
     public: Annotated[
         Path | None,
-        of_data(
-            help="The unlabelled public set: a folder of images, an .npz, an IDX file, CSV or Parquet.",
-            metavar="PATH",
-        ),
+        of_data(help="Public set. Default: ./public (or .npz, .csv, .parquet)", metavar="PATH"),
     ] = None
     drop: DropOption = None
     window: WindowOption = None
     host: Annotated[
         str,
-        typer.Option(
-            help="Address to listen on for parties. Others than loopback need `pate-server init`."
-        ),
+        of_network(help="Listen here for parties.", metavar="ADDRESS"),
     ] = "127.0.0.1"
     port: Annotated[
         int | None,
-        typer.Option(
+        of_network(
             min=0,
             max=65535,
-            help="Port to listen on for parties. Default: the one that `pate-server init` was told, else "
-            "9092.",
+            help="Port for parties. Default: that of `init`, else 9092",
+            metavar="PORT",
         ),
     ] = None
     student_port: Annotated[
         int,
-        typer.Option(min=0, max=65535, help="Loopback port on which the student gets its labels."),
+        of_network(min=0, max=65535, help="Loopback port for the student.", metavar="PORT"),
     ] = 9093
     page: Annotated[
         bool,
-        _page("--page/--no-page", help="Serve a page that shows how the campaign stands."),
+        of_network("--page/--no-page", help="Show the campaign in a browser."),
     ] = True
     page_host: Annotated[
         str,
-        _page(help="Address of the page. Others than loopback need `pate-server init`."),
+        of_network(help="Address of the page.", metavar="ADDRESS"),
     ] = "127.0.0.1"
     page_port: Annotated[
         int | None,
-        _page(
+        of_network(
             min=0,
             max=65535,
-            help="Port of the page; 0: any free one. Default: 9094, or a free one if that is taken.",
+            help="Port of the page; 0: any. Default: 9094, or a free one",
+            metavar="PORT",
         ),
     ] = None
     home: HomeOption = None
@@ -108,17 +99,11 @@ class ServingOptions(CommandOptions):
     ledger: LedgerOption = None
     patience: Annotated[
         float,
-        typer.Option(
-            min=0,
-            help="Seconds to wait for the remaining parties once --min-parties have voted.",
-        ),
+        of_network(min=0, help="Wait this long for the last votes.", metavar="SECONDS"),
     ] = 120.0
     linger: Annotated[
         float,
-        typer.Option(
-            min=-1,
-            help="Seconds to keep serving labels after the end until a student has them all; -1: for ever.",
-        ),
+        of_network(min=-1, help="Serve labels after the end; -1: for ever.", metavar="SECONDS"),
     ] = -1.0
 
     @property
@@ -142,19 +127,11 @@ class ResumeOptions(ServingOptions):
 
     head: Annotated[
         str | None,
-        typer.Option(
-            "--head",
-            help="The last head that the server had, NUMBER:DIGEST, known from elsewhere than its ledger. "
-            "A ledger that lacks it is refused.",
-        ),
+        of_storage("--head", help="A head that the ledger must have.", metavar="NUMBER:DIGEST"),
     ] = None
     close: Annotated[
         bool,
-        typer.Option(
-            "--close",
-            help="In a database, where the campaign's folder is lost: end the campaign where its ledger "
-            "ends. Its labels are kept, and nothing more is answered; safe if the database is an old one.",
-        ),
+        of_storage("--close", help="End the campaign where its ledger ends."),
     ] = False
 
 
@@ -174,15 +151,11 @@ class CheckOptions(CampaignOptions):
 
     expected_teachers: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="About how many teachers all parties have, to say how many queries the budget pays "
-            "for. Default: 10 a party.",
-        ),
+        of_campaign(min=1, help="Your guess at all teachers. Default: 10 a party"),
     ] = None
     timeout: Annotated[
         float,
-        typer.Option(min=0.1, help="Seconds for a check; reading data may take 12 times that."),
+        of_network(min=0.1, help="For one check; data: 12 times that.", metavar="SECONDS"),
     ] = 5.0
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     given: frozenset[str] = frozenset()

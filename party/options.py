@@ -18,24 +18,23 @@ from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
 from pate.runtime.options import (
     CommandOptions,
-    DeviceOption,
     DropOption,
     HomeOption,
     LabelOption,
+    of_campaign,
     of_data,
+    of_network,
+    of_output,
+    of_privacy,
+    of_teachers,
 )
 
 _monitoring = partial(typer.Option, rich_help_panel="Monitoring")
-_campaign = partial(typer.Option, rich_help_panel="The campaign, as far as it is known")
-_DATA: Final = of_data(
-    help="Your records: a folder of class folders of images, an .npz, IDX (MNIST) files, or "
-    "CSV/Parquet with --label.",
-    metavar="PATH",
-)
+_DATA: Final = of_data(help="Records: image folders, .npz, IDX, CSV or Parquet.", metavar="PATH")
 
 PolicyOption = Annotated[
     Path | None,
-    typer.Option(help="What this site agrees to. Default: policy.toml in --home.", metavar="FILE"),
+    of_privacy(help="Your terms. Default: policy.toml in --home", metavar="FILE"),
 ]
 
 
@@ -46,87 +45,68 @@ class Options(CommandOptions):
     data: Annotated[Path | None, _DATA] = None
     server: Annotated[
         str | None,
-        typer.Option(
-            help="Where the campaign's server is. Default: the one that you are enrolled with, "
-            "else 127.0.0.1:9092.",
-            metavar="HOST:PORT",
+        of_network(
+            help="The server. Default: as enrolled, else 127.0.0.1:9092", metavar="HOST:PORT"
         ),
     ] = None
     name: Annotated[
-        str | None, typer.Option(help="Your name on the roster. Default: the data's file name.")
+        str | None,
+        of_campaign(help="Your name on the roster. Default: that of --data", metavar="NAME"),
     ] = None
     teachers: Annotated[
         int,
-        typer.Option(
-            min=1, help="Into how many disjoint shards, one teacher each, to cut the data."
-        ),
+        of_teachers(min=1, help="Teachers, each of its own shard."),
     ] = 10
     votes: Annotated[
         Literal["any", "teachers", "neighbour"],
-        typer.Option(
-            help="What votes. teachers: as trained here. neighbour: your records themselves, once "
-            "each; no teacher is trained. any: whichever the campaign asks for."
-        ),
+        of_teachers(help="Who votes; any: as asked."),
     ] = "any"
     model: Annotated[
         str,
-        typer.Option(
-            help="Kind of teacher. Images: linear (on fixed features), nearest (few drawn records of "
-            "many classes), cnn or resnet. Tables: "
-            "logistic, forest or boosting. auto: linear for images; of tables each teacher chooses "
-            "among the three by cross-validation within its own shard."
+        of_teachers(
+            help="linear, nearest, cnn, resnet; tables: logistic, forest, boosting.",
+            metavar="KIND",
         ),
     ] = "auto"
-    device: DeviceOption = "auto"
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], of_teachers(help="Where networks are trained.")
+    ] = "auto"
     label: LabelOption = None
     group: Annotated[
         str | None,
-        of_data(
-            help="Table: the column that names the patient. All rows of one patient then go to one "
-            "teacher, and the campaign can protect patients and not only records.",
-            metavar="COLUMN",
-        ),
+        of_data(help="Table: the column that names the patient.", metavar="COLUMN"),
     ] = None
     classes: Annotated[
         str | None,
-        of_data(help="The class list, comma separated. Default: the classes in the data."),
+        of_data(help="Class names a,b,c. Default: those in the data", metavar="NAMES"),
     ] = None
     public: Annotated[
         Path | None,
-        of_data(
-            help="Your own copy of the public set; without it the server sends one.", metavar="PATH"
-        ),
+        of_data(help="Your own public set. Default: the server sends it", metavar="PATH"),
     ] = None
     drop: DropOption = None
     strict: Annotated[
         bool,
-        of_data(
-            "--strict",
-            help="Refuse to start over a cell or a record that cannot be read. Without it such a cell "
-            "counts as missing and such a record takes no part; both are counted on this screen only.",
-        ),
+        of_data("--strict", help="Refuse cells and records that cannot be read."),
     ] = False
     home: HomeOption = None
     policy: PolicyOption = None
     max_wait: Annotated[
         float | None,
-        typer.Option(min=0, help="Give up when the server does not answer for so many seconds."),
+        of_network(min=0, help="Give up after this long without the server.", metavar="SECONDS"),
     ] = None
     metrics_port: Annotated[
         int | None,
         _monitoring(
             min=0,
             max=65535,
-            help="Answer /metrics (for Prometheus), /healthz and /readyz on this port; 0: any free "
-            "one. Default: nowhere.",
+            help="Serve /metrics here; 0: any. Default: nowhere",
+            metavar="PORT",
         ),
     ] = None
     metrics_host: Annotated[
         str,
-        _monitoring(
-            help="Address for --metrics-port. Whoever reaches it may read all of it; nothing there "
-            "is about your records."
-        ),
+        _monitoring(help="Its address.", metavar="ADDRESS"),
     ] = "127.0.0.1"
 
     @property
@@ -157,35 +137,23 @@ class CheckOptions(Options):
 
     bundle: Annotated[
         Path | None,
-        _campaign(
-            help="The coordinator's bundle, before it is enrolled: check its server.",
-            metavar="FILE",
-        ),
+        of_campaign(help="The coordinator's bundle: check its server.", metavar="FILE"),
     ] = None
     schema: Annotated[
         str | None,
-        _campaign(
-            help="What the campaign's inputs are, as its coordinator tells: `images 28x28x1`, or "
-            "`table age:number, sex:category`.",
-            metavar="LINE",
-        ),
+        of_campaign(help="Its inputs: `images 28x28x1`, `table age:number`.", metavar="LINE"),
     ] = None
-    unit: Annotated[Unit | None, _campaign(help="What it protects; patient needs --group.")] = None
+    unit: Annotated[Unit | None, of_privacy(help="What it protects; patient needs --group.")] = None
     counts: Annotated[
         bool,
-        typer.Option(
-            "--counts", help="Tell numbers of records too. They are private: do not pass them on."
-        ),
+        of_output("--counts", help="Print numbers of records, too; they are private."),
     ] = False
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no server and look up no name.")
-    ] = False
+    offline: Annotated[bool, of_network("--offline", help="Ask no server and look up no name.")] = (
+        False
+    )
     timeout: Annotated[
         float,
-        typer.Option(
-            min=0.1,
-            help="Seconds for a question to the server; reading data may take 12 times that.",
-        ),
+        of_network(min=0.1, help="For one check; data: 12 times that.", metavar="SECONDS"),
     ] = 5.0
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
 

@@ -13,13 +13,13 @@ from pate.cli.plan.command import plan
 from pate.cli.plan_neighbour import plan_neighbour
 from pate.errors import UsageError
 from pate.runtime.command import print_json, run
-from pate.runtime.options import ConfigOption, JsonOption, takes
+from pate.runtime.help import Commands
+from pate.runtime.options import ConfigOption, JsonOption, of_output, takes
 from pate.runtime.screen import Screen
 from simulation.audit.command import audit
 from simulation.options import OutOption, SimulationOptions
 
-app = typer.Typer(
-    add_completion=False,
+app = Commands(
     no_args_is_help=True,
     help="Federated PATE on one machine: watch a campaign, or simulate one with many parties. "
     "The roles have their own commands: pate-server, pate-party, pate-student.",
@@ -40,7 +40,9 @@ def demo(
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
-    """Run two real campaigns: four hospitals, a server, a student, in two or three minutes.
+    """Run two real campaigns on this machine, in minutes.
+
+    Four hospitals, a server and a student, each a process.
 
     The data are the handwritten digits that come with scikit-learn. Each hospital is a process of
     its own; only votes cross to the server, over a Flower deployment; the student learns from what
@@ -62,9 +64,9 @@ def demo(
 @app.command()
 def sample(
     out: Annotated[Path, typer.Argument(help="Folder to write; made if absent.", metavar="DIR")],
-    parties: Annotated[int, typer.Option(min=1, help="How many data holders.")] = 4,
+    parties: Annotated[int, of_output(min=1, help="How many data holders.")] = 4,
 ) -> None:
-    """Write example data to try the roles with: data holders, a public set, a test set.
+    """Write example data: parties, a public set, a test set.
 
     They are the handwritten digits that come with scikit-learn, dealt to `hospital_a`, `hospital_b`
     and so on; `public.npz` is the unlabelled public set, and `test.npz` is to judge the student.
@@ -83,7 +85,7 @@ def sample(
 @app.command()
 @takes(SimulationOptions)
 def simulate(options: SimulationOptions) -> None:
-    """Run a campaign with many simulated parties in one process tree.
+    """Run a campaign with many simulated parties.
 
     The server's and the parties' code is what runs in a deployment; only the transport differs.
     Beyond 128 parties --min-parties is nine tenths of them and --colluders a twentieth, unless given.
@@ -106,7 +108,7 @@ app.command()(audit)
 @app.command()
 @takes(AccountOptions)
 def account(options: AccountOptions) -> None:
-    """Say what a matrix of votes costs, by every bound known here, and what may be told of it.
+    """Print what votes cost, by every bound known here.
 
     For example, as in the 2018 paper: pate account --votes votes.npy --mechanism confident-gnmax
     --threshold 200 --sigma1 150 --sigma2 40 --queries 640 --delta 1e-5

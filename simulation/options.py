@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,10 +11,11 @@ import typer
 
 from pate.campaign.options import AggregatorOption, DeltaOption, EpsilonOption, SumOptions
 from pate.errors import UsageError
-from pate.runtime.options import CommandOptions, LabelOption, of_data
+from pate.runtime.options import CommandOptions, LabelOption, of_campaign, of_data, of_output
 
+_engine = partial(typer.Option, rich_help_panel="Simulation")
 OutOption = Annotated[
-    Path, typer.Option(help="Folder for the student, the figures and the logs.", metavar="DIR")
+    Path, of_output(help="Folder for the student, figures and logs.", metavar="DIR")
 ]
 
 
@@ -25,41 +27,30 @@ class SimulationOptions(SumOptions, CommandOptions):
         UsageError: for options that make no sense together.
     """
 
-    parties: Annotated[int, typer.Option(min=1, help="How many parties to simulate.")] = 50
-    teachers: Annotated[int, typer.Option(min=1, help="Teachers of each party.")] = 2
+    parties: Annotated[int, of_campaign(min=1, help="How many parties to simulate.")] = 50
+    teachers: Annotated[int, of_campaign(min=1, help="Teachers of each party.")] = 2
     aggregator: AggregatorOption = "confident-gnmax"
     epsilon: EpsilonOption = 8.0
     delta: DeltaOption = 1e-4
     data: Annotated[
         Path | None,
-        of_data(
-            help="Labelled records to deal out. Default: scikit-learn's digits.", metavar="PATH"
-        ),
+        of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),
     ] = None
     label: LabelOption = None
     queries: Annotated[
         int | None,
-        typer.Option(
-            help="Size of the public set, of made-up digits. Default: three tenths of the records."
-        ),
+        of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
     ] = None
     engine: Annotated[
         Literal["local", "ray"],
-        typer.Option(
-            help="local: Flower's apps in threads of this process, or see --processes; ray: Flower's "
-            "own simulation engine (pip install 'federated-pate\\[sim]'), of plain votes."
-        ),
+        _engine(help="This process, or Ray (plain votes only)."),
     ] = "local"
     processes: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Put the parties into so many processes beside the server's, without Flower. "
-            "Default: 0, they are threads; beyond 128 parties one a core.",
-        ),
+        _engine(min=0, help="Processes for parties. Default: 0; beyond 128 parties a core each"),
     ] = None
     student: Annotated[
-        bool, typer.Option("--student/--no-student", help="Train a student on the labels.")
+        bool, _engine("--student/--no-student", help="Train a student on the labels.")
     ] = True
     out: OutOption = Path("simulation-output")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import click
-import typer
 
 from pate.errors import DataError, UsageError
 from pate.runtime.command import print_json, run
-from pate.runtime.options import JsonOption, LabelOption, WindowOption, takes
+from pate.runtime.help import Commands
+from pate.runtime.options import JsonOption, LabelOption, WindowOption, of_output, takes
 from pate.runtime.screen import Screen
 from student.options import DataPath, GroupColumnOption, ModelFolder, TrainOptions
 from student.output import confusion_grid, group_grid, predictions_csv, tell_published
@@ -26,17 +26,15 @@ if TYPE_CHECKING:
 
 NAME = "pate-student"
 
-app = typer.Typer(
+app = Commands(
     name=NAME,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
     help="""Learn from the labels that a PATE campaign releases.
 
     The student sees unlabelled public inputs and a few hundred noisy labels, never a private
     record. What it publishes carries the privacy statement of the campaign.
 
-    [bold]pate-student train --server localhost:9080 --public ./public --out ./student[/bold]
+    For example: pate-student train --server 127.0.0.1:9093 --public ./public --out ./student
     """,
 )
 
@@ -95,14 +93,14 @@ def evaluate(
     group_column: GroupColumnOption = None,
     out: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR", help="Folder for evaluation.json and the picture evaluation.png."
-        ),
+        of_output(metavar="DIR", help="Folder for evaluation.json and evaluation.png."),
     ] = Path("evaluation"),
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a student on labelled data: accuracy, recall per class, confusion matrix.
+    """Measure a student on labelled data.
+
+    Accuracy, recall per class, confusion matrix.
 
     With --group-column also accuracy, recall and predictions of each group, and which differences
     are more than chance.
@@ -132,11 +130,11 @@ def evaluate(
 def predict(
     model: ModelFolder,
     data: DataPath,
-    out: Annotated[Path, typer.Option(metavar="FILE.csv", help="Where to write.")],
+    out: Annotated[Path, of_output(metavar="FILE.csv", help="Where to write.")],
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict: a CSV file with the class and the probabilities of each input, in order."""
+    """Write class and probabilities of each input as CSV."""
     from pate.runtime.home import write_file
     from student.weights import load
 
@@ -152,9 +150,9 @@ def predict(
 @app.command()
 def export(
     model: ModelFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write.")],
+    out: Annotated[Path, of_output(metavar="FILE", help="Where to write.")],
     form: Annotated[
-        Literal["onnx"], typer.Option("--format", help="onnx: an image student for any runtime.")
+        Literal["onnx"], of_output("--format", help="onnx: an image student for any runtime.")
     ] = "onnx",
     as_json: JsonOption = False,
 ) -> None:

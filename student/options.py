@@ -17,29 +17,29 @@ from pate.runtime.options import (
     LabelOption,
     WindowOption,
     of_data,
+    of_network,
+    of_output,
 )
 
-_labels = partial(typer.Option, rich_help_panel="Labels: of a server, or of a file")
 _training = partial(typer.Option, rich_help_panel="Training")
 
 GroupColumnOption = Annotated[
     str | None,
     of_data(
         metavar="COLUMN",
-        help="Column of the labelled data whose groups are compared, such as sex; for an .npz the "
-        "array of groups.",
+        help="Compare these groups of the test data.",
     ),
 ]
 ModelFolder = Annotated[
     Path,
-    typer.Option("--model", metavar="DIR", help="Folder that `train --out` wrote."),
+    of_data("--model", metavar="DIR", help="Folder that `train --out` wrote."),
 ]
 DataPath = Annotated[
     Path,
     of_data(
         "--data",
         metavar="PATH",
-        help="Images in a folder, .npz or IDX files; or a CSV or Parquet table.",
+        help="Image folder, .npz, IDX, CSV or Parquet.",
     ),
 ]
 
@@ -56,30 +56,29 @@ class TrainOptions(CommandOptions):
         Path,
         of_data(
             metavar="PATH",
-            help="The public set: the same files as the server has. Its labels, if it has any, are "
-            "not read.",
+            help="The same public set as the server's.",
         ),
     ]
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder to publish the student into."),
+        of_output(metavar="DIR", help="Folder to publish the student into."),
     ]
+    force: Annotated[
+        bool, of_output("--force", help="Replace the student that is published in --out.")
+    ] = False
     server: Annotated[
         str | None,
-        _labels(metavar="HOST:PORT", help="Student service of the server."),
+        of_network(metavar="HOST:PORT", help="The server's student service."),
     ] = None
     labels: Annotated[
         Path | None,
-        _labels(
-            metavar="FILE",
-            help="Labels from `pate-server export`, instead of --server.",
-        ),
+        of_data(metavar="FILE", help="Labels of `pate-server export`; replaces --server."),
     ] = None
     model: Annotated[
         str,
         _training(
-            help="auto; propagation, fixmatch, vat or pate-g (images); selftraining or smoothing "
-            "(tables)."
+            metavar="KIND",
+            help="auto, propagation, fixmatch, vat, pate-g; tables: selftraining, smoothing.",
         ),
     ] = "auto"
     device: DeviceOption = "auto"
@@ -88,21 +87,22 @@ class TrainOptions(CommandOptions):
         int | None,
         _training(
             min=1,
-            help="Optimisation steps (images) or trees (tables). Default: what suits the inputs.",
+            help="Steps, or trees. Default: by the inputs",
         ),
     ] = None
     seconds: Annotated[
         float | None,
         _training(
             min=1.0,
-            help="Stop each training after so long. What comes out then depends on the machine.",
+            metavar="SECONDS",
+            help="Stop each training after this long.",
         ),
     ] = None
     test: Annotated[
         Path | None,
         of_data(
             metavar="PATH",
-            help="Labelled public data to measure the student on; not learnt from.",
+            help="Labelled public data to measure the student on.",
         ),
     ] = None
     label: LabelOption = None
@@ -111,25 +111,15 @@ class TrainOptions(CommandOptions):
     window: WindowOption = None
     ca: Annotated[
         Path | None,
-        _labels(
-            metavar="FILE",
-            help="PEM file: the certificate of whatever ends TLS there, or an authority's without "
-            "constraints on addresses (a campaign's own has some, which gRPC does not read). Without "
-            "it the connection is not encrypted.",
-        ),
+        of_network(metavar="FILE", help="PEM certificate of --server. Default: no TLS"),
     ] = None
     token_file: Annotated[
         Path | None,
-        _labels(
-            metavar="FILE",
-            help="The server's student.token, or a copy of it. Predictions are taken from a student "
-            "with this token only. Default: the one in your state directory, for a server on this "
-            "machine.",
-        ),
+        of_network(metavar="FILE", help="The server's student.token. Default: this machine's"),
     ] = None
     max_wait: Annotated[
         float,
-        _labels(min=0.0, help="Give up after so many seconds without an answer."),
+        of_network(min=0.0, metavar="SECONDS", help="Give up after this long without an answer."),
     ] = 600.0
 
     def __post_init__(self) -> None:

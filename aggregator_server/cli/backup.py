@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from aggregator_server.options import LedgerOption
 from pate.campaign.options import CampaignOption
-from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.options import HomeOption, JsonOption, of_campaign, of_storage
 from pate.runtime.screen import Screen
 from pate.storage import options
 from pate.storage.manifest import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import typer
 
 
 def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) -> None:
@@ -32,10 +32,10 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         campaign: CampaignOption = "campaign",
         as_json: JsonOption = False,
     ) -> None:
-        """Copy a campaign to the folder --out, also while it runs, and verify the copy.
+        """Copy a campaign to the folder --out.
 
-        It holds sums of votes and is as private as the server. Identities are not in it. Of a ledger
-        in a database the copy is a file, too.
+        Also while it runs; the copy is verified. It holds sums of votes and is as private as the
+        server. Identities are not in it. Of a ledger in a database the copy is a file, too.
         """
         from aggregator_server.ledger.backup import back_up
 
@@ -47,27 +47,23 @@ def register(app: typer.Typer, folder_of: Callable[[Path | None, str], Path]) ->
         head: options.HeadOption = None,
         close: Annotated[
             bool,
-            typer.Option(
-                "--close",
-                help="End the campaign where the copy ends: its labels are kept, and nothing more is "
-                "answered. What was left of the budget is lost; safe whatever followed the copy.",
-            ),
+            of_storage("--close", help="End the campaign where the copy ends."),
         ] = False,
         home: HomeOption = None,
         campaign: Annotated[
             str | None,
-            typer.Option("--campaign", help="Under which name. Default: the one it had."),
+            of_campaign("--campaign", help="Its name. Default: the one it had", metavar="NAME"),
         ] = None,
         ledger: LedgerOption = None,
         signed_by: options.SignedByOption = None,
         unsigned: options.UnsignedOption = False,
         as_json: JsonOption = False,
     ) -> None:
-        """Put BACKUP back as a campaign; one that was not finished needs --head or --close.
+        """Restore a campaign from BACKUP.
 
-        A ledger that goes back in time would spend its budget a second time. Only the files that a
-        campaign's backup has are written. A backup that another key signed than the server's
-        identity is refused.
+        One that was not finished needs --head or --close: a ledger that goes back in time would
+        spend its budget a second time. Only the files that a campaign's backup has are written. A
+        backup that another key signed than the server's identity is refused.
         """
         from aggregator_server.ledger.backup import restore as put_back
 

@@ -17,7 +17,7 @@ from pate.formats.enrolment import Answer, line_of_party, readable
 from pate.formats.synthesis_schema import MAX_SCHEMA, SUFFIX, sign
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, write_file
-from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.options import HomeOption, JsonOption, of_campaign, of_network, of_output
 from pate.runtime.screen import Screen
 
 NameArgument = Annotated[str, typer.Argument(help="The party's name.", metavar="NAME")]
@@ -32,19 +32,19 @@ def register(app: typer.Typer) -> None:
 def init(
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Name or address that parties connect to; repeat for more. The first is the one "
-            "they are told. Default: this machine only.",
-            metavar="NAME",
+        of_network(
+            help="Name or address for parties; repeat. Default: this machine", metavar="NAME"
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=1, max=65535, help="Port that parties connect to.")
+        int, of_network(min=1, max=65535, help="Port that parties connect to.", metavar="PORT")
     ] = 9092,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this server's certificate authority, its certificate and its signing key, once.
+    """Make this server's keys and certificates, once.
+
+    A certificate authority of its own, a certificate, and a signing key.
 
     From then on only parties that were enrolled can connect, over TLS.
     """
@@ -65,20 +65,19 @@ def enroll(
     name: NameArgument,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to write the bundle. Default: NAME.bundle.json", metavar="FILE"),
+        of_output(help="Where to write the bundle. Default: NAME.bundle.json", metavar="FILE"),
     ] = None,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Also if the party is enrolled, or was revoked."),
+        of_campaign("--again", help="Also if the party is enrolled, or was revoked."),
     ] = False,
     days: Annotated[
-        int, typer.Option(min=1, max=365, help="How long the one-time code is good for.")
+        int,
+        of_campaign(min=1, max=365, help="How long the one-time code is valid.", metavar="DAYS"),
     ] = CODE_LIFE.days,
     server: Annotated[
         str | None,
-        typer.Option(
-            help="Where this party connects to, if not where the others do.", metavar="HOST:PORT"
-        ),
+        of_network(help="Another address, for this party only.", metavar="HOST:PORT"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
@@ -110,7 +109,7 @@ def admit(
     ],
     home: HomeOption = None,
 ) -> None:
-    """Take in FILE, the answer of a party that could not send it itself."""
+    """Enrol a party by FILE, the answer it could not send."""
     try:
         body = file.read_bytes()
     except OSError as error:
@@ -124,7 +123,7 @@ def admit(
 
 
 def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List the parties, and say when the server's certificates expire."""
+    """List the parties and when certificates expire."""
     identities = _identities(home)
     entries = list(identities.registry.parties().values())
     if as_json:
@@ -145,7 +144,10 @@ def parties(home: HomeOption = None, as_json: JsonOption = False) -> None:
 
 
 def revoke(name: NameArgument, home: HomeOption = None) -> None:
-    """Shut the party NAME out for good: a server that runs disconnects it at once."""
+    """Exclude the party NAME from now on.
+
+    A running server disconnects it at once.
+    """
     before = _identities(home).revoke(name, _now())
     done = {
         INVITED: f"{name} was never enrolled; its code is void",
@@ -173,14 +175,15 @@ def sign_schema(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Where to write the signature. Default: SCHEMA.sig", metavar="FILE"),
+        of_output(help="Where to write the signature. Default: SCHEMA.sig", metavar="FILE"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Sign SCHEMA, by which parties make synthetic queries, with the key that they enrolled with.
+    """Sign SCHEMA, for synthetic queries.
 
-    Hand both files to the parties: `pate-party synthesize --schema SCHEMA` looks for the signature
-    beside it. Columns, bins and codes are public, so none may be read off anybody's records.
+    The key is the one that parties enrolled with. Hand both files to the parties: `pate-party
+    synthesize --schema SCHEMA` looks for the signature beside it. Columns, bins and codes are
+    public, so none may be read off anybody's records.
     """
     identities = _identities(home, certified=False)
     try:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from aggregator_server.options import LedgerOption, folder_of
 from pate.campaign.options import CampaignOption
 from pate.runtime.command import print_json
 from pate.runtime.home import write_file
-from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.options import HomeOption, JsonOption, of_output, of_storage
 from pate.runtime.screen import Screen
 
-OutOption = Annotated[
-    Path, typer.Option(help="Where to write the labels, as JSON.", metavar="FILE")
-]
+if TYPE_CHECKING:
+    import typer
+
+OutOption = Annotated[Path, of_output(help="Where to write the labels, as JSON.", metavar="FILE")]
 CertificateOption = Annotated[
-    Path, typer.Option(help="Where to write the certificate, as JSON.", metavar="FILE")
+    Path, of_output(help="Where to write the certificate, as JSON.", metavar="FILE")
 ]
 HeadOption = Annotated[
     str | None,
-    typer.Option(
-        help="A head that must be in the chain, as in privacy.json: shows a tail that was cut off."
-    ),
+    of_storage(help="A head that must be in the chain.", metavar="NUMBER:DIGEST"),
 ]
 
 
@@ -38,7 +35,10 @@ def register(app: typer.Typer, ledger_app: typer.Typer) -> None:
 
 
 def export(out: OutOption, home: HomeOption = None, campaign: CampaignOption = "campaign") -> None:
-    """Write the released labels and the privacy statement to a file for `pate-student --labels`."""
+    """Write labels and privacy statement to a file.
+
+    `pate-student train --labels` reads it.
+    """
     from aggregator_server.results.report import label_set
 
     labels = label_set(folder_of(home, campaign))
@@ -49,10 +49,11 @@ def export(out: OutOption, home: HomeOption = None, campaign: CampaignOption = "
 def certificate(
     out: CertificateOption, home: HomeOption = None, campaign: CampaignOption = "campaign"
 ) -> None:
-    """Say of each label by how many votes it was safe. It is private: no epsilon covers it.
+    """Write by how many votes each label was safe (private).
 
-    For the server's own use: which labels no single party could have changed by voting otherwise.
-    The file is for this user alone; whoever publishes any of it publishes votes.
+    No epsilon covers it. For the server's own use: which labels no single party could have changed
+    by voting otherwise. The file is for this user alone; whoever publishes any of it publishes
+    votes.
     """
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.store.place import place_of
@@ -89,7 +90,7 @@ def verify(
     head: HeadOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the ledger with the accountant: chain, costs, budget, releases."""
+    """Replay the ledger: chain, costs, budget, releases."""
     from aggregator_server.results.report import verify as verified
 
     found = verified(folder_of(home, campaign), head, ledger)

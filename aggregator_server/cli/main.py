@@ -24,6 +24,7 @@ from pate.campaign.options import CampaignOption
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.help import Commands
 from pate.runtime.home import default_home
 from pate.runtime.imports import importing
 from pate.runtime.options import HomeOption, JsonOption, takes
@@ -33,15 +34,12 @@ if TYPE_CHECKING:
     from aggregator_server.identities import Identities
     from aggregator_server.session import Listening
 
-app = typer.Typer(
-    add_completion=False,
+app = Commands(
     help="Run a PATE campaign: wait for the parties, sum their votes, add noise under a hard privacy "
-    "budget, and hand the labels to a student.\n\nFor example: pate-server --aggregator "
-    "interactive-gnmax --public ./public --parties hospital_a,hospital_b,hospital_c --epsilon 2",
+    "budget, and hand the labels to a student.\n\nFor example, in a folder with ./public: pate-server "
+    "--aggregator interactive-gnmax",
 )
-ledger_app = typer.Typer(
-    no_args_is_help=True, help="Look at the privacy ledger of a campaign, or check it."
-)
+ledger_app = Commands(no_args_is_help=True, help="Show, verify, back up or restore a ledger.")
 app.add_typer(ledger_app, name="ledger")
 identities_cli.register(app)
 
@@ -145,7 +143,7 @@ def status(
     campaign: CampaignOption = "campaign",
     as_json: JsonOption = False,
 ) -> None:
-    """Say where a campaign stands: phase, roster, queries, labels, budget."""
+    """Print the state of a campaign: phase, labels, budget."""
     from aggregator_server.results.report import describe, show
 
     found = describe(folder_of(home, campaign))

@@ -10,7 +10,7 @@ from party.cli.ledger import the_home
 from pate.errors import UsageError
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home
-from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.options import HomeOption, JsonOption, of_storage
 from pate.runtime.screen import Screen
 from pate.storage import options
 
@@ -32,9 +32,10 @@ def backup(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy this party's ledger and noise to the folder --out, also while it runs, and verify the copy.
+    """Copy this party's ledger and noise to the folder --out.
 
-    It is as private as the party's home. Keys, enrolment, policy and teachers are not in it.
+    Also while it runs; the copy is verified. It is as private as the party's home. Keys, enrolment,
+    policy and teachers are not in it.
     """
     from party.backup import back_up
 
@@ -47,18 +48,14 @@ def restore(
     head: options.HeadOption = None,
     entries_lost: Annotated[
         bool,
-        typer.Option(
-            "--entries-lost",
-            help="Go on although what this party answered after the copy is forgotten: it no longer "
-            "guards those queries against being asked again, and no longer counts them.",
-        ),
+        of_storage("--entries-lost", help="Accept that answers after the copy are forgotten."),
     ] = False,
     home: HomeOption = None,
     signed_by: options.SignedByOption = None,
     unsigned: options.UnsignedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Put the ledger and noise in BACKUP back into a home that has none.
+    """Restore the ledger and noise in BACKUP to a home without.
 
     It needs --head or --entries-lost. Only the files that a party's backup has are written, and none
     is overwritten. A backup that another key signed than the identity in the home is refused.
@@ -83,16 +80,14 @@ def restore(
 def forget(
     entries_lost: Annotated[
         bool,
-        typer.Option(
-            "--entries-lost",
-            help="I know that what this party answered and its ledger lacks is forgotten: it no "
-            "longer guards those queries against being asked again, and no longer counts them.",
-        ),
+        of_storage("--entries-lost", help="Accept that answers missing here are forgotten."),
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on although the ledger is gone, or is an older copy, and no newer backup is left.
+    """Continue without entries that the ledger has lost.
+
+    For a ledger that is gone, or an older copy, when no newer backup is left.
 
     `pate-party start` refuses both: a party that forgot what it answered can be made to answer twice.
     """

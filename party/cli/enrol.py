@@ -10,7 +10,7 @@ import typer
 
 from pate.runtime.command import print_json
 from pate.runtime.home import default_home, locked, private_directory
-from pate.runtime.options import HomeOption, JsonOption
+from pate.runtime.options import HomeOption, JsonOption, of_output, of_storage
 from pate.runtime.screen import Screen
 
 
@@ -25,23 +25,16 @@ def enroll(
     ],
     answer: Annotated[
         Path | None,
-        typer.Option(
-            help="Do not send the answer, but write it to this file for the coordinator.",
-            metavar="FILE",
-        ),
+        of_output(help="Write the answer here instead of sending it.", metavar="FILE"),
     ] = None,
     new_identity: Annotated[
         bool,
-        typer.Option(
-            "--new-identity",
-            help="Make a new identity key, as a party must that was revoked. Campaigns that know "
-            "the old one will not know you.",
-        ),
+        of_storage("--new-identity", help="Make a new identity key, after a revocation."),
     ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this party's keys and enrol with the server that wrote BUNDLE, once.
+    """Make this party's keys and enrol with a server, once.
 
     The private keys stay here. If the server cannot be reached, its coordinator gets an answer as a file, which holds no secret.
 

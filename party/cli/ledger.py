@@ -38,8 +38,9 @@ def register(app: typer.Typer) -> None:
 def ledger(
     home: HomeOption = None, policy: PolicyOption = None, as_json: JsonOption = False
 ) -> None:
-    """Say what left this machine: votes per campaign, synthetic rows, and what all of it came to.
+    """Print what left this machine, and its epsilon.
 
+    Votes per campaign, synthetic rows, and this party's cumulative epsilon.
     The whole chain is checked first. It works while a party runs.
     """
     from party.cli.synthesis_lines import as_json as rows_as_json
@@ -70,7 +71,7 @@ def verify(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a published privacy statement against what this party knows of the campaign.
+    """Check a published privacy statement by this party's ledger.
 
     Ends with an error if anything differs from the signed terms, from what this party answered, or
     from what the figures come to. What this party cannot tell is "unclear", and no error.

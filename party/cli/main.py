@@ -14,6 +14,7 @@ from pate.errors import ProtocolError, UsageError
 from pate.formats.enrolment import check_name
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.help import Commands
 from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.imports import importing
 from pate.runtime.options import takes
@@ -22,12 +23,11 @@ from pate.runtime.screen import Screen
 if TYPE_CHECKING:
     from pathlib import Path
 
-app = typer.Typer(
-    add_completion=False,
+app = Commands(
     no_args_is_help=True,
     help="Take part in a PATE campaign with your own data. Only votes leave this machine: no record, "
     "no model weight, no score, and not the number of your records.\n\nFor example: pate-party start "
-    "--data ./hospital_a --server 127.0.0.1:9092 --teachers 50",
+    "--data ./hospital_a",
 )
 
 
@@ -40,7 +40,7 @@ synthesize.register(app)
 @app.command()
 @takes(StartOptions)
 def start(options: StartOptions) -> None:
-    """Train teachers on your data, join a campaign, vote, and leave when it has ended.
+    """Train teachers, join a campaign, vote, leave at its end.
 
     Teachers are trained once and reused while data and settings stay the same. A start that was
     killed continues where it was: give the same command again.
@@ -70,7 +70,7 @@ def start(options: StartOptions) -> None:
 @app.command()
 @takes(CheckOptions)
 def check(options: CheckOptions) -> None:
-    """Check the configuration before taking part in a campaign.
+    """Check the configuration before taking part.
 
     Give it the options of `pate-party start`, as far as you know them: none is needed. It works
     before and after `pate-party enroll`, and while a party runs; nothing is changed, and no teacher

@@ -12,7 +12,7 @@ import typer
 from party.synthesis.release.options import SynthesisOptions
 from pate.runtime.command import print_json
 from pate.runtime.home import locked, private_directory, write_file
-from pate.runtime.options import JsonOption, takes
+from pate.runtime.options import JsonOption, of_output, takes
 from pate.runtime.screen import Screen
 
 
@@ -24,10 +24,11 @@ def register(app: typer.Typer) -> None:
 
 @takes(SynthesisOptions)
 def synthesize(options: SynthesisOptions) -> None:
-    """Make synthetic rows of your table, under differential privacy, to be a campaign's public set.
+    """Make synthetic rows under differential privacy.
 
-    The cost is entered in this party's ledger before the data are looked at, adds to what its votes
-    cost, and is never given back. More rows of the same model (--model) cost nothing.
+    They are made of your table, to be a campaign's public set. The cost is entered in this party's
+    ledger before the data are looked at, adds to what its votes cost, and is never given back. More
+    rows of the same model (--model) cost nothing.
 
     For example: pate-party synthesize --data ./hospital_a.csv --schema schema.json --rows 1000
     --epsilon 1 --out public.parquet
@@ -58,12 +59,13 @@ def merge(
         list[Path],
         typer.Argument(help="Files of synthetic rows, of one schema.", metavar="FILE..."),
     ],
-    out: Annotated[Path, typer.Option(help="The file of all their rows.", metavar="FILE.parquet")],
+    out: Annotated[Path, of_output(help="The file of all their rows.", metavar="FILE.parquet")],
     as_json: JsonOption = False,
 ) -> None:
-    """Make one public set of several parties' synthetic rows, each row once.
+    """Merge several parties' synthetic rows into one public set.
 
-    Nothing is charged: the files are public. What each of them cost its party stands in the result.
+    Each row once. Nothing is charged: the files are public. What each of them cost its party stands
+    in the result.
     """
     from party.synthesis.release.parquet import merge as merged
     from party.synthesis.release.parquet import to_bytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import typer
 from rich.console import Console
 from rich.table import Table as Sheet
 
@@ -13,7 +12,7 @@ from pate.campaign.options import DeltaOption
 from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.command import print_json
-from pate.runtime.options import CommandOptions, takes
+from pate.runtime.options import CommandOptions, of_campaign, of_privacy, takes
 
 if TYPE_CHECKING:
     from pate.planning.neighbour import NeighbourNoise, NeighbourPlan
@@ -26,38 +25,31 @@ _STEPS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 class NeighbourOptions(CommandOptions):
     """What was typed."""
 
-    records: Annotated[
-        int, typer.Option(min=1, help="About how many records all parties have: your guess.")
-    ] = 10_000
-    parties: Annotated[int, typer.Option(min=1, help="How many parties.")] = 5
-    classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10
-    epsilon: Annotated[float, typer.Option(help="What the one release may cost.")] = 1.0
+    records: Annotated[int, of_campaign(min=1, help="Your guess at all parties' records.")] = 10_000
+    parties: Annotated[int, of_campaign(min=1, help="How many parties.")] = 5
+    classes: Annotated[int, of_campaign(min=2, help="Number of classes.")] = 10
+    epsilon: Annotated[float, of_privacy(help="What the one release may cost.")] = 1.0
     delta: DeltaOption = 1e-5
     purity: Annotated[
         float,
-        typer.Option(
-            help="Assumed share of the records near a public input that have its class. Guess it "
-            "from labelled public data, never from these records."
-        ),
+        of_campaign(help="Guess: share of near records of the same class.", metavar="SHARE"),
     ] = 0.9
     colluders: Annotated[
         int | None,
-        typer.Option(min=0, help="Parties that may tell the server their noise. Default: a third."),
+        of_privacy(min=0, help="Parties that may tell the server their noise. Default: a third"),
     ] = None
-    unit: Annotated[Literal["record", "patient"], typer.Option(help="What is protected.")] = (
-        "record"
-    )
+    unit: Annotated[Literal["record", "patient"], of_privacy(help="What is protected.")] = "record"
     votes_per_patient: Annotated[
-        int, typer.Option(min=1, help="Patient: most votes of one patient.")
+        int, of_privacy(min=1, help="Patient: most votes of one patient.")
     ] = 1
     representatives: Annotated[
-        int | None, typer.Option(min=1, help="Look at so many. Default: as the server would.")
+        int | None, of_campaign(min=1, help="Public inputs to vote at. Default: as the server")
     ] = None
 
 
 @takes(NeighbourOptions)
 def plan_neighbour(options: NeighbourOptions) -> None:
-    """Say what neighbour votes would give, for several numbers of representatives.
+    """Plan neighbour votes: representatives and labels.
 
     Nothing of it depends on data. For example: pate plan-neighbour --records 60000 --epsilon 0.1
     """

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from importlib.metadata import version
 from typing import NoReturn
 
 import click
@@ -27,6 +28,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _CLOSED = frozenset({
     errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
 })  # fmt: skip
+_COMPLETION = {
+    "install_completion": "Install completion for this shell.",
+    "show_completion": "Print the completion script for this shell.",
+}
 #: Of a longer path the end is shown.
 _LONGEST_SHOWN = 200
 
@@ -50,9 +55,7 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 def _exit_code(app: typer.Typer, name: str) -> int:
     # Typer's own call would print the values of all local variables with the traceback of an error
     # that nobody expected: votes and keys, in a log. A plain traceback has none.
-    program = typer.main.get_command(app)
-    _let_choose_log(program)
-    _require_paths(program)
+    program = program_of(app)
     try:
         code = program(prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # typer keeps Ctrl-C to itself and returns this
@@ -100,6 +103,34 @@ def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
         print(f"{name}: {text}", file=sys.stderr)  # noqa: T201 - this is the screen
 
 
+def program_of(app: typer.Typer) -> click.Command:
+    """Return a program as it runs: with ``--version``, and with ``--log`` for each of its commands."""
+    program = typer.main.get_command(app)
+    for param in program.params:
+        if isinstance(param, click.Option) and param.name in _COMPLETION:
+            param.help = _COMPLETION[param.name]  # typer's is two lines
+    program.params.append(
+        typer.core.TyperOption(
+            param_decls=["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and exit.",
+            rich_help_panel="Output",
+        )
+    )
+    _let_choose_log(program)
+    _require_paths(program)
+    return program
+
+
+def _print_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        print(f"{context.info_name} {version('federated-pate')}")  # noqa: T201 - it is the result
+        context.exit()
+
+
 def _let_choose_log(program: click.Command) -> None:
     """Give ``program`` and each of its subcommands the option ``--log``."""
     program.params.append(
@@ -111,8 +142,8 @@ def _let_choose_log(program: click.Command) -> None:
             is_eager=True,  # the other options' own errors are said in this form too
             callback=_choose_log,
             envvar=LOG,
-            show_envvar=True,
-            help="How progress and errors are printed on stderr: lines, or one JSON object each.",
+            help="Form of progress and errors on stderr.",
+            rich_help_panel="Output",
         )
     )
     for command in getattr(program, "commands", {}).values():

@@ -8,12 +8,13 @@ from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from inspect import Parameter, Signature, cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, TypeVar, get_origin, get_type_hints
 
 import click
 import typer
 
 from pate.errors import UsageError
+from pate.runtime.home import default_home
 
 T = TypeVar("T")
 
@@ -39,12 +40,23 @@ def _load_config(context: click.Context, value: Path | None) -> Path | None:
     return value
 
 
+#: Options by what they are about; the long form of each help text is in docs/reference/options.md.
+of_campaign = partial(typer.Option, rich_help_panel="Campaign")
+of_data = partial(typer.Option, rich_help_panel="Data")
+of_network = partial(typer.Option, rich_help_panel="Network")
+of_output = partial(typer.Option, rich_help_panel="Output")
+of_privacy = partial(typer.Option, rich_help_panel="Privacy")
+of_storage = partial(typer.Option, rich_help_panel="Storage")
+of_teachers = partial(typer.Option, rich_help_panel="Teachers")
+
+_STATE: Final = str(default_home("")).replace(str(Path.home()), "~")
+
 #: ``--config FILE``: a TOML file whose keys are the long options of the command.
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
+    of_output(
         "--config",
-        help="TOML file with the same names as the options, without the dashes. Options win.",
+        help="TOML file of options; typed ones win.",
         is_eager=True,
         callback=_load_config,
         metavar="FILE",
@@ -54,22 +66,18 @@ ConfigOption = Annotated[
 #: ``--json``: the result as one JSON object on the standard output.
 JsonOption = Annotated[
     bool,
-    typer.Option("--json", help="Print the result as one JSON object; progress stays on stderr."),
+    of_output("--json", help="Print the result as one JSON object on stdout."),
 ]
 
 HomeOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Where state is kept: keys, ledgers, campaigns. Default: your state directory, in which "
-        "each party has a folder of its own.",
-        metavar="DIR",
-    ),
+    of_storage(help=f"Keys, ledgers, state. Default: below {_STATE}", metavar="DIR"),
 ]
 DeviceOption = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="Where networks are trained.")
+    Literal["auto", "cpu", "cuda"],
+    typer.Option(rich_help_panel="Training", help="Where networks are trained."),
 ]
 
-of_data = partial(typer.Option, rich_help_panel="Data")
 LabelOption = Annotated[
     str | None, of_data(help="Table: the column with the class.", metavar="COLUMN")
 ]
@@ -79,12 +87,7 @@ DropOption = Annotated[
 ]
 WindowOption = Annotated[
     tuple[int, int] | None,
-    of_data(
-        help="Images of more than 8 bits a pixel: the values that become black and white, such as "
-        "0 4095. It is part of a campaign's terms, and the same for its public set, its parties and "
-        "its student.",
-        metavar="LOW HIGH",
-    ),
+    of_data(help="Images over 8 bits: the values of black and white.", metavar="LOW HIGH"),
 ]
 
 

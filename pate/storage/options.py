@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pate.runtime.command import print_json
+from pate.runtime.options import of_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,34 +16,25 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 OutOption = Annotated[
-    Path, typer.Option(help="The folder to make for this one backup.", metavar="DIR")
+    Path, of_storage(help="The folder to make for this one backup.", metavar="DIR")
 ]
 BackupArgument = Annotated[Path, typer.Argument(help="The backup.", metavar="BACKUP")]
 HeadOption = Annotated[
     str | None,
-    typer.Option(
-        help="The last head that the ledger had, NUMBER:DIGEST, known from elsewhere than the copy: "
-        "that of the server once it had stopped, or the last that `pate-party ledger` showed. A copy "
-        "that lacks it is refused."
-    ),
+    of_storage(help="A head that the copy must have.", metavar="NUMBER:DIGEST"),
 ]
 #: ``--signed-by KEY`` and ``--unsigned``: whose backup is put back.
 SignedByOption = Annotated[
     str | None,
-    typer.Option(
+    of_storage(
         "--signed-by",
-        help="The key that has to have signed the backup, 64 hexadecimal digits, known from elsewhere "
-        "than the copy. Default: the one of the identity in the home, if there is one.",
+        help="Key of who signed the backup. Default: of the identity in --home",
         metavar="KEY",
     ),
 ]
 UnsignedOption = Annotated[
     bool,
-    typer.Option(
-        "--unsigned",
-        help="Take a backup that is not signed, as older versions made them: nothing shows whether "
-        "somebody altered it.",
-    ),
+    of_storage("--unsigned", help="Take a backup that is not signed."),
 ]
 
 

@@ -10,7 +10,7 @@ from simulation.audit.options import AuditOptions
 
 @takes(AuditOptions)
 def audit(options: AuditOptions) -> None:
-    """Attack the code that ships; hold what comes out against what is claimed.
+    """Attack the code that ships, and compare with its claims.
 
     The accountant's epsilon is an upper bound on what an observer can
     learn. An audit gives a lower bound. It runs the code in two worlds that

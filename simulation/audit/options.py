@@ -28,7 +28,8 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("confident-gnmax", "interactive-gnmax"), ("threshold", "sigma1", "sigma2")),
 }
 
-_settings = partial(typer.Option, rich_help_panel="Settings of the mechanism")
+_audit = partial(typer.Option, rich_help_panel="Audit")
+_settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 _canary = partial(typer.Option, rich_help_panel="Canary")
 
 
@@ -46,61 +47,40 @@ class AuditOptions(CommandOptions):
     ] = "mechanism"
     mechanism: Annotated[
         Audited | None,
-        typer.Option(
-            help="The last four only for mechanism: noise shares, neighbour votes, those with noise "
-            "shares, and a gated batch. Default: all of them for mechanism, confident-gnmax for "
-            "campaign, gnmax for canary."
-        ),
+        _audit(help="Which. Default: all, for `mechanism`"),
     ] = None
     votes_per_unit: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="k: votes of each query that one unit reaches. Default: 2, so that a forgotten k "
-            "shows; for canary 1.",
-        ),
+        _audit(min=1, help="Votes of a query that one unit has. Default: 2"),
     ] = None
     queries: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Queries of a run, or matrices of neighbour votes; for canary, how many canaries. "
-            "Default: 2, 64 for gated-gnmax, 8 for campaign, 100 for canary.",
-        ),
+        _audit(min=1, help="Queries of a run; canary: how many canaries."),
     ] = None
     runs: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Runs that count, in each of the two worlds; half as many more are spent on learning, "
-            "and a quarter on a second pair of neighbours. "
-            "Default: 20000, 100000 of noisy counts, 1000 of gated-gnmax, 600 campaigns. More runs come "
-            "nearer to the truth, and see smaller bugs.",
-        ),
+        _audit(min=1, help="Runs that count, in each of the two worlds."),
     ] = None
     delta: Annotated[
         float | None,
-        typer.Option(
-            help="At which epsilon is claimed and bounded. Events rarer than one in --runs are never "
-            "seen. Default: 1e-2; for canary 1e-5."
-        ),
+        _audit(help="Of epsilon. Default: 1e-2; canary: 1e-5"),
     ] = None
     confidence: Annotated[
         float,
-        typer.Option(help="With which each lower bound holds: so rarely is it too large."),
+        _audit(help="Confidence of each lower bound."),
     ] = 0.999
     threshold: Annotated[
-        int | None, _settings(help="Votes that the check asks for. Default: 60.")
+        int | None, _settings(help="Votes that the top class needs. Default: 60")
     ] = None
     sigma1: Annotated[
-        str | None, _settings(help="Noise of the check, in votes. Default: 3 times --sigma2.")
+        str | None, _settings(help="Noise of the threshold test. Default: 3 times --sigma2")
     ] = None
     sigma2: Annotated[
-        str | None, _settings(help="Noise on each count, in votes. Default: as --sigma1.")
+        str | None, _settings(help="Noise on each count, in votes. Default: as --sigma1")
     ] = None
     scale: Annotated[
         str | None,
-        _settings(help="LNMax: Laplace noise, in votes. Default: as --votes-per-unit."),
+        _settings(help="LNMax: Laplace noise. Default: as --votes-per-unit"),
     ] = None
     parties: Annotated[int, _canary(min=1, help="How many parties.")] = 1
     teachers: Annotated[int, _canary(min=1, help="Teachers of each party.")] = 1

@@ -15,15 +15,23 @@ from party.options import PolicyOption, name_of
 from party.synthesis.choices import Accounting, Method, Release, Test
 from pate.errors import UsageError
 from pate.runtime.home import default_home
-from pate.runtime.options import CommandOptions, DropOption, HomeOption, of_data
+from pate.runtime.options import (
+    CommandOptions,
+    DropOption,
+    HomeOption,
+    of_data,
+    of_output,
+    of_privacy,
+    of_storage,
+)
 
 if TYPE_CHECKING:
     from party.synthesis.release.plan import ReleaseRequest
 
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?(e-?[0-9]{1,2})?", re.ASCII)
 _SPAN: Final = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", re.ASCII)
-_seeded = partial(typer.Option, rich_help_panel="Rows made from records (--release seeded)")
-_bounds = partial(typer.Option, rich_help_panel="What this site agrees to")
+_seeded = partial(typer.Option, rich_help_panel="Seeded rows (--release seeded)")
+_rows = partial(typer.Option, rich_help_panel="Rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,117 +45,84 @@ class SynthesisOptions(CommandOptions):
 
     schema: Annotated[
         Path,
-        typer.Option(
-            help="The public schema of the table; where this party is enrolled, with the "
-            "coordinator's signature beside it.",
-            metavar="FILE",
-        ),
+        of_data(help="The public schema; if enrolled, signed.", metavar="FILE"),
     ]
-    rows: Annotated[int, typer.Option(help="How many rows to write.", metavar="N")]
+    rows: Annotated[int, _rows(help="How many rows to write.", metavar="N")]
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The file of rows, for the coordinator's --public.", metavar="FILE.parquet"
-        ),
+        of_output(help="The rows, for the coordinator's --public.", metavar="FILE.parquet"),
     ] = None
     epsilon: Annotated[
         str,
-        typer.Option(help="What the model may cost; any number of seedless rows costs no more."),
+        of_privacy(help="What the model may cost.", metavar="NUMBER"),
     ] = "1"
     method: Annotated[
         Method,
-        typer.Option(
-            help="How the rows are modelled. l1; cfs: as in the paper; marginals: each column by "
-            "itself; uniform: looks at no record and costs nothing."
-        ),
+        _rows(help="How rows are modelled."),
     ] = "l1"
     release: Annotated[
         Release,
-        typer.Option(
-            help="seedless: every row is drawn whole. seeded: rows are made from single records and "
-            "pass a test; each attempt costs (needs --method cfs)."
-        ),
+        _rows(help="Whole, or from single records."),
     ] = "seedless"
     keep_label: Annotated[
         bool,
-        typer.Option("--keep-label", help="Write the label's column, too; rows may then be alike."),
+        _rows("--keep-label", help="Write the label's column, too."),
     ] = False
     model_out: Annotated[
         Path | None,
-        typer.Option(help="Keep the model, for more rows at no cost.", metavar="FILE.npz"),
+        of_output(help="Store the model, for more rows at no cost.", metavar="FILE.npz"),
     ] = None
     model: Annotated[
         Path | None,
-        typer.Option(
-            help="Write rows of this model, which an earlier release paid for; they cost nothing.",
-            metavar="FILE.npz",
-        ),
+        of_data(help="Write rows of this stored model; they cost nothing.", metavar="FILE.npz"),
     ] = None
     name: Annotated[
-        str | None, typer.Option(help="Your name, for the default --home, as with `start`.")
+        str | None,
+        of_storage(help="Your name, for the default --home, as with `start`.", metavar="NAME"),
     ] = None
     home: HomeOption = None
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Check everything and say what it would cost; nothing is written."
-        ),
+        of_output("--dry-run", help="Check, and print the cost; write nothing."),
     ] = False
     data: Annotated[
-        Path | None, of_data(help="A CSV or Parquet table. Not needed with --model.")
+        Path | None, of_data(help="A CSV or Parquet table; not with --model.", metavar="PATH")
     ] = None
     group: Annotated[
         str | None,
-        of_data(
-            help="The column that names the patient, of whom there may be one row each: then "
-            "patients are protected, not only records.",
-            metavar="COLUMN",
-        ),
+        of_data(help="Column of the patient, to protect patients.", metavar="COLUMN"),
     ] = None
     drop: DropOption = None
     strict: Annotated[
         bool,
-        of_data(
-            "--strict",
-            help="Refuse over a row that the schema does not describe. Without it such a row takes no "
-            "part, and is counted on this screen only.",
-        ),
+        of_data("--strict", help="Refuse rows that the schema does not describe."),
     ] = False
     policy: PolicyOption = None
     max_epsilon: Annotated[
         float | None,
-        _bounds(
-            help="Refuse if all that left this home would come to more, these rows included. "
-            "largest_epsilon of your policy holds besides."
-        ),
+        of_privacy(help="Refuse if this party's epsilon would exceed this.", metavar="NUMBER"),
     ] = None
     max_delta: Annotated[
         float | None,
-        _bounds(help="Delta at which --max-epsilon is counted. Default: the policy's."),
+        of_privacy(help="Delta of --max-epsilon. Default: the policy's", metavar="NUMBER"),
     ] = None
-    k: Annotated[int, _seeded(help="Records that a row must be plausible for.")] = 50
-    gamma: Annotated[
-        str, _seeded(help="Ratio of probabilities that counts as plausible, above 1.")
-    ] = "4"
-    eps0: Annotated[str, _seeded(help="Of the noise in the test.")] = "1"
+    k: Annotated[int, _seeded(help="Records a row must be plausible for.")] = 50
+    gamma: Annotated[str, _seeded(help="Plausible ratio, above 1.", metavar="NUMBER")] = "4"
+    eps0: Annotated[str, _seeded(help="Epsilon of the test's noise.", metavar="NUMBER")] = "1"
     omega: Annotated[
-        str | None, _seeded(help="How many attributes are drawn anew: 9, 5-11 or 5,7.")
+        str | None, _seeded(help="Attributes drawn anew: 9, 5-11 or 5,7.", metavar="LIST")
     ] = None
-    attempts: Annotated[
-        int | None, _seeded(help="How many are made and charged. Default: 1.25 per row.")
-    ] = None
-    accounting: Annotated[
-        Accounting, _seeded(help="tight is as sound as the paper's, and less.")
-    ] = "paper"
+    attempts: Annotated[int | None, _seeded(help="Made and charged. Default: 1.25 per row")] = None
+    accounting: Annotated[Accounting, _seeded(help="tight: as sound, smaller epsilon.")] = "paper"
     test: Annotated[Test, _seeded(help="deterministic is NOT private.")] = "randomised"
     allow_non_dp: Annotated[
         bool,
         _seeded(
             "--allow-non-dp",
-            help="Allow a release that is not private. No epsilon is stated for this party again.",
+            help="Allow a release that is NOT private.",
         ),
     ] = False
-    delta: Annotated[str, _seeded(help="Of all attempts together.")] = "1e-6"
+    delta: Annotated[str, _seeded(help="Of all attempts together.", metavar="NUMBER")] = "1e-6"
 
     def __post_init__(self) -> None:
         asked, _ = self.asked, self.place

@@ -13,9 +13,9 @@ import typer
 from pate.accounting.choices import Adjacency, BoundName
 from pate.campaign.options import DeltaOption, OfTeachers, UnitOption
 from pate.errors import UsageError
-from pate.runtime.options import CommandOptions
+from pate.runtime.options import CommandOptions, of_campaign, of_data, of_privacy
 
-_settings = partial(typer.Option, rich_help_panel="Settings of the mechanism")
+_settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,58 +26,49 @@ class AccountOptions(CommandOptions):
         UsageError: for options that make no sense together.
     """
 
-    votes: Annotated[
-        Path, typer.Option(help="Votes: a .npy file of (queries, classes) counts.", metavar="FILE")
-    ]
-    mechanism: Annotated[OfTeachers, typer.Option(help="Which gave the answers.")] = (
+    votes: Annotated[Path, of_data(help="Votes: .npy, (queries, classes) counts.", metavar="FILE")]
+    mechanism: Annotated[OfTeachers, of_campaign(help="Which gave the answers.")] = (
         "confident-gnmax"
     )
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Rows to use, from the top. Default: all.")
+        int | None, of_data(min=1, help="Rows to use, from the top. Default: all")
     ] = None
     delta: DeltaOption = 1e-5
     bounds: Annotated[
         list[str] | None,
-        typer.Option(
+        of_privacy(
             click_type=click.Choice(get_args(BoundName)),
-            help="Repeat for more. Default: all that the mechanism has.",
+            help="Repeat for more. Default: all there are",
         ),
     ] = None
     unit: UnitOption = "record"
-    votes_per_unit: Annotated[int, typer.Option(min=1, help="Party: its number of teachers.")] = 1
+    votes_per_unit: Annotated[int, of_privacy(min=1, help="Party: its number of teachers.")] = 1
     adjacency: Annotated[
         Adjacency,
-        typer.Option(
-            help="Neighbours cast their votes otherwise (change), or not at all (remove)."
-        ),
+        of_privacy(help="A neighbour's votes."),
     ] = "change"
     noise: Annotated[
         Literal["continuous", "discrete"],
-        typer.Option(help="continuous, as in the papers, or discrete, as a campaign draws it."),
+        of_privacy(help="As in papers or campaigns."),
     ] = "continuous"
     gate: Annotated[
         bool,
-        typer.Option(
-            help="The votes are public: say at what epsilon a gate would open for votes like them."
-        ),
+        of_privacy("--gate", help="PUBLIC votes: at what epsilon a gate opens."),
     ] = False
     sanitised: Annotated[
         bool,
-        typer.Option(help="The votes are public: price the 2018 paper's noisy epsilon for them."),
+        of_privacy("--sanitised", help="PUBLIC votes: the 2018 paper's noisy epsilon."),
     ] = False
     predictions: Annotated[
         Path | None,
-        typer.Option(
-            help="Interactive: the student's probabilities, a .npy file of (queries, classes).",
-            metavar="FILE",
-        ),
+        of_data(help="Interactive: the student's probabilities, .npy.", metavar="FILE"),
     ] = None
-    threshold: Annotated[
-        float | None, _settings(help="Check: votes that the top class needs, about.")
-    ] = None
-    sigma1: Annotated[float | None, _settings(help="Noise of the check, in votes.")] = None
+    threshold: Annotated[float | None, _settings(help="Votes that the top class needs, about.")] = (
+        None
+    )
+    sigma1: Annotated[float | None, _settings(help="Noise of the threshold test, in votes.")] = None
     sigma2: Annotated[
-        float | None, _settings(*("--sigma2", "--sigma"), help="Noise on each count, in votes.")
+        float | None, _settings("--sigma2", "--sigma", help="Noise on each count, in votes.")
     ] = None
     gamma: Annotated[
         float | None, _settings(help="LNMax: 1/scale of the Laplace noise, per vote.")

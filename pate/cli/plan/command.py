@@ -10,7 +10,7 @@ from pate.runtime.screen import Screen
 
 @takes(PlanOptions)
 def plan(options: PlanOptions) -> None:
-    """Plan a campaign: expected labels and their accuracy, and the epsilon that is guaranteed.
+    """Plan a campaign: expected labels, accuracy, epsilon.
 
     For example: pate plan --teachers 200 --epsilon 2
 
