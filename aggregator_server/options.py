@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from aggregator_server.identities.store import FOLDER
 from pate.campaign.options import CampaignOption, MechanismOptions
@@ -32,6 +32,30 @@ LedgerOption = Annotated[
         metavar="URL",
     ),
 ]
+
+
+#: The public set of a campaign that names none lies in the working directory, under one of these names.
+PUBLIC_NAMES: Final = ("public", "public.npz", "public.csv", "public.parquet")
+
+
+def public_here() -> Path:
+    """Return the public set that lies in the working directory under its usual name.
+
+    Raises:
+        UsageError: if there is none, or more than one.
+    """
+    found = [Path(name) for name in PUBLIC_NAMES if Path(name).exists()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"this folder has {', '.join(map(str, found))}: say which is the public set with --public"
+        )
+    raise UsageError(
+        "there is no public set: put unlabelled inputs into ./public (a folder of images), public.npz, "
+        "public.csv or public.parquet, or name them with --public PATH; `pate sample .` writes an "
+        "example to try"
+    )
 
 
 def folder_of(home: Path | None, campaign: str) -> Path:

@@ -24,6 +24,7 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 from pate.noise.exact import SystemNoise
+from pate.runtime.child import LOCAL_SERVER
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
     default_home,
@@ -32,6 +33,7 @@ from pate.runtime.home import (
     sweep_drafts,
     write_file,
 )
+from pate.runtime.screen import listed
 from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.public_set import pack_public_set, read_public_set
@@ -220,11 +222,14 @@ def _run(
                 on_event=screen.say,
             ) as deployment:
                 status.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
-                server = "" if identities else f" --server {deployment.address}"
+                is_usual = identities or deployment.address == LOCAL_SERVER
+                server = "" if is_usual else f" --server {deployment.address}"
                 elsewhere = token != default_home("server") / STUDENT_TOKEN
+                for line in _terms_in_words(spec):
+                    screen.say(line)
+                screen.say(f"for each party: pate-party start --data PATH{server}")
                 screen.say(
-                    f"parties: pate-party start --data PATH{server}    "
-                    f"student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
+                    f"for the student: pate-student train --server 127.0.0.1:{service.port} --public PATH "
                     f"--out DIR{f' --token-file {token}' if elsewhere else ''}"
                 )
                 screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
@@ -263,6 +268,21 @@ def _run(
             )
         _serve_to_the_end(service, listening.linger, screen, token)
     return found
+
+
+def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
+    """Yield what was asked for, or is so because nothing was: whom it waits for, and what it promises."""
+    named = spec.parties if isinstance(spec.parties, tuple) else ()
+    size = len(named) or spec.parties
+    yield (
+        f"{spec.aggregator} with {size} parties (--parties): "
+        f"{listed(named) if named else 'the first that come'}"
+    )
+    neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    yield (
+        "privacy budget (--epsilon, --delta, --unit): at most "
+        f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
+    )
 
 
 def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
@@ -24,7 +24,7 @@ from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
 from pate.formats.privacy_statement import in_words
 from pate.noise.exact import SystemNoise
-from pate.runtime.child import LOOPBACK
+from pate.runtime.child import LOCAL_SERVER, LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from party.ledger.records import CampaignRecord
     from party.options import StartOptions
     from pate.runtime.screen import Screen
-
-#: Where a trial's server is, on the same machine.
-LOCAL_SERVER: Final = "127.0.0.1:9092"
 
 
 def take_part(

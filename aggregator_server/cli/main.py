@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from aggregator_server.options import (
     ResumeOptions,
     ServingOptions,
     folder_of,
+    public_here,
 )
 from pate.campaign.options import CampaignOption
 from pate.errors import UsageError
@@ -55,8 +57,7 @@ def serve(options: CampaignOptions) -> None:
     if context.invoked_subcommand is not None:
         context.obj = options  # `check` may be given options before its name
         return
-    if options.public is None:
-        raise UsageError("name the public set with --public PATH; `pate-server --help` explains")
+    public = options.public or public_here()
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
         from aggregator_server.session import start_campaign
@@ -65,8 +66,10 @@ def serve(options: CampaignOptions) -> None:
 
     fork_ahead(SUPERLINK_MAIN)  # before anything of this server's is read
     identities = _identities(options.home, options.host)
-    inputs = read_inputs(options.public, drop=options.dropped, window=options.window)
+    inputs = read_inputs(public, drop=options.dropped, window=options.window)
     screen = Screen("pate-server")
+    if options.public is None:
+        screen.say(f"public set: ./{public}, found in this folder; --public PATH names another one")
     listening = _listening(options, identities, screen)
     delta = delta_of(options.publish, options.delta)
     if line := of_gated_delta(options.publish, delta):
@@ -95,6 +98,9 @@ def check(options: CheckOptions) -> None:
     here, before = _given(context), _given(context.find_root())
     above = {name: getattr(context.obj, name) for name in before - here}
     options = replace(options, **above, given=here | before)
+    if options.public is None:
+        with contextlib.suppress(UsageError):  # it is as if none were named
+            options = replace(options, public=public_here())
     raise typer.Exit(present(checks_of(options), as_json=options.as_json))
 
 

@@ -34,7 +34,7 @@ def enroll(
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make this party's keys and enrol with a server, once.
+    """Make this party's keys and enrol by BUNDLE, once.
 
     The private keys stay here. If the server cannot be reached, its coordinator gets an answer as a file, which holds no secret.
 

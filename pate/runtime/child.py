@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Addresses that only this machine reaches.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+#: Where a party that is told nothing looks for its server.
+LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: Exit code of a child whose parent is gone.
 ORPHANED: Final = 75
 _STDIN: Final = 0

@@ -12,7 +12,8 @@ from pate.runtime.screen import Screen
 def plan(options: PlanOptions) -> None:
     """Plan a campaign: expected labels, accuracy, epsilon.
 
-    For example: pate plan --teachers 200 --epsilon 2
+    For example: pate plan --teachers 200 --epsilon 2. Neighbour votes, which have no teachers, have
+    `pate plan-neighbour`.
 
     The guarantee depends on no votes. The expectations are those of the assumptions, or of a public
     proxy's votes, so they are as good as these are.
