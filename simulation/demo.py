@@ -120,14 +120,14 @@ def _perform(
 ) -> Report:
     """Run one campaign and say what came of it."""
     began = time.monotonic()
-    screen.say(f"--- {act.aggregator}, epsilon {act.epsilon:g} ---")
+    screen.say(f"--- campaign {ACTS.index(act) + 1} of {len(ACTS)}: {act.aggregator} ---")
     student, picture = out / f"student{act.ending}", out / f"campaign{act.ending}.png"
     evaluated, logs = out / f"evaluation{act.ending}", out / f"logs{act.ending}"
     logs.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(student, ignore_errors=True)
     test = ("--test", place / "test.npz", "--out", student)
     home, page_port = place / f"server{act.ending}", free_port()
-    with Programs(screen, logs) as programs:
+    with Programs(screen, logs, tellers=("server",)) as programs:
 
         def say_where() -> None:
             programs.wait_for_port(page_port)

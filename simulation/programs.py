@@ -22,7 +22,7 @@ from pate.runtime.screen import EVERY
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pate.runtime.screen import Screen
+    from pate.runtime.screen import Roles, Screen
 
 #: For whatever takes seconds on an idle machine.
 DEADLINE_S: Final = 300.0
@@ -30,7 +30,8 @@ DEADLINE_S: Final = 300.0
 STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
 _HERE: Final = "127.0.0.1"
-_PROGRESS: Final = re.compile(r"(.+): (\d+) of (\d+)")
+#: A line of progress, as :meth:`pate.runtime.screen.Screen.bar` says it.
+_PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(?:, about .+ left)?")
 _STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
 
 
@@ -277,21 +278,25 @@ class Programs:
     Each one's standard error goes to the screen under its name; its standard output is its result,
     one JSON object. When one fails all are stopped. Use it as a context manager.
 
+    On a terminal each has one line, with what it said last or how far it is; only what the tellers say
+    scrolls. All that each says is in its log.
+
     Args:
         screen: for the lines.
+        tellers: the programs whose lines tell the story.
         logs: a folder for what they print; what an earlier cast printed there is removed.
     """
 
-    def __init__(self, screen: Screen, logs: Path) -> None:
-        self._screen, self._logs = screen, logs
+    def __init__(self, screen: Screen, logs: Path, *, tellers: Sequence[str] = ()) -> None:
+        self._screen, self._logs, self._tellers = screen, logs, tellers
         self._roles: dict[str, Program] = {}
         self._shown: dict[str, int] = {}
-        self._bars = contextlib.ExitStack()
-        self._move: Callable[[str, int, int], None] | None = None
+        self._display = contextlib.ExitStack()
+        self._lines: Roles | None = None
 
     def __enter__(self) -> Self:
         """Show the programs' progress."""
-        self._move = self._bars.enter_context(self._screen.bars())
+        self._lines = self._display.enter_context(self._screen.roles())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -305,16 +310,18 @@ class Programs:
                 role.sweep()
                 self._show(role)
         finally:
-            self._bars.close()
+            self._display.close()
 
     def start(self, name: str, module: str, *arguments: object) -> None:
         """Start ``python -m module arguments`` under a name."""
         # What they say is read here as lines, in whichever form it is then said again.
-        variables = {LOG: "lines"} | ({EVERY: "0.3"} if self._move else {})
+        variables = {LOG: "lines"} | ({EVERY: "0.3"} if self._lines else {})
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         around = Surroundings(variables)
         self._roles[name] = Program(self._logs, name, python(module, *arguments), around=around)
         self._shown[name] = 0
+        if self._lines:
+            self._lines.say(name, "starting")
 
     def wait(self, *names: str) -> dict[str, dict[str, object]]:
         """Wait until these roles have ended well, and return their results by name.
@@ -360,7 +367,10 @@ class Programs:
         for line in whole.decode("utf-8", "replace").splitlines():
             text = _STAMP.sub("", line.rstrip())
             done = _PROGRESS.fullmatch(text)
-            if done and self._move:
-                self._move(f"{role.name:<11} {done[1]}", int(done[2]), int(done[3]))
-            elif text:
+            if done and self._lines:
+                self._lines.move(role.name, done[1], int(done[2]), int(done[3] or 100))
+                continue
+            if text and self._lines:
+                self._lines.say(role.name, text)
+            if text and (not self._lines or role.name in self._tellers):
                 self._screen.say(f"{role.name:<11} {text}")

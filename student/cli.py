@@ -55,7 +55,7 @@ def train(options: TrainOptions) -> None:
     from student.session import check_labels, graduate
     from student.trainers.choose import IMAGE_MODELS, choose
 
-    click.get_current_context().with_resource(scratch(options.out))
+    click.get_current_context().with_resource(scratch(options.out, replace=options.force))
     released = None if options.labels is None else _read_labels(options.labels)
     inputs = _read_inputs(options.public, options.drop or (), options.window)
     kind = choose(options.model, inputs)
@@ -206,6 +206,7 @@ def _read_dataset(
 
 
 def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
+    from pate.features.progress import telling
     from student.trainers.base import Effort
 
     def train_for(lesson: Lesson, number: int) -> Student:
@@ -213,7 +214,8 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen) -> Trainer:
 
         title = f"student for round {number}" if number else "final student"
         screen.say(f"training the {title} on {len(lesson.queries)} labels")
-        with screen.bar(title) as move:
+        describing = screen.bar("describing the public inputs", percent=True, late=True)
+        with screen.bar(title) as move, describing as described, telling(described):
             return teach(
                 lesson,
                 model=kind,

@@ -342,7 +342,10 @@ class _Patience:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            self._say(f"waiting for the server at {self._address}: {why}")
+            # What gRPC says of a server that is not running is four lines long, and no news.
+            is_away = "failed to connect" in why.lower()
+            what = "it does not answer (yet)" if is_away else why
+            self._say(f"waiting for the server at {self._address}: {what}")
         left = self._since + self._max_wait - now
         if left <= 0:
             raise UnreachableError(

@@ -40,25 +40,37 @@ if TYPE_CHECKING:
 PRIVACY: Final = "privacy.json"
 
 
-def check_out(out: Path) -> None:
+def check_out(out: Path, *, replace: bool = True) -> None:
     """Refuse a place where publishing would fail or overwrite something else; before training.
 
+    Args:
+        out: the folder.
+        replace: whether a student that was published there may be replaced.
+
     Raises:
-        UsageError: if ``out`` holds something that is not a published student.
+        UsageError: if ``out`` holds something that is not a published student, or one that may not be
+            replaced.
         DiskError: if nothing can be written there.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a folder to publish into")
     if out.is_dir() and any(out.iterdir()) and not (out / weights.DESCRIPTION).is_file():
         raise UsageError(f"{out} holds something that is not a student; name another folder")
+    if not replace and (out / weights.DESCRIPTION).is_file():
+        raise UsageError(
+            f"{out} holds a student that was published before: name another folder, or replace it "
+            "with --force"
+        )
     with _writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out.parent).close()
 
 
 @contextlib.contextmanager
-def scratch(out: Path) -> Iterator[Path]:
+def scratch(out: Path, *, replace: bool = True) -> Iterator[Path]:
     """Keep what this process writes for itself beside ``out``, and remove it when the block ends.
+
+    The arguments are those of :func:`check_out`.
 
     Libraries leave folders of their own where temporary files go. What an earlier training for the
     same ``out`` left there when it was killed is removed first.
@@ -69,7 +81,7 @@ def scratch(out: Path) -> Iterator[Path]:
     Raises:
         UsageError, DiskError: as :func:`check_out`.
     """
-    check_out(out)
+    check_out(out, replace=replace)
     with _writing(out):
         sweep_drafts(out.parent, glob.escape(out.name))
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))

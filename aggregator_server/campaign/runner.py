@@ -96,6 +96,7 @@ class Campaign:
             enrolled=enrolled,
             pieces=lambda: PackedPublicSet(inputs),
             say=screen.say,
+            waiting=screen.waiting,
             show=show,
             returning=returning,
             pause=pause,

@@ -162,8 +162,15 @@ class Attendance:
         self._failures[who] += 1
         return self._failures[who] > _RETRIES
 
-    def forget(self, node: int) -> None:
-        """Take note that nobody is at a node any more."""
+    def forget(self, node: int, *, left: bool = False) -> None:
+        """Take note that nobody is at a node any more.
+
+        Args:
+            node: of the party.
+            left: whether it went by itself, which the screen then says.
+        """
         self.described.discard(node)
         for name in [name for name, at in self.node_of.items() if at == node]:
             del self.node_of[name]
+            if left:
+                self._say(f"{name} has left; the same `pate-party start` there brings it back")

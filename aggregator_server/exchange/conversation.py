@@ -101,7 +101,7 @@ class Conversation:
             self.put(node, request, "describe", None)
         # A node that has gone may come back under its old id, and is then described anew.
         for node in self._who.described - nodes:
-            self._forget(node)
+            self._forget(node, left=node not in self._leaving())
         while arrivals := self._link.receive():
             for arrival in arrivals:
                 self._arrived(arrival)
@@ -218,8 +218,13 @@ class Conversation:
         if question.party is not None:
             self._who.out.add(question.party)
 
-    def _forget(self, node: int) -> None:
-        self._who.forget(node)
+    def _leaving(self) -> set[int]:
+        """Return the nodes that go because they were told that the campaign has ended."""
+        told = {each.node for each in self._questions.values() if each.about == "finish"}
+        return told | {at for name, at in self._who.node_of.items() if name in self.farewells}
+
+    def _forget(self, node: int, *, left: bool = False) -> None:
+        self._who.forget(node, left=left)
         for handle, question in list(self._questions.items()):
             # What becomes of a farewell is still to be heard: see `_failed`.
             if question.node == node and question.about != "finish":

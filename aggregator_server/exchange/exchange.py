@@ -7,6 +7,7 @@ Presence is tracked in :mod:`aggregator_server.exchange.attendance`, requests an
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.aggregation import STEPS
@@ -16,6 +17,7 @@ from aggregator_server.exchange.parties import DescribedParty, check_classes_agr
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.exchange.public_set import Handout
 from pate.errors import QuorumError
+from pate.runtime.reminder import Reminder
 from pate.runtime.screen import listed
 from protos.pate.v1 import vote_pb2
 
@@ -49,6 +51,7 @@ class Exchange:
             Asked each time a party describes itself.
         pieces: makes the slices of the serialised public set, for parties without a copy.
         say: one line for the server's screen.
+        waiting: shows what is waited for, while its block lasts; None: lines of ``say``, now and then.
         show: takes who is here and what is asked, after every step.
         returning: names of the parties that ask to be let in again just now.
         clock: seconds, monotonic.
@@ -64,12 +67,16 @@ class Exchange:
         pieces: Callable[[], Sequence[bytes]],
         say: Callable[[str], None],
         enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+        waiting: Callable[[float], AbstractContextManager[Callable[[str], None]]] | None = None,
         show: Callable[[Presence], None] | None = None,
         returning: Callable[[], Collection[str]] = frozenset,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.campaign = campaign
+        self._waiting = waiting or (
+            lambda least: nullcontext(Reminder(say, least=least, clock=clock).tell)
+        )
         self._show = show
         self._returning = returning
         self._say = say
@@ -105,18 +112,16 @@ class Exchange:
         """
         names = None if isinstance(wanted, int) else set(wanted)
         size = self._who.awaited = wanted if isinstance(wanted, int) else len(wanted)
-        remind = self._clock()
-        while True:
-            self.look()
-            present = [self._who.known[n] for n in self.here if names is None or n in names]
-            if not self.campaign.classes:
-                check_classes_agree(present)
-            if len(present) >= size:
-                return present[:size]
-            if self._clock() >= remind:
-                remind = self._clock() + _REMIND_S
-                self._say(self._waiting_line(present, size, names))
-            self._pause(_POLL_S)
+        with self._waiting(_REMIND_S) as remind:
+            while True:
+                self.look()
+                present = [self._who.known[n] for n in self.here if names is None or n in names]
+                if not self.campaign.classes:
+                    check_classes_agree(present)
+                if len(present) >= size:
+                    return present[:size]
+                remind(self._waiting_line(present, size, names))
+                self._pause(_POLL_S)
 
     def fix_roster(
         self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
@@ -178,8 +183,9 @@ class Exchange:
         self._who.call_again()
         try:
             while aggregation.step:
-                with bar(f"{STEPS[aggregation.step]} from parties") as progress:
-                    self._through_step(aggregation, least, patience, progress)
+                title = f"{STEPS[aggregation.step]} from parties"
+                with bar(title) as progress, self._waiting(_REMIND_S) as remind:
+                    self._through_step(aggregation, least, patience, progress, remind)
                     # The bar is over, with all parties or without.
                     progress(len(aggregation.answered), len(aggregation.answered))
                 aggregation.advance()
@@ -194,11 +200,11 @@ class Exchange:
         least: int,
         patience: float,
         progress: Callable[[int, int], None],
+        remind: Callable[[str], None],
     ) -> None:
         """Ask all parties of one step, and return when it has waited long enough."""
         least = max(least, len(aggregation.needed))
         began = self._clock()
-        remind = began + _REMIND_S
         enough_since: float | None = None
         while True:
             self.look()
@@ -227,9 +233,8 @@ class Exchange:
                     late = listed(sorted(able - answered))
                     self._say(f"going on without {late}: no answer in {patience:g} s")
                     return
-            if now >= remind:
-                remind = now + _REMIND_S
-                self._say(self._voting_line(aggregation, able))
+            if now >= began + _REMIND_S:
+                remind(self._voting_line(aggregation, able))
             self._pause(_POLL_S)
 
     def _coming(self, since: float) -> set[str]:

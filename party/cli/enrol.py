@@ -63,7 +63,13 @@ def enroll(
         "in [parties] of a policy.toml, yours or another party's: "
         + line_of_party(invitation.name, done.identity)
     )
-    if done.answer is not None:
+    if done.answer is None:
+        at = "" if home is None else f" --home {home}"
+        screen.say(
+            f"{invitation.server} has confirmed the enrolment; next: `pate-party start --name "
+            f"{invitation.name}{at} --data PATH`"
+        )
+    else:
         screen.say(
             f"{done.why}: give {done.answer} to the coordinator, for `pate-server admit "
             f"{done.answer.name}`"

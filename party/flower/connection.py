@@ -24,6 +24,7 @@ from party.flower.internals import (
 )
 from party.flower.supernode import Server, SuperNode, UntrustedServerError
 from pate.errors import RefusedError, UnreachableError, UsageError
+from pate.runtime.reminder import Reminder
 from protos.flower.runtime import RuntimeClient
 
 if TYPE_CHECKING:
@@ -210,7 +211,8 @@ class Connection:
 
     def _wait_for_server(self, stop: Callable[[], bool]) -> bool:
         """Wait until the server answers its health check. False: ``stop()`` came first."""
-        pauses, said = _Pauses(_OFTEN_S), ""
+        pauses = _Pauses(_OFTEN_S)
+        reminder = Reminder(self._on_event)
         began = time.monotonic()
         while not stop():
             why = self._look()
@@ -222,9 +224,8 @@ class Connection:
                 # It may have been started with us, and be there in a moment.
                 pauses.reset()
             pause = min(pause, self._left())
-            if not is_early or why != said:
-                self._on_event(f"{why}; trying again" + _in_words(pause))
-                said = why
+            yet = "it may not be running yet; " if is_early else ""
+            reminder.tell(f"{why}; {yet}trying again (Ctrl-C is safe)", about=why)
             _sleep(pause, stop)
         return False
 
@@ -324,10 +325,6 @@ class _Pauses:
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE_S)
         # No secret depends on it: it only spreads the load.
         return pause * random.uniform(0.75, 1.25)  # noqa: S311
-
-
-def _in_words(pause: float) -> str:
-    return "" if pause < 1 else f" in {pause:.0f} s"
 
 
 def _sleep(seconds: float, stop: Callable[[], bool]) -> None:

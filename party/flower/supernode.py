@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _HOST: Final = "127.0.0.1"
 HEALTH: Final = "/health"
 _PROBE_TIMEOUT_S: Final = 5.0
+#: How an operating system's error begins.
+_ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 #: How a SuperNode says in its log why it could not connect.
 _REFUSAL: Final = re.compile(rb"\[code: (\d{1,6})\]")
 #: How much of its log is looked through for that, from its start on, in bytes.
@@ -150,7 +152,8 @@ class Server:
                 f"{self.address} speaks TLS, and this party is not enrolled there: ask its "
                 "coordinator for a bundle, and `pate-party enroll` it"
             )
-        return UnreachableError(f"{self.address} does not answer: {error}")
+        # "[Errno 111]" says nothing that the words after it do not.
+        return UnreachableError(f"{self.address} does not answer: {_ERRNO.sub('', text)}")
 
     def _speaks_tls(self) -> bool:
         """Say whether a handshake gets an answer; whose it is does not matter here."""

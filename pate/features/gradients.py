@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.features.progress import told
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -45,7 +47,7 @@ def gradients(images: Images) -> Floats:
     count, (height, width, _) = len(images), images.size
     features = np.empty((count, gradients_width(*images.size)), dtype=np.float32)
     step = max(1, _PIXELS_AT_ONCE // (height * width))
-    for start in range(0, count, step):
+    for start in told(range(0, count, step)):
         features[start : start + step] = _describe(images.pixels[start : start + step])
     return features
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from pate.errors import UsageError
+from pate.features.progress import told
 
 if TYPE_CHECKING:
     from pate.data.values import Images
@@ -111,7 +112,7 @@ def scatter(images: Images, *, workers: int = 1) -> Floats:
 
     starts = range(0, len(images), step)
     if workers == 1:
-        for start in starts:
+        for start in told(starts):
             fill(start)
     else:
         with ThreadPoolExecutor(workers) as pool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data.values import Images
+from pate.features.progress import told
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def upright(images: Images) -> Images:
         return images
     moved = np.empty_like(images.pixels)
     step = max(1, _PIXELS_AT_ONCE // (height * width))
-    for start in range(0, len(images), step):
+    for start in told(range(0, len(images), step)):
         moved[start : start + step] = _move(images.pixels[start : start + step])
     return Images(moved)
 

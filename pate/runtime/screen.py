@@ -11,29 +11,30 @@ import io
 import logging
 import os
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from pate.runtime.log import Line, in_json, print_line
+from pate.runtime.reminder import HOUR, Pace, Reminder, left_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rich.progress import Task, TaskID
+    from rich.progress_bar import ProgressBar
+
 _log = logging.getLogger(__name__)
 #: Seconds between two lines of one piece of work where bars cannot move.
 _LINE_EVERY_S = 5.0
+#: The next line comes after this share of the time that the work has taken, if that is longer.
+_SHARE = 0.1
 #: Names that one line has at most.
 _NAMED = 8
 #: Columns of a table inside a JSON line.
@@ -55,6 +56,8 @@ class Screen:
         self._name = name
         self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._listeners: list[Callable[[Line], None]] = []
+        self._moving: Progress | None = None
+        self._users, self._lock = 0, threading.Lock()
 
     @property
     def live(self) -> bool:
@@ -111,57 +114,188 @@ class Screen:
         Console(file=drawn, highlight=False, width=_TABLE_WIDTH).print(renderable)
         print_line(Line.now(self._name, drawn.getvalue().rstrip("\n")))
 
-    def _progress(self) -> Progress:
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-        )
+    @contextmanager
+    def _live(self) -> Iterator[Progress]:
+        """Give the one display that moves, shared by all that is shown at a time."""
+        with self._lock:
+            if self._moving is None:
+                # Names first, whatever the width: a long line is cut where it ends.
+                title = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+                self._moving = Progress(
+                    TextColumn("{task.description}", table_column=title, markup=False),
+                    _Bar(bar_width=16),
+                    _Done(),
+                    _Left(),
+                    console=self._console,
+                    transient=True,
+                    expand=True,
+                )
+                self._moving.start()
+            self._users += 1
+            moving = self._moving
+        try:
+            yield moving
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    moving.stop()
+                    self._moving = None
 
     @contextmanager
-    def bars(self) -> Iterator[Callable[[str, int, int], None] | None]:
-        """Show progress of many pieces of work; yields a function of (title, done, total).
+    def _task(self, title: str, *, late: bool = False, **fields: object) -> Iterator[_Task]:
+        with self._live() as moving:
+            number = moving.add_task(title, total=None, visible=not late, **fields)
+            try:
+                yield _Task(moving, number, late=late)
+            finally:
+                moving.remove_task(number)
 
-        Where bars cannot move it yields None: whoever has progress to show prints it as lines.
-        A bar goes when its work is done.
+    @contextmanager
+    def roles(self) -> Iterator[Roles | None]:
+        """Show what some programs do, a line each; yields None where nothing can move.
+
+        Whoever has lines of theirs to show prints them then.
         """
         if not self.live:
             yield None
             return
-        with self._progress() as bars:
-            tasks: dict[str, TaskID] = {}
-
-            def move(title: str, done: int, total: int) -> None:
-                if title not in tasks:
-                    tasks[title] = bars.add_task(title, total=total)
-                bars.update(tasks[title], completed=done, total=total)
-                if done >= total:
-                    bars.remove_task(tasks.pop(title))
-
-            yield move
+        with ExitStack() as tasks:
+            yield Roles(lambda name: tasks.enter_context(self._task(f"{name:<11}", waits=True)))
 
     @contextmanager
-    def bar(self, title: str) -> Iterator[Callable[[int, int], None]]:
-        """Show progress of one piece of work; yields a function of (done, total)."""
-        if self.live:
-            with self._progress() as bars:
-                task = bars.add_task(title, total=None)
+    def waiting(self, least: float = 0.0) -> Iterator[Callable[[str], None]]:
+        """Show what is waited for; yields a function of that text.
 
-                def move(done: int, total: int) -> None:
-                    bars.update(task, completed=done, total=total)
+        On a terminal it stands in one place. Else it is a line when it changes, then ever more rarely.
 
-                yield move
+        Args:
+            least: seconds between two lines, however often it changes.
+        """
+        if not self.live:
+            yield Reminder(self.say, least=least).tell
             return
-        last = [0.0]
-        every = float(os.environ.get(EVERY, _LINE_EVERY_S))
+        with self._task("", late=True, waits=True) as task:
+            yield task.say
 
-        def line(done: int, total: int) -> None:
-            now = time.monotonic()
-            if now - last[0] >= every or (done >= total and last[0]):
-                last[0] = now
-                self.say(f"{title}: {done} of {total}")
+    @contextmanager
+    def bar(
+        self, title: str, *, percent: bool = False, late: bool = False
+    ) -> Iterator[Callable[[int, int], None]]:
+        """Show progress of one piece of work; yields a function of (done, total).
 
-        yield line
+        Where bars cannot move it is a line now and then, with the time that is left.
+
+        Args:
+            title: what is done.
+            percent: show a share and not a number.
+            late: show nothing before the first call, and nothing while done is total.
+        """
+        if self.live:
+            with self._task(title, late=late, percent=percent) as task:
+                yield task.move
+            return
+        yield _Lines(self.say, title, percent=percent).move
+
+
+class _Task:
+    """One line of the display that moves."""
+
+    def __init__(self, moving: Progress, number: TaskID, *, late: bool) -> None:
+        self._moving, self._number, self._is_late = moving, number, late
+        self._pace, self._done = Pace(), -1
+
+    def say(self, text: str) -> None:
+        """Show a text, and no bar."""
+        self._moving.update(self._number, description=text, visible=True, waits=True)
+
+    def move(self, done: int, total: int, title: str | None = None) -> None:
+        """Show how far it is."""
+        if done < self._done or self._done < 0:  # new, or begun again
+            self._pace = Pace()
+        self._done = done
+        self._moving.update(
+            self._number,
+            completed=done,
+            total=total,
+            visible=not (self._is_late and done >= total),
+            waits=False,
+            left=self._pace.left(done, total),
+            **({} if title is None else {"description": title}),
+        )
+
+
+class Roles:
+    """What programs do, a line each.
+
+    Args:
+        begin: makes the line of a program.
+    """
+
+    def __init__(self, begin: Callable[[str], _Task]) -> None:
+        self._begin = begin
+        self._tasks: dict[str, _Task] = {}
+
+    def say(self, name: str, text: str) -> None:
+        """Show the last thing that a program said."""
+        self._of(name).say(f"{name:<11} {text}")
+
+    def move(self, name: str, title: str, done: int, total: int) -> None:
+        """Show how far a program is with something."""
+        self._of(name).move(done, total, f"{name:<11} {title}")
+
+    def _of(self, name: str) -> _Task:
+        if name not in self._tasks:
+            self._tasks[name] = self._begin(name)
+        return self._tasks[name]
+
+
+class _Lines:
+    """Progress as lines: the first one, and then more and more rarely, as long as something moves."""
+
+    def __init__(self, say: Callable[[str], None], title: str, *, percent: bool) -> None:
+        self._say, self._title, self._percent = say, title, percent
+        self._drawn = EVERY in os.environ  # by another program, which wants each of them
+        self._every = float(os.environ.get(EVERY, _LINE_EVERY_S))
+        self._pace, self._began = Pace(), time.monotonic()
+        self._last: tuple[int, int] | None = None
+        self._next = 0.0
+
+    def move(self, done: int, total: int) -> None:
+        """Say how far it is, if it is time to."""
+        now, left = time.monotonic(), self._pace.left(done, total)
+        news = (done, total) != self._last
+        if not news or (now < self._next and done < total) or not (done or self._drawn):
+            return
+        gap = self._every if self._drawn else max(self._every, _SHARE * (now - self._began))
+        self._last, self._next = (done, total), now + min(gap, HOUR)
+        much = f"{100 * done // max(total, 1)} %" if self._percent else f"{done} of {total}"
+        words = left_in_words(left) if done < total else ""
+        self._say(f"{self._title}: {much}{', ' if words else ''}{words}")
+
+
+class _Bar(BarColumn):
+    """A bar, where there is something to measure."""
+
+    def render(self, task: Task) -> ProgressBar | Text:  # type: ignore[override] # rich draws both
+        return Text("") if task.fields.get("waits") else super().render(task)
+
+
+class _Done(ProgressColumn):
+    """How much is done."""
+
+    def render(self, task: Task) -> Text:
+        if task.fields.get("waits") or task.total is None:
+            return Text("")
+        if task.fields.get("percent"):
+            return Text(f"{100 * task.completed / max(task.total, 1):.0f} %")
+        return Text(f"{task.completed:.0f}/{task.total:.0f}")
+
+
+class _Left(ProgressColumn):
+    """What time is left."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or task.fields.get("waits") or task.finished:
+            return Text("")
+        return Text(left_in_words(task.fields.get("left")))

@@ -31,12 +31,14 @@ from flwr.proto.message_pb2 import PullObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from typer.testing import CliRunner
 
 from aggregator_server.exchange.wire import GONE, Arrival
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.internals import ControlClient, ListNodesRequest, RegisterNodeRequest
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
+from party.cli.main import app as pate_party
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.flower.supernode import UntrustedServerError
@@ -317,6 +319,16 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
             assert client.request(method, public + path).status_code == 404, (method, path)
         # Open for a while after the last enrolment, and for answers alone.
         assert client.post(public + "/pate/v1/enroll", content=b"{}").status_code == 403
+
+
+def test_the_party_sees_that_the_server_confirmed(link: Link, tmp_path: Path) -> None:
+    bundle = link.identities.invite("c", now=now(), server=link.deployment.address)
+    (tmp_path / "c.json").write_bytes(bundle.to_json())
+    home = str(tmp_path / "c")
+    done = CliRunner().invoke(pate_party, ["enroll", str(tmp_path / "c.json"), "--home", home])
+    assert done.exit_code == 0, done.output
+    assert f"{link.deployment.address} has confirmed" in done.output
+    assert f"pate-party start --name c --home {home}" in " ".join(done.output.split())
 
 
 def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+import termios
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +20,7 @@ from pate.runtime.screen import Screen
 from simulation.commands import Commands, Sites, lenient
 from simulation.programs import Program, Programs, is_alive, until
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.e2e
 
 
@@ -77,6 +83,60 @@ def test_one_role_that_fails_ends_all_and_is_named(
     said = capsys.readouterr().err
     assert "broken      " in said
     assert programs._roles["waits"].code is not None
+
+
+#: Says how far it is, and what it does once it may go on.
+TALK = """
+import pathlib, sys, time
+say = lambda text: print(f"12:00:00 pate: {text}", file=sys.stderr, flush=True)
+say("working: 3 of 10, about 2 s left")
+while not pathlib.Path("go").exists(): time.sleep(0.02)
+say("votes have left")
+print("{}")
+"""
+SHOW = """
+import pathlib, sys
+from pate.runtime.screen import Screen
+from simulation.programs import Programs
+screen = Screen("pate")
+with Programs(screen, pathlib.Path("."), tellers=("server",)) as programs:
+    for name in ("server", "hospital"):
+        programs.start(name, "talk")
+    programs.wait("server", "hospital")
+screen.say("all is over")
+"""
+
+
+def test_on_a_terminal_each_program_has_one_line_and_only_the_tellers_scroll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "talk.py").write_text(TALK)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "PATE_LOG"):
+        monkeypatch.delenv(name, raising=False)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, "-c", SHOW], cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as program:
+        os.close(theirs)
+        shown = ""
+        # A terminal whose other end is closed gives an error and not an end.
+        with contextlib.suppress(OSError):
+            while piece := os.read(ours, 65536):
+                shown += piece.decode()
+                if shown.count("3/10") >= 2:
+                    (tmp_path / "go").touch()
+    os.close(ours)
+    assert program.returncode == 0, shown
+    text = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", shown)
+    assert re.search(r"hospital +working .* 3/10", text)
+    scrolled = [line for line in text.splitlines() if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert [line.split(maxsplit=1)[1].rstrip() for line in scrolled] == [
+        "server      votes have left", "all is over",
+    ]  # fmt: skip
+    assert "votes have left" in (tmp_path / "hospital.log").read_text()
 
 
 def test_an_enrolment_that_fails_is_an_error(tmp_path: Path) -> None:

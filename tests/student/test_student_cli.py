@@ -182,6 +182,23 @@ def test_one_line_and_an_exit_code(
     assert not (place / "new").exists()
 
 
+@pytest.mark.slow
+def test_a_published_student_is_replaced_when_asked_only(
+    place: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    command = ("train", "--labels", "labels.json", "--public", "public.csv", "--drop", "id")
+    command = (*command, "--out", str(tmp_path / "out"), "--steps", "5")
+    assert here(*command)[0] == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    code, _, said = here(*command, "--seed", "1")
+    assert (code, "--force" in said) == (2, True)
+    assert "training" not in said
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert here(*command, "--seed", "1", "--force")[0] == 0
+    assert before != {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+
 @pytest.mark.e2e
 def test_help_is_quick_to_come() -> None:
     probe = (

@@ -148,6 +148,10 @@ class Lines:
     def bar(self, _: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda *_: None
 
+    @contextmanager
+    def waiting(self, _: float) -> Iterator[Callable[[str], None]]:
+        yield self.say
+
 
 class Play:
     """A campaign of four parties, of which three are needed, and its server's processes."""

@@ -198,6 +198,7 @@ def test_a_party_that_leaves_is_done_without_when_enough_are_left(
     house.grid.leave(FIRST_NODE)
     assert house.collect(exchange, least=2, patience=0.2).responders == ("p1", "p2")
     assert any("going on without p0" in line for line in house.said)
+    assert [line.split(";")[0] for line in house.said if "left" in line] == ["p0 has left"]
 
 
 @pytest.mark.slow
@@ -210,7 +211,8 @@ def test_a_party_that_comes_back_is_asked_again(tmp_path: Path, houses: list[Hou
     house.grid.leave(FIRST_NODE)
     threading.Timer(0.3, house.grid.come_back, [FIRST_NODE]).start()
     assert house.collect(exchange, least=2).responders == ("p0", "p1")
-    assert any("p0 is back" in line for line in house.said)
+    of_p0 = [line for line in house.said if line.startswith("p0 has left") or "p0 is back" in line]
+    assert ["back" in line.split(";")[0] for line in of_p0] == [False, True]
 
 
 def test_a_vote_that_does_not_sum_is_refused_by_name(

@@ -67,6 +67,10 @@ def test_server_and_parties_need_nothing_but_their_data(terminal: Terminal) -> N
     for program in (*parties, student, server):
         program.ends(0)
     assert (terminal.place / "student" / "privacy.json").is_file()
+    # Who leaves because the campaign has ended is no news, and nothing is said twice in a row.
+    assert "has left" not in server.text
+    for program in (*parties, server):
+        assert len(program.lines) == len(set(program.lines)), program.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""What lasts is said when it changes and then ever more rarely; what is left is told by its own speed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from pate.runtime import screen as screen_module
+from pate.runtime.reminder import HOUR, MINUTE, Pace, Reminder
+from pate.runtime.screen import EVERY, Screen
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_wait_of_a_day_is_some_thirty_lines(clock: Clock) -> None:
+    said: list[float] = []
+    reminder = Reminder(lambda _: said.append(clock.now), clock=clock)
+    for second in range(24 * 3600):
+        clock.now = float(second)
+        reminder.tell("waiting for parties: 1 of 3 here")
+    pauses = [later - earlier for earlier, later in pairwise(said)]
+    assert said[0] == 0
+    assert pauses[0] == MINUTE
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == HOUR
+    assert 24 <= len(said) <= 32
+
+
+def test_a_change_is_said_at_once_or_after_the_least_pause(clock: Clock) -> None:
+    said: list[str] = []
+    at_once, slow = Reminder(said.append, clock=clock), Reminder(said.append, least=10, clock=clock)
+    for reminder in (at_once, slow):
+        clock.now = 0.0
+        reminder.tell("0 of 3")
+        clock.now = 1.0
+        reminder.tell("1 of 3")
+        clock.now = 11.0
+        reminder.tell("2 of 3")
+        clock.now = 11.0 + MINUTE
+        reminder.tell("2 of 3")
+    assert said == ["0 of 3", "1 of 3", "2 of 3", "2 of 3", "0 of 3", "2 of 3", "2 of 3"]
+
+
+def test_what_is_no_news_may_change(clock: Clock) -> None:
+    said: list[str] = []
+    reminder = Reminder(said.append, clock=clock)
+    for pause in (1, 2, 4):
+        reminder.tell(f"no answer; again in {pause} s", about="no answer")
+    assert said == ["no answer; again in 1 s"]
+
+
+def test_teachers_that_are_stored_are_no_part_of_the_speed(clock: Clock) -> None:
+    pace = Pace(clock)
+    assert pace.left(3, 10) is None  # three were there
+    clock.now = 20.0
+    assert pace.left(4, 10) == 120.0
+    clock.now = 40.0
+    assert pace.left(5, 10) == 100.0
+
+
+def test_lines_of_progress_say_what_is_left_once_each_and_ever_more_rarely(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    monkeypatch.delenv(EVERY, raising=False)
+    monkeypatch.setattr(screen_module.time, "monotonic", clock)
+    with Screen("pate-student").bar("final student") as move:
+        for step in range(3601):
+            clock.now = float(step)
+            move(step, 3600)
+            move(step, 3600)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(set(lines))
+    assert 30 < len(lines) < 80
+    assert all(" left" in line for line in lines[1:-1])
+    assert lines[-1].endswith("final student: 3600 of 3600")
+
+
+@pytest.mark.parametrize(("steps", "said"), [([(0, 4)], 0), ([(0, 4), (4, 4), (4, 4)], 1)])
+def test_a_step_that_is_done_at_once_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    steps: list[tuple[int, int]],
+    said: int,
+) -> None:
+    monkeypatch.delenv(EVERY, raising=False)
+    with Screen("pate-server").bar("keys from parties") as move:
+        for step in steps:
+            move(*step)
+    assert capsys.readouterr().err.count("keys from parties: 4 of 4") == said
