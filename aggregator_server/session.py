@@ -20,6 +20,7 @@ from aggregator_server.monitoring.session import watched
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from aggregator_server.student_service import StudentService
+from pate.campaign.outlook import TEACHERS_EACH, Outlook
 from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError, SchemaError, StateError
 from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
@@ -135,7 +136,23 @@ def start_campaign(
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
         screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
+        say_guess(spec, screen)
         return _run(ledger, inputs, folder, listening, screen)
+
+
+def say_guess(spec: CampaignSpec, screen: Screen) -> None:
+    """Say, before any party trains, if the budget is likely to pay for few labels.
+
+    How many teachers there will be is a guess, so nothing is said where it pays for enough.
+    """
+    if spec.records_vote:
+        return
+    outlook = Outlook.of(spec, TEACHERS_EACH * spec.wanted_parties)
+    if outlook.few:
+        screen.say(
+            f"if each party has {TEACHERS_EACH} teachers, {outlook.in_words}; {outlook.advice()}",
+            "warning",
+        )
 
 
 def resume_campaign(

@@ -13,7 +13,13 @@ from pate.runtime.help import Commands
 from pate.runtime.options import JsonOption, LabelOption, WindowOption, of_output, takes
 from pate.runtime.screen import Screen
 from student.options import DataPath, GroupColumnOption, ModelFolder, TrainOptions
-from student.output import confusion_grid, group_grid, predictions_csv, tell_published
+from student.output import (
+    confusion_grid,
+    group_grid,
+    predictions_csv,
+    tell_few_labels,
+    tell_published,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +85,7 @@ def train(options: TrainOptions) -> None:
         "steps": options.steps or "default",
         "time limit, s": options.seconds or "none",
     }
+    tell_few_labels(released, screen)
     published = graduate(
         released, inputs, trainer, options.out, facts=facts, name=name, test=measured
     )

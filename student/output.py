@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pate.runtime.command import print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
@@ -90,6 +92,50 @@ def tell_published(
     among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
     words = in_words(epsilon, delta, unit, observer, neighbours=among)
     screen.say(f"published in {out}: {len(labels.rows)} labels, {words}")
+
+
+def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
+    """Say, before the training, which classes have few labels or none, and what to change."""
+    from pate.campaign.outlook import classes_in_words, plan_command
+    from pate.formats.labels import checked_statement
+    from pate.formats.privacy_statement import do_records_vote
+
+    counts = Counter(row.label for row in labels.rows)
+    each = [counts[label] for label in range(len(labels.classes))]
+    voting = labels.noisy is not None
+    words = classes_in_words(each, labels.classes, noisy_counts=voting)
+    if not words:
+        return
+    screen.say(f"{len(labels.rows)} labels: {words}", "warning")
+    statement = checked_statement(labels.privacy)
+    numbers: dict[str, object] = {"classes": len(labels.classes)}
+    if do_records_vote(statement["mechanism"]):
+        helps, command = "more records, fewer --representatives, or more epsilon", "plan-neighbour"
+    else:
+        helps, command = "more teachers, more epsilon, or neighbour votes", "plan"
+        numbers = {"mechanism": _planned(statement["mechanism"])} | numbers
+        numbers |= {"teachers": statement.get("teachers"), "queries": labels.queries}
+    numbers |= {key: statement[key] for key in ("epsilon", "delta", "unit")}
+    if statement["unit"] == "party":
+        numbers["votes-per-unit"] = _first(statement["mechanism"]).get("votes_per_unit")
+    screen.say(
+        f"what helps, in another campaign: {helps}; other numbers can be tried with "
+        f"{plan_command(numbers, f'pate {command}')}"
+    )
+
+
+def _first(mechanism: object) -> Mapping[str, object]:
+    """Return a statement's first mechanism, an empty one if there is none."""
+    first = mechanism[0] if isinstance(mechanism, list) and mechanism else None
+    return first if isinstance(first, dict) else {}
+
+
+def _planned(mechanism: object) -> str | None:
+    """Return what `pate plan` calls a statement's mechanism; None if it does not know it."""
+    from pate.campaign.choices import AGGREGATORS
+
+    name = str(_first(mechanism).get("mechanism")).removeprefix("distributed-")
+    return name if name in AGGREGATORS else None
 
 
 def predictions_csv(student: Student, probabilities: NDArray[np.float32]) -> bytes:

@@ -8,6 +8,7 @@ missing.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
@@ -15,6 +16,8 @@ from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.campaign.release import release_of
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
+from pate.campaign.outlook import Outlook, classes_in_words
+from pate.campaign.terms import noise_of, votes_per_unit
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.privacy_statement import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
@@ -173,6 +176,7 @@ class Campaign:
             + ("records vote themselves; " if spec.records_vote else f"{state.teachers} teachers; ")
             + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
+        self._say_outlook(state)
         mechanism = state.mechanism(1)
         if isinstance(mechanism, DistributedMechanism):
             counted = float(total_sigma(mechanism.share, mechanism.honest))
@@ -181,6 +185,19 @@ class Campaign:
                 f"noise shares of {mechanism.honest} of {len(parties)} parties are counted, sigma "
                 f"{counted:.4g}; labels carry those of all that survive, up to {carried:.4g}"
             )
+
+    def _say_outlook(self, state: CampaignState) -> None:
+        """Say, before anybody votes, why the noise is what it is, and what the budget pays for."""
+        spec, classes = state.spec, len(state.classes)
+        if spec.records_vote:
+            return
+        votes = votes_per_unit(spec, state.roster)
+        if (noise := noise_of(spec, state.teachers, votes, classes)) is not None:
+            self._screen.say(f"no noise is stated, so the server chose it: {noise.reason}")
+        outlook = Outlook.of(spec, state.teachers, classes)
+        self._screen.say(outlook.in_words, "warning" if outlook.few else "info")
+        if outlook.few:
+            self._screen.say(outlook.advice())
 
     def _collect(self) -> None:
         state = self._ledger.state()
@@ -266,6 +283,14 @@ class Campaign:
             f"round {summary.round}: {summary.asked} queries asked, "
             f"{summary.labels} labels released{reinforced}"
         )
+        counts = Counter(each.label for each in state.labels.values())
+        words = classes_in_words(
+            [counts[label] for label in range(len(state.classes))],
+            state.classes,
+            noisy_counts=state.spec.records_vote,
+        )
+        if words and state.labels:
+            self._screen.say(f"{len(state.labels)} labels so far: {words}", "warning")
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:

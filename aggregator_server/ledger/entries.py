@@ -43,7 +43,8 @@ def roster(spec: CampaignSpec, parties: Sequence[RosterParty], classes: Sequence
         UsageError: for parameters that make no sense together.
     """
     teachers = sum(party.teachers for party in parties)
-    mechanisms = terms.resolve(spec, teachers, terms.votes_per_unit(spec, parties))
+    votes = terms.votes_per_unit(spec, parties)
+    mechanisms = terms.resolve(spec, teachers, votes, len(classes))
     composition = terms.composition_of(spec, mechanisms)
     return {
         "parties": [

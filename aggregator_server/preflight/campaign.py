@@ -10,13 +10,13 @@ from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.report import describe, verify
+from pate.campaign.outlook import TEACHERS_EACH, Outlook, plan_command
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.data.read import read_inputs
 from pate.data.values import Images
 from pate.errors import StateError
-from pate.formats.privacy_statement import rounded_up
-from pate.mechanisms import worst_cost
+from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from aggregator_server.options import CheckOptions
     from pate.campaign.spec import CampaignSpec
     from pate.data.values import Inputs
-
-#: What `pate-party start` makes of each party's data unless it is told otherwise.
-TEACHERS_EACH = 10
-#: With fewer answers a class a student has little to learn from.
-_FEW_OF_A_CLASS = 10
 
 
 def read_public(options: CheckOptions) -> Inputs:
@@ -106,7 +101,7 @@ def check_settings(spec: CampaignSpec) -> Finding:
 
 
 def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
-    """Say how many queries the budget pays for at worst, whatever the votes are.
+    """Say how many labels the budget pays for, whatever the votes are.
 
     The figures are public: they follow from the settings and from a guessed number of teachers.
     """
@@ -118,11 +113,21 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
-    worth = rounded_up(composition.epsilon(cap, spec.delta))
-    promise = f"epsilon {worth} at delta {spec.delta:g} per {spec.unit}"
+    among = neighbours_of(spec.unit, records_vote=spec.records_vote)
+    worth = composition.epsilon(cap, spec.delta)
+    promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
     if spec.neighbour is not None:
         number = len(spec.neighbour.representatives)
-        return Finding.ok(f"{promise} pays for the one release, over {number} representatives")
+        numbers = {
+            "records": options.expected_records, "parties": spec.wanted_parties,
+            "classes": len(spec.classes or ()) or None, "representatives": number,
+            "epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit,
+            "votes-per-patient": votes if spec.unit == "patient" else None,
+        }  # fmt: skip
+        return Finding.ok(
+            f"{promise} pays for the one release, over {number} representatives; how many get a label: "
+            f"{plan_command(numbers, 'pate plan-neighbour')}"
+        )
     guess = f"with {teachers} teachers" + (
         ""
         if options.expected_teachers
@@ -133,16 +138,13 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
         text = f"{promise} pays for one batch of {most} queries, if its gate opens, {guess}"
         line = of_gated_delta(spec.publish, spec.delta)
         return Finding.warning(text, line) if line else Finding.ok(text)
-    asked_most = spec.queries * spec.rounds if spec.max_queries is None else spec.max_queries
-    paid = min(int(cap / worst_cost(composition, mechanisms, 1)), asked_most)
-    text = f"{promise} pays for {_many(paid, 'answer')} at worst, {guess}"
-    classes = len(spec.classes or ("", ""))
-    if paid < min(_FEW_OF_A_CLASS * classes, spec.queries):
-        return Finding.warning(
-            f"{text}: few, for {spec.queries} queries",
-            "more noise (--sigma2), more teachers, or more epsilon; `pate plan` finds the best",
-        )
-    return Finding.ok(text)
+    outlook = Outlook.of(spec, teachers)
+    text = f"{promise}: {guess} {outlook.in_words}"
+    if not outlook.sure:
+        text += "; --classes says how many"
+    if outlook.noise is not None:
+        text += f"; {outlook.noise.reason}"
+    return Finding.warning(text, outlook.advice()) if outlook.few else Finding.ok(text)
 
 
 def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:

@@ -58,7 +58,7 @@ def describe_state(state: CampaignState) -> dict[str, object]:
         "queries_asked": state.queries_asked,
         "labels_released": len(state.labels),
         "parties": [party.name for party in state.roster],
-        "teachers": state.teachers,
+        **({} if spec.records_vote else {"teachers": state.teachers}),
         "classes": list(state.classes),
         "ledger_head": str(state.head),
     }

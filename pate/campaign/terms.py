@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
+from pate.campaign.default_noise import CLASSES, LEAST, default_noise, share_of
 from pate.campaign.order import VotedRows, public_order
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pate.accounting.composition import Composition
+    from pate.campaign.default_noise import DefaultNoise
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.campaign.sum_terms import SumTerms
@@ -51,20 +54,22 @@ def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
     return max(party.teachers for party in parties) if spec.unit == "party" else 1
 
 
-def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+def resolve(
+    spec: CampaignSpec, teachers: int, votes_per_unit: int, classes: int | None = None
+) -> tuple[Mechanism, ...]:
     """Return the mechanisms of a campaign, now that its teachers are counted.
 
-    What the specification leaves open is a share of M = ``teachers``, whole votes, rounded up (more
-    noise, a stricter check). The shares are near those that the papers chose for 250 teachers:
-    sigma2 = 4/25 M is their 40, sigma1 = 1/2 M and T = 3/4 M are between their 150 and 200 of
-    MNIST and a check that a unanimous vote passes more often; scale = 2/25 M is their 1/gamma of
-    20. A student's margin n_j - M p_j is 0 where it agrees with its teachers and near M where it is
-    surely wrong, so the later rounds of Interactive-GNMax check for 1/2 M.
+    What the specification leaves open are shares of M = ``teachers``, whole votes, rounded up (a
+    stricter check): T = 3/4 M, between the papers' 150 and 200 of 250 teachers. A student's margin
+    n_j - M p_j is 0 where it agrees with its teachers and near M where it is surely wrong, so the later
+    rounds of Interactive-GNMax check for 1/2 M. Noise is that of :func:`noise_of` if none is stated,
+    else sigma2 = 4/25 M, sigma1 = 1/2 M, and scale = 2/25 M, for the papers' 40 and 1/gamma of 20.
 
     Args:
         spec: of the campaign.
         teachers: M, of the whole roster.
         votes_per_unit: k, how many teachers one unit may reach.
+        classes: m; None: as many as the specification states.
 
     Returns:
         One mechanism; for ``interactive-gnmax`` that of round 1 and that of all later ones.
@@ -74,36 +79,86 @@ def resolve(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mec
 
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
     """
+    picked = noise_of(spec, teachers, votes_per_unit, classes)
+    return _with_noise(spec, teachers, votes_per_unit, picked.factor if picked else Fraction(1))
+
+
+def noise_of(
+    spec: CampaignSpec, teachers: int, votes_per_unit: int, classes: int | None = None
+) -> DefaultNoise | None:
+    """Return the noise of a campaign that states none; see :mod:`pate.campaign.default_noise`.
+
+    All noise of a mechanism grows together, so a check costs a twentieth of a label, as with the
+    papers' shares. A gate is not paid for by the query: a gated campaign has these shares.
+
+    Arguments are those of :func:`resolve`.
+
+    Returns:
+        None if noise is stated, or the rule is not for such a campaign.
+
+    Raises:
+        UsageError: for parameters that make no sense together.
+    """
     check_count("number of teachers", teachers, 1)
+    stated = spec.parameters.stated()
+    if spec.records_vote or spec.gate is not None or stated.keys() & {"sigma1", "sigma2", "scale"}:
+        return None
+    wanted = min(spec.queries, spec.max_queries or spec.queries)
+    least = share_of(teachers, LEAST)
+
+    def pays(sigma2: int) -> bool:
+        made = _with_noise(spec, teachers, votes_per_unit, Fraction(sigma2, least))
+        composition = composition_of(spec, made)
+        return worst_cost(composition, made, wanted) <= _worth(
+            composition.name, spec.epsilon, spec.delta
+        )
+
+    carried = 1.0
+    if spec.sums.distributed:
+        carried = math.sqrt(spec.wanted_parties / spec.sums.honest)
+    return default_noise(teachers, classes or len(spec.classes or ()) or CLASSES, pays, carried)
+
+
+@lru_cache(maxsize=64)
+def _worth(composition: str, epsilon: float, delta: float) -> Fraction:
+    return composition_named(composition).budget(epsilon, delta)
+
+
+def _with_noise(
+    spec: CampaignSpec, teachers: int, votes_per_unit: int, factor: Fraction
+) -> tuple[Mechanism, ...]:
+    """Return the mechanisms; noise that is not stated is so many times the papers' shares."""
     if spec.neighbour is not None:
         return (matrix_mechanism(spec, votes_per_unit),)
-    made = _central(spec, teachers, votes_per_unit)
+    made = _central(spec, teachers, votes_per_unit, factor)
     if not spec.sums.distributed:
         return made
     return tuple(over_noisy_sums(each, spec.sums.honest) for each in made)
 
 
-def _central(spec: CampaignSpec, teachers: int, votes_per_unit: int) -> tuple[Mechanism, ...]:
+def _central(
+    spec: CampaignSpec, teachers: int, votes_per_unit: int, factor: Fraction
+) -> tuple[Mechanism, ...]:
     """Return the mechanisms as they are if the server draws the noise."""
 
-    def share(numerator: int, denominator: int) -> int:
-        return max(1, -(-teachers * numerator // denominator))
+    def noise(share: Fraction) -> Fraction:
+        return Fraction(math.ceil(factor * share_of(teachers, share)))
 
     if spec.aggregator == "lnmax":
-        return (LNMax(spec.parameters.scale or Fraction(share(2, 25)), votes_per_unit),)
-    sigma2 = spec.parameters.sigma2 or Fraction(share(4, 25))
+        return (LNMax(spec.parameters.scale or noise(Fraction(2, 25)), votes_per_unit),)
+    sigma2 = spec.parameters.sigma2 or noise(LEAST)
     if spec.aggregator == "gnmax":
         return (GNMax(sigma2, votes_per_unit),)
-    sigma1 = spec.parameters.sigma1 or Fraction(share(1, 2))
+    sigma1 = spec.parameters.sigma1 or noise(Fraction(1, 2))
     # Votes and noise are integers: to reach T is to reach its ceiling.
-    threshold = math.ceil(spec.parameters.threshold or share(3, 4))
+    threshold = math.ceil(spec.parameters.threshold or share_of(teachers, Fraction(3, 4)))
     confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
     if not spec.interactive:
         return (confident,)
     return (
         confident,
         InteractiveGNMax(
-            math.ceil(spec.parameters.interactive_threshold or share(1, 2)),
+            math.ceil(spec.parameters.interactive_threshold or share_of(teachers, Fraction(1, 2))),
             sigma1,
             sigma2,
             spec.parameters.confidence or Fraction(9, 10),
@@ -323,7 +378,8 @@ def _check_stated(
     otherwise by another version.
     """
     stated = {**spec.parameters.stated(), "honest": spec.sums.honest}
-    for given, wanted in zip(mechanisms, resolve(spec, teachers, votes), strict=True):
+    wanted_ones = _with_noise(spec, teachers, votes, Fraction(1))
+    for given, wanted in zip(mechanisms, wanted_ones, strict=True):
         if given.name != wanted.name:
             raise LedgerError(f"the mechanism is {given.name}, the campaign's is {wanted.name}")
         found, expected = given.to_dict(), wanted.to_dict()

@@ -62,7 +62,7 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
         most=spec.wanted_parties if spec.sums.distributed else None,
         fewest=spec.sums.min_parties if spec.sums.distributed else None,
     )
-    usual = resolve(spec, population.teachers, votes_per_unit)[0]
+    usual = resolve(spec, population.teachers, votes_per_unit, population.classes)[0]
 
     def planned(mechanism: Mechanism, epsilon: float | None) -> Plan:
         cap = None

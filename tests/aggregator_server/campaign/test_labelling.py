@@ -49,7 +49,7 @@ GOLDEN = (330, 194, 158, 312)
 
 
 def test_a_round_asks_in_order_and_stops_at_the_budget(path: Path) -> None:
-    with start(path, make_spec(epsilon=3.5)) as ledger:
+    with start(path, make_spec(epsilon=3.5, sigma1=Fraction(50))) as ledger:
         done: list[tuple[int, int]] = []
         shown = CappedRelease(lambda _: nullcontext(lambda *told: done.append(told)))
         summary = shown.label(ledger, SystemNoise())

@@ -106,7 +106,7 @@ def test_a_server_that_is_ready_and_nothing_in_its_home_changes(home: Path, publ
     assert f"{QUERIES} inputs, images 8x8x1; sent in 1 piece" in found["public set"]["text"]
     assert "3 enrolled: a, b, c" in found["parties"]["text"]
     # sigma 40: mu of a label is sqrt(2)/40; epsilon 2 at 1e-5 pays for all 60 many times over.
-    assert "pays for 60 answers at worst" in found["budget"]["text"]
+    assert "pays for 60 labels, about 20 for each of 3 classes" in found["budget"]["text"]
 
 
 def _is_free(port: int) -> bool:
@@ -273,12 +273,12 @@ def test_settings_that_make_no_sense(
 @pytest.mark.parametrize(
     ("options", "status", "words"),
     [
-        (("--sigma2", "5", "--sigma1", "10", "--expected-teachers", "40"), "warning", "few, for 60"),
+        (("--sigma2", "5", "--sigma1", "10", "--expected-teachers", "40"), "warning", "few, for a student"),
         (("--sigma2", "40", "--sigma1", "150", "--expected-teachers", "250"), "ok", "250 teachers"),
-        (("--unit", "party", "--sigma2", "400", "--sigma1", "900"), "ok", "per party"),
+        (("--unit", "party", "--sigma2", "400", "--sigma1", "900"), "ok", "unit: party"),
         (("--aggregator", "neighbour", "--expected-records", "20000"), "ok", "one release"),
         (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
-          "--max-queries", "50"), "ok", "at delta 1e-06 per record pays for one batch of 50"),
+          "--max-queries", "50"), "ok", "observer: public) pays for one batch of 50"),
         (("--publish", "gated", "--epsilon", "4", "--sigma2", "40", "--sigma1", "150",
           "--max-queries", "50", "--delta", "1e-5"), "warning", "one batch of 50"),
     ],
@@ -298,7 +298,7 @@ def test_the_worst_number_of_answers_is_what_the_campaign_itself_allows(
     """Dry, and in a campaign whose ledger refuses one more."""
     wide = ("--aggregator", "gnmax", "--sigma2", "8", "--parties", "4", "--epsilon", "2")
     found = checked("--home", home, "--public", public, *wide, "--expected-teachers", "100")
-    paid = re.search(r"pays for (\d+) answers at worst", found["budget"]["text"])
+    paid = re.search(r"pays for (\d+) labels", found["budget"]["text"])
     assert paid is not None
     number = int(paid[1])
     assert 5 < number < QUERIES

@@ -112,7 +112,7 @@ def test_defaults_follow_the_number_of_teachers() -> None:
         "sigma2": "40",
         "votes_per_unit": 1,
     }
-    (lnmax,) = resolve(make_spec(aggregator="lnmax"), 250, 3)
+    (lnmax,) = resolve(make_spec(aggregator="lnmax", epsilon=1e3), 250, 3)
     assert lnmax.to_dict() == {"mechanism": "lnmax", "scale": "20", "votes_per_unit": 3}
     (tiny,) = resolve(make_spec(aggregator="gnmax"), 1, 1)
     assert tiny.to_dict()["sigma"] == "1"

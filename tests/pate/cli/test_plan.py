@@ -65,7 +65,7 @@ def test_two_options_give_something_useful() -> None:
     assert given["guarantee"]["epsilon"] <= 2.0
     assert best["guarantee"]["epsilon"] <= 2.0
     assert best["expected"]["answered"] > 100
-    assert best["expected"]["right"] > 1.5 * given["expected"]["right"]
+    assert best["expected"]["right"] > given["expected"]["right"] > best["expected"]["right"] / 2
     floor = 0.9 * made["population"]["accuracy_without_noise"]
     assert best["expected"]["accuracy"] >= floor
     assert (made["unit"], made["votes_per_unit"], made["observer"]) == ("record", 1, "public")
@@ -92,7 +92,7 @@ def test_settings_and_budget_are_those_of_the_server(
     made = figures("--teachers", "230", "--epsilon", "5", "--mechanism", aggregator, *texts)
     rounds = 2 if aggregator == "interactive-gnmax" else 1
     spec = campaign(aggregator=aggregator, epsilon=5.0, rounds=rounds, **options)
-    mechanisms = resolve(spec, 230, 1)
+    mechanisms = resolve(spec, 230, 1, 10)
     given = made["plans"]["given"]
     assert mechanism_from_dict(given["mechanism"]) == mechanisms[0]
     composition = composition_of(spec, mechanisms)
@@ -251,12 +251,12 @@ def test_goals_are_kept() -> None:
 
 @pytest.mark.slow
 def test_where_the_defaults_cannot_pay_for_one_label_others_may() -> None:
-    made = figures("--teachers", "10", "--classes", "2", "--epsilon", "2")
+    made = figures("--teachers", "7", "--classes", "2", "--epsilon", "2")
     assert made["plans"]["given"] is None
     assert made["plans"]["best"]["guarantee"]["epsilon"] <= 2
     assert any("one answer may cost" in note for note in made["notes"])
     assert "server's defaults" not in typed(
-        "--teachers", "10", "--classes", "2", "--epsilon", "2"
+        "--teachers", "7", "--classes", "2", "--epsilon", "2"
     ).stdout.replace("\n", " ")
     with pytest.raises(BudgetError, match="more teachers"):
         typed("--teachers", "3", "--epsilon", "0.1")

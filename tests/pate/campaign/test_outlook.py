@@ -1,0 +1,93 @@
+"""What is said of a budget before parties vote, and of labels afterwards."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pate.campaign.outlook import Outlook, classes_in_words
+from tests.support.server.campaigns import make_spec
+
+#: Photographs of ten classes at four hospitals.
+FEW = {"aggregator": "gnmax", "queries": 3000, "epsilon": 4.0}
+
+
+def test_labels_a_class_are_said_and_whether_they_are_few() -> None:
+    outlook = Outlook.of(make_spec(**FEW), 40, 10)
+    assert (outlook.labels, outlook.few) == (34, True)
+    assert "34 labels, about 3 for each of 10 classes: few" in outlook.in_words
+    enough = Outlook.of(make_spec(**FEW), 40, 2)
+    assert not enough.few
+    assert "few" not in enough.in_words
+    assert (
+        "at most"
+        in Outlook.of(make_spec(**FEW | {"aggregator": "confident-gnmax"}), 40, 2).in_words
+    )
+
+
+def test_without_classes_the_public_set_judges() -> None:
+    unsure = Outlook.of(make_spec(**FEW | {"queries": 20_000}), 100)
+    assert (unsure.classes, unsure.sure) == (10, False)
+    assert unsure.wanted == 400  # 2 % of the public set
+    assert unsure.few
+    assert "(a guess)" in unsure.in_words
+    assert not Outlook.of(make_spec(**FEW | {"queries": 20_000}), 100, 10).few
+
+
+def test_the_teachers_and_the_epsilon_that_are_advised_pay_for_enough_and_no_less_does() -> None:
+    outlook = Outlook.of(make_spec(**FEW), 40, 10)
+    line = outlook.advice()
+    found = re.search(r"(\d+) teachers at each party .*`--epsilon ([0-9.]+)`", line)
+    assert found is not None
+    each, epsilon = int(found[1]), float(found[2])
+    assert Outlook.of(make_spec(**FEW), 4 * each, 10).labels >= 100
+    assert Outlook.of(make_spec(**FEW), 4 * (each - 1), 10).labels < 100
+    assert Outlook.of(make_spec(**FEW | {"epsilon": epsilon}), 40, 10).labels >= 100
+    assert Outlook.of(make_spec(**FEW | {"epsilon": epsilon - 0.2}), 40, 10).labels < 100
+
+
+@pytest.mark.parametrize(
+    ("changes", "has", "has_not"),
+    [
+        ({"unit": "party"}, "more parties", "neighbour"),
+        ({"sigma2": Fraction(7)}, "more noise", "teachers at each"),
+        ({"epsilon": 0.5}, "teachers at each", "`--epsilon"),
+        ({"aggregator": "lnmax"}, "teachers at each", "more noise"),
+    ],
+)
+def test_nothing_is_advised_that_does_not_help(
+    changes: dict[str, Any], has: str, has_not: str
+) -> None:
+    line = Outlook.of(make_spec(**FEW | changes), 40, 10).advice()
+    assert has in line
+    assert has_not not in line
+
+
+@pytest.mark.parametrize("aggregator", ["gnmax", "confident-gnmax", "lnmax", "interactive-gnmax"])
+def test_the_command_that_is_advised_runs(aggregator: str) -> None:
+    from simulation.cli import app
+
+    rounds = 2 if aggregator == "interactive-gnmax" else 1
+    changes = {"aggregator": aggregator, "rounds": rounds, "unit": "party", "epsilon": 9.0}
+    line = Outlook.of(make_spec(**FEW | changes), 40, 2).advice()
+    command = shlex.split(line.rpartition(" `")[2].rstrip("`"))
+    assert command[:2] == ["pate", "plan"]
+    options = dict(zip(command[2::2], command[3::2], strict=True))
+    assert options["--parties"] == "4"
+    done = CliRunner().invoke(app, [*command[1:], "--queries", "50", "--epsilon", "9000", "--json"])
+    assert done.exit_code == 0, done.output
+
+
+def test_classes_with_few_labels_are_named() -> None:
+    assert classes_in_words([10, 11], ["a", "b"]) == ""
+    line = classes_in_words([0, 3, 10], ["bird", "cat", "dog"])
+    assert "no label of 1 of 3 classes (bird)" in line
+    assert "fewer than 10 of 1 (cat)" in line
+    assert "poor" in line
+    assert "of every class" in classes_in_words([3, 4], ["a", "b"])
+    assert "poor" not in classes_in_words([0, 12], ["a", "b"], noisy_counts=True)
