@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from pate.campaign.choices import Unit
+from pate.data.cells import Decimal, Reading
 from pate.errors import PateError
 from pate.formats.enrolment import Bundle
 from pate.runtime.home import default_home
@@ -32,6 +33,18 @@ from pate.runtime.options import (
 _monitoring = partial(typer.Option, rich_help_panel="Monitoring")
 _DATA: Final = of_data(help="Records: image folders, .npz, IDX, CSV or Parquet.", metavar="PATH")
 
+DecimalOption = Annotated[
+    Decimal,
+    of_data(help="Table: what stands before decimals in your file: 12.5 (point) or 12,5 (comma)."),
+]
+MissingOption = Annotated[
+    list[str] | None,
+    of_data(
+        help="Table: what your file writes for a missing value, in any column, such as 999; repeat "
+        "for more. In columns of numbers NA, n/a, NaN, NULL and - are known.",
+        metavar="WORD",
+    ),
+]
 PolicyOption = Annotated[
     Path | None,
     of_privacy(help="Your terms. Default: policy.toml in --home", metavar="FILE"),
@@ -85,6 +98,8 @@ class Options(CommandOptions):
         of_data(help="Your own public set. Default: the server sends it", metavar="PATH"),
     ] = None
     drop: DropOption = None
+    decimal: DecimalOption = "point"
+    missing: MissingOption = None
     strict: Annotated[
         bool,
         of_data("--strict", help="Refuse cells and records that cannot be read."),
@@ -113,6 +128,11 @@ class Options(CommandOptions):
     def class_list(self) -> tuple[str, ...] | None:
         """``--classes``, None if there are none."""
         return tuple(c.strip() for c in self.classes.split(",")) if self.classes else None
+
+    @property
+    def reading(self) -> Reading:
+        """How a table writes its cells."""
+        return Reading.of(self.decimal, self.missing)
 
     @property
     def dropped(self) -> tuple[str, ...]:

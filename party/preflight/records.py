@@ -6,15 +6,17 @@ they divide into classes: numbers are told only where they are asked for (``--co
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from party.preflight.rules import last_campaign
-from party.voting.columns import left_out, warnings
+from party.voting.columns import described, left_out, listed, warnings
 from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.data.checks import require_records, require_trainable
+from pate.data.odd import Odd
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, is_numeric
@@ -24,14 +26,11 @@ from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
     from party.options import CheckOptions
-    from pate.data.odd import Odd
     from pate.data.values import Dataset, Inputs
 
 #: With fewer a teacher, or a teacher and class, on average, a vote is little better than a guess.
 _FEW: Final = 20
 _FEW_OF_A_CLASS: Final = 10
-#: Columns of a kind that are named.
-_SHOWN: Final = 8
 
 
 def read(options: CheckOptions) -> tuple[Dataset, Odd]:
@@ -48,6 +47,20 @@ def read(options: CheckOptions) -> tuple[Dataset, Odd]:
 
 def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
     """Say what the records are, and whether there is anything odd about them."""
+    # Where it is known how a campaign reads them, the columns are judged by that.
+    known = bool(options.public or options.schema)
+    found = _look_at(options, data, odd, [] if known else warnings(data.inputs, None, odd.names))
+    return found if known else _with_columns(found, options, data.inputs, odd)
+
+
+def _with_columns(found: Finding, options: CheckOptions, inputs: Inputs, odd: Odd) -> Finding:
+    lines = described(inputs, odd, counts=options.counts)
+    if not lines:
+        return found
+    return replace(found, lines=("private, what each column looks like:", *lines))
+
+
+def _look_at(options: CheckOptions, data: Dataset, odd: Odd, columns: list[str]) -> Finding:
     require_records(data)
     text = f"{kind_of(data.inputs)}, {len(data.classes)} classes"
     if data.groups is not None:
@@ -63,7 +76,7 @@ def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
                 "check the labels; a party with one class can only take part with --votes neighbour",
             )
         return Finding.warning(f"{text}; {why}", "check the labels")
-    columns, unread = warnings(data.inputs, None), unread_of(options, odd)
+    unread = unread_of(options, odd)
     if not (columns or unread):
         return Finding.ok(text)
     return Finding.warning(
@@ -93,14 +106,8 @@ def kind_of(inputs: Inputs) -> str:
     numbers = [name for name, number in kinds if number]
     texts = [name for name, number in kinds if not number]
     return (
-        f"a table of {len(kinds)} columns ({len(numbers)} of numbers{_named(numbers)}, "
-        f"{len(texts)} of categories{_named(texts)})"
+        f"a table of {len(kinds)} columns ({len(numbers)} of numbers, {len(texts)} of categories)"
     )
-
-
-def _named(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return f": {shown}" if names else ""
 
 
 def _numbers(data: Dataset) -> str:
@@ -162,20 +169,22 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
     offer = None if joined is None else joined.offer
     unit = options.unit or (None if offer is None else offer.unit)
     sources: dict[Schema, str] = {}
+    public: Inputs | None = None
     if options.public is not None:
-        public = Schema.of(read_inputs(options.public, drop=options.dropped))
-        sources[public] = f"the public set {options.public}"
+        public = read_inputs(options.public, drop=options.dropped)
+        sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
         sources.setdefault(Schema.parse(options.schema), "the schema given")
     if offer is not None and offer.schema:
         sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
     classes, file = None if offer is None else offer.classes, OwnFile.of(options)
-    known, told = [], []
+    known, told, odd = [], [], Odd()
     for schema, source in sources.items():
         data, odd = file.read(schema, classes)
         told += unread_of(options, odd)
         told += [left_out(odd.left_out)] if odd.left_out else []
-        told += warnings(data.inputs, schema, file.no_features)
+        told += warnings(data.inputs, schema, (*file.no_features, *odd.names))
+        told += _unseen(data.inputs, public)
         known.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:
         ours = _Ours(
@@ -188,9 +197,25 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
         known.append(f"a campaign that protects a {unit or 'record'} can be served")
     if not known:
         return Finding.skipped("nothing to compare the data with: --public, --schema or --unit")
+    found = Finding.ok("; ".join(known))
     if told:
-        return Finding.warning(
+        found = Finding.warning(
             "; ".join([*known, *dict.fromkeys(told)]),
             "mend the file or the names of its columns, or agree with the coordinator",
         )
-    return Finding.ok("; ".join(known))
+    return _with_columns(found, options, data.inputs, odd) if sources else found
+
+
+def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:
+    """Return a line about columns with texts that the public set does not have."""
+    if not (isinstance(ours, Table) and isinstance(public, Table)):
+        return []
+    theirs = dict(zip(public.names, public.columns, strict=True))
+    names = [
+        name
+        for name, column in zip(ours.names, ours.columns, strict=True)
+        if name in theirs
+        and not is_numeric(column)
+        and not set(column.tolist()) <= {"", *theirs[name].tolist()}
+    ]
+    return [f"{listed(names)} with values that the public set does not have"] if names else []

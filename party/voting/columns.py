@@ -1,15 +1,17 @@
-"""Columns of a party's table that are probably not what they should be: lines for its own screen.
+"""A party's table for its own screen: what each column is, and which are probably not what they should be.
 
-Names of columns only, no cell and no number: what is said here may be passed on.
+Warnings have names of columns only, no cell and no number: they may be passed on. The description has
+what cells look like, never what they hold, and stays on the party's own screen.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.labels import parse_number
+from pate.data.cells import COMMAS, PLAIN
 from pate.data.values import Table, is_numeric
 
 if TYPE_CHECKING:
@@ -17,16 +19,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.data.cells import Reading
+    from pate.data.odd import Odd
     from pate.data.schema import Schema
     from pate.data.values import Column, Inputs
 
 #: Where this share of the cells differ from one another, a column of text names rows.
 _DISTINCT: Final = 0.9
+#: Where this share does, and half of the cells have two words, it is free text.
+_DISTINCT_TEXT: Final = 0.5
 #: Where this share of the cells that are there are numbers, those that are not look like slips.
 _MOSTLY: Final = 0.8
-#: Of fewer rows none of this is said.
+#: Of fewer rows none of this is said, and of more the first ones are looked at.
 _FEWEST: Final = 20
+_MOST: Final = 10_000
 _NAMED: Final = 8
+#: Columns that have a line of their own, and characters of a name there.
+_LINES: Final = 16
+_NAME: Final = 24
+_DATE: Final = re.compile(
+    r"(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{2,4})([ T].*)?", re.ASCII
+)
+_NUMERIC_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])", re.ASCII)
 
 
 def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) -> list[str]:
@@ -35,25 +49,35 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
     Args:
         inputs: the party's records, as they are read.
         schema: what the campaign's inputs are, None if that is not known yet.
-        told: columns that are no features here: label, group, and those that were dropped.
+        told: columns of which it is known: label, group, those that were dropped, and those with cells
+            that can't be read.
     """
     if not isinstance(inputs, Table):
         return []
     known = None if schema is None else schema.numeric
     held = dict(zip(inputs.names, inputs.columns, strict=True))
-    empty = [name for name, column in held.items() if _missing(column).all()]
-    rows = [name for name, column in held.items() if name not in empty and _names_rows(column)]
+    empty = [n for n, column in held.items() if n not in told and _missing(column).all()]
+    held = {name: column[:_MOST] for name, column in held.items()}
+    like: dict[str, list[str]] = {"date": [], "free text": [], "identifier": []}
+    for name, column in held.items():
+        if (kind := _looks_like(column)) is not None:
+            like[kind].append(name)
     texts = {n: c for n, c in held.items() if n not in empty and not is_numeric(c)}
-    slips = [name for name, column in texts.items() if 0 < 1 - _numbers(column) <= 1 - _MOSTLY]
-    numbers = [
-        name for name, column in texts.items() if known is not None and _numbers(column) == 1
+    shares = {name: _numbers(column, PLAIN) for name, column in texts.items()}
+    commas = [
+        n for n, column in texts.items() if _numbers(column, COMMAS) > shares[n] + 1 - _MOSTLY
     ]
+    slips = [name for name, share in shares.items() if _MOSTLY <= share < 1]
+    numbers = [name for name, share in shares.items() if known is not None and share == 1]
     absent = [name for name in known or () if name not in held and name not in told]
     found = {
-        "without a value: leave such out with --drop": empty,
-        "with another value in nearly every row, as an identifier, a date or a note has: leave such out "
-        "with --drop or, if it names the patient, give it to --group": rows,
-        "of numbers, but for cells that are none (such as <5 or n/a): "
+        "without a value that can be read: leave such out with --drop": empty,
+        "of dates: leave such out with --drop": like["date"],
+        "of free text: leave such out with --drop": like["free text"],
+        "with another value in nearly every row, as an identifier has: leave such out with --drop or, if "
+        "it names the patient, give it to --group": like["identifier"],
+        "of numbers with a decimal comma: say so with --decimal comma": commas,
+        "of numbers, but for cells that are none (such as <5): "
         + (
             "read as text, since the campaign's schema is not known yet"
             if known is None
@@ -62,12 +86,80 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
         "of numbers here, read as text as the campaign has it": numbers,
         "of the campaign that we have not: nothing is made of it": absent,
     }
-    return [f"{_columns(names)} {what}" for what, names in found.items() if names]
+    return [f"{listed(names)} {what}" for what, names in found.items() if names]
 
 
 def left_out(names: Sequence[str]) -> str:
     """Return a line about columns that the campaign has not."""
-    return f"{_columns(names)} that the campaign has not: left out"
+    return f"{listed(names)} that the campaign has not: left out"
+
+
+def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
+    """Return a line for each column: its kind, what its cells look like, and what is read as missing.
+
+    Of a table of many columns those come first that look like no feature or have missing cells, and the
+    rest is counted.
+
+    Args:
+        inputs: the party's records, as they are read.
+        odd: what was noted while they were read.
+        counts: whether to say how many cells are missing, by word, or only by which words.
+    """
+    if not isinstance(inputs, Table):
+        return []
+    rows = []
+    for name, column in zip(inputs.names, inputs.columns, strict=True):
+        kind = "number" if is_numeric(column) else "category"
+        words = {word: n for word, n in odd.missing.get(name, {}).items() if n}
+        none = ", ".join(
+            (f"{n} " if counts else "") + (repr(word) if word else "empty")
+            for word, n in sorted(words.items())
+        )
+        column = column[:_MOST]  # noqa: PLW2901 - enough to see what cells look like
+        rows.append((name, kind, _form(column) + (f"; missing: {none}" if none else ""), column))
+    shown = rows
+    if len(rows) > _LINES:
+        shown = sorted(
+            rows, key=lambda row: _looks_like(row[3]) is None and "missing" not in row[2]
+        )
+        shown = shown[: _LINES - 1]
+    widest = min(_NAME, max(len(name) for name, *_ in shown))
+    lines = [f"{_cut(name, widest)}  {kind:<8}  {form}" for name, kind, form, _ in shown]
+    return lines if shown is rows else [*lines, f"and {len(rows) - len(shown)} more"]
+
+
+def _form(column: Column) -> str:
+    """Return what the cells of a column look like: how long, not what they hold."""
+    present = np.unique(column[~_missing(column)])
+    if not len(present):
+        return "no value"
+    like = _looks_like(column)
+    if is_numeric(column):
+        texts = [f"{abs(value):.15g}" for value in present.tolist()]
+        decimals = max(len(text.partition("e")[0].partition(".")[2]) for text in texts)
+        if decimals:
+            return f"up to {_many(decimals, 'decimal')}"
+        lengths = f"whole numbers of {_span(texts, 'digit')}"
+        return f"{like}s? {lengths}" if like else lengths
+    lengths = _span(present.tolist(), "character")
+    if like is not None:
+        return f"{like}{'' if like == 'free text' else 's'}? {lengths}"
+    return f"{_many(len(present), 'value')} of {lengths}"
+
+
+def _span(texts: Sequence[str], what: str) -> str:
+    low, high = min(map(len, texts)), max(map(len, texts))
+    return _many(high, what) if low == high else f"{low} to {_many(high, what)}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _cut(name: str, width: int) -> str:
+    # A name may hold anything, and the screen obeys control characters.
+    plain = "".join(each if each.isprintable() else "?" for each in name)
+    return plain.ljust(width) if len(plain) <= width else plain[: width - 1] + "…"
 
 
 def _missing(column: Column) -> NDArray[np.bool_]:
@@ -75,25 +167,44 @@ def _missing(column: Column) -> NDArray[np.bool_]:
     return found
 
 
-def _names_rows(column: Column) -> bool:
+def _looks_like(column: Column) -> str | None:
+    """Return ``date``, ``free text`` or ``identifier`` where a column is probably no feature."""
     present = column[~_missing(column)]
     if len(present) < _FEWEST:
-        return False
-    distinct = len(np.unique(present))
+        return None
+    distinct = len(np.unique(present)) / len(present)
     if is_numeric(column):
+        if not bool((present == np.floor(present)).all()):
+            return None
+        if _share(np.array([f"{value:.15g}" for value in present.tolist()]), _NUMERIC_DATE) == 1:
+            return "date"
         # Measured values differ, too; whole numbers of which none repeats are rather numbers of rows.
-        return distinct == len(column) and bool((present == np.floor(present)).all())
-    return distinct >= _DISTINCT * len(present)
+        return "identifier" if distinct == 1 and len(present) == len(column) else None
+    if _share(column, _DATE) >= _MOSTLY:
+        return "date"
+    words = np.median([len(str(cell).split()) for cell in present.tolist()])
+    if distinct >= _DISTINCT_TEXT and words > 1:
+        return "free text"
+    return "identifier" if distinct >= _DISTINCT and _numbers(column, COMMAS) < _MOSTLY else None
 
 
-def _numbers(column: Column) -> float:
-    """Return which share of a column's cells are numbers, of few cells 0."""
+def _share(column: Column, pattern: re.Pattern[str]) -> float:
+    """Return which share of the cells that are there a pattern fits, of few cells 0."""
     present = [str(cell) for cell in column.tolist() if cell != ""]
     if len(present) < _FEWEST:
         return 0.0
-    return sum(parse_number(cell) is not None for cell in present) / len(present)
+    return sum(pattern.fullmatch(cell) is not None for cell in present) / len(present)
 
 
-def _columns(names: Sequence[str]) -> str:
+def _numbers(column: Column, reading: Reading) -> float:
+    """Return which share of a column's cells are numbers, or say that there is none; of few cells 0."""
+    present = [str(cell) for cell in column.tolist() if cell != ""]
+    if len(present) < _FEWEST:
+        return 0.0
+    return sum(reading.number(cell) is not None for cell in present) / len(present)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names of columns, the first few of them."""
     shown = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
     return f"column {shown}" if len(names) == 1 else f"columns {shown}"

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from party.teachers.training import Ensemble, train_ensemble
-from party.voting.columns import left_out, warnings
+from party.voting.columns import described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes
+from pate.data.cells import PLAIN, Reading
 from pate.data.images import DeepImagesError
 from pate.data.labels import can_be_class, sorted_classes
 from pate.data.odd import Odd
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFile:
-    """Where the party's records lie, and what was said of them; each field is the option of that name."""
+    """Where the party's records lie, and what was said of them; each field is the option of that name.
+
+    Attributes:
+        reading: --decimal and --missing.
+    """
 
     data: Path
     label: str | None = None
@@ -43,6 +48,7 @@ class OwnFile:
     classes: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     strict: bool = False
+    reading: Reading = PLAIN
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -60,6 +66,7 @@ class OwnFile:
             classes=options.class_list,
             drop=options.dropped,
             strict=options.strict,
+            reading=options.reading,
         )
 
     @property
@@ -92,6 +99,7 @@ class OwnFile:
             drop=self.drop,
             schema=schema,
             odd=None if self.strict else odd,
+            reading=self.reading,
         )
         if classes is not None and held.classes != classes:
             held = held.with_classes(classes)
@@ -176,6 +184,7 @@ class OwnVoters:
         self._records: NeighbourVotes | None = None
         self._ensemble: tuple[Dataset, Ensemble] | None = None
         self._warned: set[str] = set()
+        self._described: list[str] = []
 
     def ahead(
         self, schema: Schema | None, classes: Classes, *, is_guess: bool = True
@@ -262,7 +271,13 @@ class OwnVoters:
         held, odd = self._file.read(schema, classes)
         self._asked, self._held = (schema, classes), held
         extra = [left_out(odd.left_out)] if odd.left_out else []
-        for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, self._file.no_features)):
+        told = (*self._file.no_features, *odd.names)
+        form = described(held.inputs, odd, counts=True)
+        if form != self._described:
+            self._described = form
+            for line in ["our table, as it is read:", *(f"  {each}" for each in form)]:
+                self._say(line)
+        for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
             if line not in self._warned:  # once, though the file is read again
                 self._warned.add(line)
                 self._warn(line)

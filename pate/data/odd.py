@@ -7,7 +7,10 @@ lines made here are for the party's own screen; nothing of them leaves the machi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections import Counter
 
 #: Of each kind so many places are named.
 _NAMED: Final = 3
@@ -37,6 +40,12 @@ class Odd:
         self._records: dict[str, _Tally] = {}
         #: Columns of the file that the campaign's schema has not.
         self.left_out: list[str] = []
+        #: By column: how many cells say that they have no value, by what they say; "" for nothing.
+        self.missing: dict[str, Counter[str]] = {}
+
+    def no_value(self, column: str, words: Counter[str]) -> None:
+        """Take note of the cells of a column that say that they have no value."""
+        self.missing[column] = words
 
     def cell(self, column: str, why: str, place: str) -> None:
         """Take note of a cell that counts as missing.
@@ -55,6 +64,7 @@ class Odd:
     def take(self, other: Odd) -> None:
         """Take over what another reading of the file found."""
         self._cells, self._records, self.left_out = other._cells, other._records, other.left_out
+        self.missing = other.missing
 
     def __bool__(self) -> bool:
         return bool(self._cells or self._records)
@@ -64,11 +74,21 @@ class Odd:
         """Why records were left out."""
         return sorted(self._records)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Columns of which some cells can't be read."""
+        return frozenset(name for name, _ in self._cells)
+
     def columns(self) -> list[str]:
         """Return what is odd about which columns: no number and no place, so fit to be passed on."""
+        reasons: dict[str, list[str]] = {}
+        for name, why in self._cells:
+            reasons.setdefault(why, []).append(repr(name))
         return [
-            f"column {name!r} has cells that count as missing: each {why}"
-            for name, why in self._cells
+            f"{'column' if len(names) == 1 else 'columns'} {', '.join(names[:_LINES])}"
+            f"{', …' if len(names) > _LINES else ''} {'has' if len(names) == 1 else 'have'} cells that "
+            f"count as missing: each {why}"
+            for why, names in reasons.items()
         ]
 
     def lines(self) -> list[str]:

@@ -6,7 +6,8 @@ what lies at the path     how it is told
 folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.npz` for the keys
-table                     ``.csv``, ``.csv.gz`` or ``.parquet``; see :mod:`pate.data.tables`
+table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
+                          :mod:`pate.data.tables`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``
 ========================  ==========================================================
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.data import idx, images, tables
+from pate.data.cells import PLAIN, Reading
 from pate.data.labels import encode_labels
 from pate.data.npz import Archive
 from pate.data.schema import Schema
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
     from pate.data.values import Window
 
-_TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".parquet")
-_FORMATS: Final = "class folders of images, .npz, IDX files, .csv, .csv.gz or .parquet"
+#: How the names of tables end.
+TABLE_SUFFIXES: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+_FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_SUFFIXES)}"
 
 
 def read_dataset(
@@ -48,6 +51,7 @@ def read_dataset(
     window: Window | None = None,
     schema: Schema | None = None,
     odd: Odd | None = None,
+    reading: Reading = PLAIN,
 ) -> Dataset:
     """Return the labelled records at ``path``.
 
@@ -65,6 +69,7 @@ def read_dataset(
             it has not are left out. None: what most of the file says, all of a column.
         odd: where to note cells and records that can't be read. The records are left out, each by
             itself, and the others stay as they are. None: the first of them is an error.
+        reading: how a table writes its cells.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -79,7 +84,7 @@ def read_dataset(
     schema = schema or Schema(window=window)
     if _is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
-        return _table_dataset(found, label, group, classes, drop, schema.numeric, odd)
+        return _table_dataset(found, label, group, classes, drop, schema.numeric, odd, reading)
     _require_kind(found, "images", not known or schema.size is not None, schema)
     if found.name.casefold().endswith(".npz"):
         archive = Archive(found, odd)
@@ -123,6 +128,9 @@ def read_dataset(
 def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None = None) -> Inputs:
     """Return the inputs of a public set; labels are not needed, and are ignored where present.
 
+    What a table's columns hold, and whether a comma stands before its decimals, its cells say: they are
+    public.
+
     Args:
         path: as for :func:`read_dataset`; a folder of images may also be flat.
         drop: columns of a table to leave out; those that it has not are no error.
@@ -140,7 +148,8 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
     if _is_table(found):
         if window is not None:
             raise UsageError(f"--window is for images, and {found} is a table")
-        inputs = _read_table(found).table(tuple(drop))
+        text = _read_table(found)
+        inputs = text.table(tuple(drop), reading=Reading(comma=text.writes_commas(drop)))
     elif found.name.casefold().endswith(".npz"):
         inputs = Archive(found).images(window)
     elif found.is_dir():
@@ -211,7 +220,7 @@ def _locate(path: Path, *, flat: bool) -> Path:
 
 
 def _is_table(path: Path) -> bool:
-    return path.is_file() and path.name.casefold().endswith(_TABLE_SUFFIXES)
+    return path.is_file() and path.name.casefold().endswith(TABLE_SUFFIXES)
 
 
 def _is_readable(path: Path) -> bool:
@@ -250,6 +259,7 @@ def _table_dataset(
     drop: Sequence[str],
     numeric: Mapping[str, bool] | None,
     odd: Odd | None,
+    reading: Reading,
 ) -> Dataset:
     if label is None:
         raise UsageError(f"{path} is a table; name its label column with --label")
@@ -259,7 +269,7 @@ def _table_dataset(
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric)
+    inputs = text.table((*told, *drop), numeric=numeric, reading=reading)
     return _dataset(inputs, names, classes, groups, path, odd=odd, place=text.place)
 
 

@@ -1,8 +1,9 @@
 """Tables from CSV and Parquet files.
 
-``?`` and empty cells are missing. Where a schema says what a column holds, each cell is read by it and
-by nothing else. Without one, a column is numbers if every cell that is not missing parses as one, else
-categories; both formats follow the same rule.
+``?`` and empty cells are missing, and in columns of numbers what says so in words, such as ``NA``
+(:mod:`pate.data.cells`). Where a schema says what a column holds, each cell is read by it and by nothing
+else. Without one, a column is numbers if every cell that is not missing parses as one, else categories;
+both formats follow the same rule.
 
 A party's own file is read with a list of what is odd (:class:`~pate.data.odd.Odd`): a cell that can't
 be read is missing, a line that is no record is left out, and both are noted there. Without such a list
@@ -12,15 +13,17 @@ the first of them is an error.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
 from pate.data.csv_lines import Lines
-from pate.data.labels import parse_number, plain_names
+from pate.data.labels import plain_names
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
-from pate.data.values import Column, Table, finite_number
+from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
@@ -33,8 +36,6 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
 
 _MISSING: Final = frozenset({"", "?"})
-#: What programs write where a number is missing: told apart from a number that is written oddly.
-_NO_VALUE: Final = frozenset({"nan", "+nan", "-nan"})
 #: A longer text in a party's own file counts as missing. An array gives every cell the room of the
 #: longest, so that without a bound one record could take that of all.
 LONGEST_TEXT: Final = 256
@@ -98,6 +99,7 @@ class TextTable:
         without: Sequence[str],
         as_text: Collection[str] = (),
         numeric: Mapping[str, bool] | None = None,
+        reading: Reading = PLAIN,
     ) -> Table:
         """Return the columns that are not in ``without``, as numbers or categories.
 
@@ -106,6 +108,7 @@ class TextTable:
             as_text: columns that are categories even if every cell of them is a number.
             numeric: what each column is by the schema; columns that it has not are left out. None:
                 their own cells decide.
+            reading: how the file writes its cells.
 
         Raises:
             DataError: if no column is left, a number is infinite, or arrays of the columns would
@@ -128,29 +131,54 @@ class TextTable:
         held = 0
         for name in names:
             wanted = None if numeric is None else numeric[name]
-            typed = name not in as_text and self._parses(name) if wanted is None else wanted
-            made.append(self._numbers(name, numeric) if typed else self._text(name, held))
+            typed = (
+                name not in as_text and self._parses(name, reading) if wanted is None else wanted
+            )
+            made.append(
+                self._numbers(name, numeric, reading) if typed else self._text(name, held, reading)
+            )
             held += made[-1].nbytes
         return Table(names, tuple(made))
 
-    def _parses(self, name: str) -> bool:
-        """Return whether every cell of a column that is not missing writes a number."""
-        return all(parse_number(cell) is not None for cell in set(self.columns[name]) if cell)
+    def writes_commas(self, without: Sequence[str]) -> bool:
+        """Return whether a column is of numbers only if a comma stands before decimals.
 
-    def _numbers(self, name: str, numeric: Mapping[str, bool] | None) -> Column:
+        This looks at all cells of a column, so it is for public tables.
+        """
+        return any(
+            self._parses(name, COMMAS) and not self._parses(name, PLAIN)
+            for name in self.columns
+            if name not in without
+        )
+
+    def _parses(self, name: str, reading: Reading) -> bool:
+        """Return whether every cell of a column that is not missing writes a number, and one does."""
+        cells = set(self.columns[name]) - {""}
+        if any(reading.number(cell) is None for cell in cells):
+            return False
+        # Words that say that there is none do not make numbers of a column.
+        return not cells or any(cell.casefold() not in NO_WORDS for cell in cells)
+
+    def _numbers(self, name: str, numeric: Mapping[str, bool] | None, reading: Reading) -> Column:
         cells = self.columns[name]
-        numbers = {cell: finite_number(cell) for cell in set(cells)}
-        wrong = {
-            cell
-            for cell, number in numbers.items()
-            if cell and math.isnan(number) and cell.casefold() not in _NO_VALUE
+        found = {cell: reading.number(cell) for cell in set(cells)}
+        numbers = {
+            cell: math.nan if number is None or math.isinf(number) else number
+            for cell, number in found.items()
         }
+        wrong = {cell for cell, number in found.items() if number is None or math.isinf(number)}
+        if self.odd is not None:
+            # By word: a few words, and no number.
+            none = {cell for cell, number in numbers.items() if math.isnan(number)} - wrong
+            self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
         if wrong:
             for row, cell in enumerate(cells):
                 if cell not in wrong:
                     continue
                 if self.odd is not None:
-                    self.odd.cell(name, "is no number", self.place(row))
+                    comma = COMMAS.number(cell) is not None
+                    why = "has a decimal comma: see --decimal" if comma else "is no number"
+                    self.odd.cell(name, why, self.place(row))
                 elif numeric is None:
                     raise DataError(f"{self.path}: column {name!r} holds {cell}; leave it empty")
                 else:
@@ -160,9 +188,14 @@ class TextTable:
                     )
         return np.array([numbers[cell] for cell in cells], dtype=np.float64)
 
-    def _text(self, name: str, held: int) -> Column:
+    def _text(self, name: str, held: int, reading: Reading) -> Column:
         """Return a column of text; the ones before it take ``held`` bytes."""
         cells = self.columns[name]
+        none = {cell for cell in set(cells) if reading.is_missing(cell)}
+        if self.odd is not None:
+            self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
+        if any(none):
+            cells = ["" if cell in none else cell for cell in cells]
         require_room(self.path, held + _room(cells))
         return np.array(cells, dtype=np.str_)
 

@@ -34,6 +34,7 @@ class Finding:
         text: what was found, one line, for the screen of whoever runs the check.
         to_do: what helps, or empty: then there is nothing to do, or the text says it.
         kind: the error that a start would end with; for ``FAILED`` only.
+        lines: more of it, for the screen of whoever runs the check only: in no JSON.
 
     Raises:
         ValueError: for a failure without a kind, or a kind without a failure.
@@ -43,6 +44,7 @@ class Finding:
     text: str
     to_do: str = ""
     kind: type[PateError] | None = None
+    lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.status is Status.FAILED) != (self.kind is not None):

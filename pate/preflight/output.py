@@ -23,6 +23,8 @@ _STYLES: Final = {
     Status.FAILED: "bold red",
     Status.SKIPPED: "dim",
 }
+#: Characters that are read at a glance.
+_LONG: Final = 160
 _TO_DO: Final = "to do: "
 
 
@@ -54,7 +56,8 @@ def present(
         found = result.finding
         to_do = f" ({_TO_DO}{found.to_do})" if found.to_do else ""
         line = f"{found.status.value:<8} {result.name}: {found.text}{to_do}"
-        console.print(line, markup=False, soft_wrap=True)
+        for each in (line, *(f"{'':<8} {more}" for more in found.lines)):
+            console.print(each, markup=False, soft_wrap=True)
 
     if console.is_terminal:
         with console.status("looking", spinner="line"):  # of plain characters
@@ -78,7 +81,11 @@ def _row(result: Result, widest: int) -> Table:
     style = _STYLES[found.status]
     quiet = "dim" if found.status is Status.SKIPPED else ""
     status = Text(f"  {found.status.value}", style=style)
-    row.add_row(status, Text(result.name, style=quiet), Text(found.text, style=quiet))
+    # Of a long text each sentence has a line of its own.
+    text = found.text.replace("; ", "\n") if len(found.text) > _LONG else found.text
+    row.add_row(status, Text(result.name, style=quiet), Text(text, style=quiet))
+    for line in found.lines:
+        row.add_row("", "", Text(line, style="dim"))
     if found.to_do:
         row.add_row("", "", Text.assemble((_TO_DO, style), found.to_do))
     return row

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from party.options import PolicyOption, name_of
+from party.options import DecimalOption, MissingOption, PolicyOption, name_of
 from party.synthesis.choices import Accounting, Method, Release, Test
 from pate.errors import UsageError
 from pate.runtime.home import default_home
@@ -93,6 +93,15 @@ class SynthesisOptions(CommandOptions):
         of_data(help="Column of the patient, to protect patients.", metavar="COLUMN"),
     ] = None
     drop: DropOption = None
+    columns_of_schema: Annotated[
+        bool,
+        of_data(
+            "--columns-of-schema",
+            help="Leave out every column that the schema does not have.",
+        ),
+    ] = False
+    decimal: DecimalOption = "point"
+    missing: MissingOption = None
     strict: Annotated[
         bool,
         of_data("--strict", help="Refuse rows that the schema does not describe."),

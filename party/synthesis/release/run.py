@@ -17,6 +17,7 @@ from party.synthesis.release.release import Places, release, release_again
 from party.synthesis.table.private_rows import read_rows
 from party.synthesis.table.randomness import SystemRandomness
 from party.synthesis.table.schema import read, read_signed, warnings
+from pate.data.cells import Reading
 from pate.errors import PateError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import sweep_drafts
@@ -138,7 +139,9 @@ def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateR
         domain,
         group=options.group,
         drop=tuple(options.drop or ()),
+        columns_of_schema=options.columns_of_schema,
         strict=options.strict,
+        reading=Reading.of(options.decimal, options.missing),
     )
     for line in found.odd.lines():
         screen.say(line, "warning")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pate.data.cells import PLAIN, Reading
 from pate.data.labels import parse_number, plain_names
 from pate.data.values import Column, Table, is_numeric
 from pate.errors import DataError
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
 
 
-def encode(table: Table, domain: Domain, source: str) -> NDArray[np.intp]:
+def encode(table: Table, domain: Domain, source: str, reading: Reading = PLAIN) -> NDArray[np.intp]:
     """Return the codes of a table.
 
     Args:
         table: with exactly the columns of the domain, in any order.
         domain: public.
         source: what the table is called in messages.
+        reading: how the file writes its cells.
 
     Returns:
         (n, attributes) intp.
@@ -41,18 +43,23 @@ def encode(table: Table, domain: Domain, source: str) -> NDArray[np.intp]:
     held = _columns(table, domain, source)
     codes = []
     for attribute in domain.attributes:
-        found, at, cells = _encode(held[attribute.name], attribute)
+        found, at, cells = _encode(held[attribute.name], attribute, reading)
         wrong = np.flatnonzero(found < 0)
         if wrong.size:
             row = int(wrong[0])
-            why = _why(cells[at[row]], attribute)
+            why = _why(cells[at[row]], attribute, reading)
             raise DataError(f"{source}: row {row + 1}, column {attribute.name}: {why}")
         codes.append(found)
     return np.stack(codes, axis=1)
 
 
 def encode_fitting(
-    table: Table, domain: Domain, source: str, odd: Odd, place: Callable[[int], str]
+    table: Table,
+    domain: Domain,
+    source: str,
+    odd: Odd,
+    place: Callable[[int], str],
+    reading: Reading = PLAIN,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the codes of the rows that the schema describes, and which rows they are.
 
@@ -62,12 +69,13 @@ def encode_fitting(
         source: see above.
         odd: where to note the other rows.
         place: where in the file a row is.
+        reading: as of :func:`encode`.
 
     Raises:
         DataError: if there is no row, or a column is missing or unknown.
     """
     held = _columns(table, domain, source)
-    codes = np.stack([_encode(held[a.name], a)[0] for a in domain.attributes], axis=1)
+    codes = np.stack([_encode(held[a.name], a, reading)[0] for a in domain.attributes], axis=1)
     fits = (codes >= 0).all(axis=1)
     for row in np.flatnonzero(~fits).tolist():
         name = domain.names[int((codes[row] < 0).argmax())]
@@ -77,16 +85,21 @@ def encode_fitting(
 
 def _columns(table: Table, domain: Domain, source: str) -> dict[str, Column]:
     missing = [name for name in domain.names if name not in table.names]
-    if missing:
-        raise DataError(f"{source} has no column {missing[0]!r}, which the schema has")
     unknown = [name for name in table.names if name not in domain.names]
-    if unknown:
+    if missing or unknown:
+        lacks = f"lacks {_named(missing)} of the schema" if missing else ""
+        more = f"has {_named(unknown)} that the schema does not have" if unknown else ""
         raise DataError(
-            f"{source} has a column {unknown[0]!r} that the schema has not; take it out of the data"
+            f"{source} {' and '.join(filter(None, (lacks, more)))}"
+            + ("; leave them out with --columns-of-schema, or each with --drop" if unknown else "")
         )
     if not len(table):
         raise DataError(f"{source} holds no records")
     return dict(zip(table.names, table.columns, strict=True))
+
+
+def _named(names: Sequence[str]) -> str:
+    return ("column " if len(names) == 1 else "columns ") + ", ".join(map(repr, names))
 
 
 def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ()) -> Table:
@@ -109,7 +122,7 @@ def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ())
 
 
 def _encode(
-    column: Column, attribute: Attribute
+    column: Column, attribute: Attribute, reading: Reading
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], list[str]]:
     """Return the code of each row, -1 for none; and its place in the list of different cells."""
     # Few cells are distinct, so each text is looked at once.
@@ -118,12 +131,14 @@ def _encode(
         cells = ["" if math.isnan(v) else repr(v) for v in distinct.tolist()]
     else:
         texts, at = np.unique(column, return_inverse=True)
-        cells = ["" if not t or t.casefold() == "nan" else str(t) for t in texts.tolist()]
-    codes = [-1 if code is None else code for code in _codes(cells, attribute)]
+        cells = [
+            "" if reading.is_missing(t) or t.casefold() == "nan" else str(t) for t in texts.tolist()
+        ]
+    codes = [-1 if code is None else code for code in _codes(cells, attribute, reading)]
     return np.array(codes, dtype=np.intp)[at], at, cells
 
 
-def _codes(cells: list[str], attribute: Attribute) -> list[int | None]:
+def _codes(cells: list[str], attribute: Attribute, reading: Reading) -> list[int | None]:
     """Return the code of each cell, or None if it has none."""
     if attribute.edges is None:
         place = {code: at for at, code in enumerate(attribute.codes)}
@@ -132,10 +147,10 @@ def _codes(cells: list[str], attribute: Attribute) -> list[int | None]:
     bins = len(edges) - 1
     found: list[int | None] = []
     for cell in cells:
-        if not cell:
+        number = reading.number(cell)
+        if number is not None and math.isnan(number):
             found.append(attribute.missing)
             continue
-        number = parse_number(cell)
         if number is None or not edges[0] <= number <= edges[-1]:
             found.append(None)
             continue
@@ -145,14 +160,14 @@ def _codes(cells: list[str], attribute: Attribute) -> list[int | None]:
     return found
 
 
-def _why(cell: str, attribute: Attribute) -> str:
-    if not cell:
+def _why(cell: str, attribute: Attribute, reading: Reading) -> str:
+    number = None if attribute.edges is None else reading.number(cell)
+    if not cell or (number is not None and math.isnan(number)):
         return "no value, and the schema has no missing ones there"
     if attribute.edges is None:
         return (
             f"{plain_names([cell])[0]!r:.80} is none of the schema's {len(attribute.codes)} codes"
         )
-    number = parse_number(cell)
     if number is None:
         return f"{cell!r:.80} is no number"
     low, high = attribute.edges[0], attribute.edges[-1]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.synthesis.table.coding import encode, encode_fitting
+from pate.data.cells import PLAIN, Reading
 from pate.data.odd import Odd
-from pate.data.read import read_table
+from pate.data.read import TABLE_SUFFIXES, read_table
 from pate.data.values import content_hash
 from pate.errors import DataError
 
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from party.synthesis.table.domain import Domain
     from pate.data.tables import TextTable
 
-_TABLES: Final = (".csv", ".csv.gz", ".parquet")
 _DIGEST: Final = b"pate party synthesis data v1\0"
 _IMAGES: Final = (
-    "{} holds no table (.csv, .csv.gz or .parquet), and only rows of a table can be synthesised: "
+    "{} holds no table (.csv, .tsv or .parquet), and only rows of a table can be synthesised: "
     "no private generator of images is good enough at a hospital's size; let images be labelled by "
     "--aggregator neighbour, or take a public set of images that look alike"
 )
@@ -59,7 +59,9 @@ def read_rows(
     *,
     group: str | None = None,
     drop: Sequence[str] = (),
+    columns_of_schema: bool = False,
     strict: bool = False,
+    reading: Reading = PLAIN,
 ) -> PrivateRows:
     """Read a table and check it, row by row.
 
@@ -71,7 +73,9 @@ def read_rows(
         domain: the public schema.
         group: the column that names the patient of each row; it may not be in the schema.
         drop: columns to leave out; those that it has not are no error.
+        columns_of_schema: whether columns that the schema does not have are left out, too.
         strict: whether such a row is an error.
+        reading: how the file writes its cells.
 
     Raises:
         DataError: if it holds no table, or none with the schema's columns; there are fewer rows than
@@ -82,14 +86,16 @@ def read_rows(
     odd = Odd()
     text = read_table(path, None if strict else odd)
     alone = None if group is None else _alone(text, group, strict, odd)
-    without = (*drop,) if group is None else (group, *drop)
+    without = [*drop, *filter(None, [group])]
+    if columns_of_schema:
+        without += [name for name in text.columns if name not in domain.names]
     # Every cell as the file has it: a column's kind would hang on all of its cells.
     table = text.table(without, as_text=text.columns)
     content = content_hash(replace(text, odd=Odd()).table(without))
     if strict:
-        codes = encode(table, domain, str(path))
+        codes = encode(table, domain, str(path), reading)
     else:
-        codes, kept = encode_fitting(table, domain, str(path), odd, text.place)
+        codes, kept = encode_fitting(table, domain, str(path), odd, text.place, reading)
         codes = codes if alone is None else codes[alone[kept]]
     if len(codes) < domain.min_rows:
         # Not how many there are: lines like this are collected and kept by many a machine.
@@ -106,7 +112,7 @@ def _holds_table(path: Path) -> bool:
 
 
 def _is_table(file: Path) -> bool:
-    return file.name.casefold().endswith(_TABLES)
+    return file.name.casefold().endswith(TABLE_SUFFIXES)
 
 
 def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:

@@ -427,7 +427,7 @@ def test_a_patient_with_two_rows_takes_no_part(site: Site) -> None:
 
 
 def test_a_column_that_is_unknown(site: Site) -> None:
-    with pytest.raises(DataError, match="has a column 'patient' that the schema has not"):
+    with pytest.raises(DataError, match="has column 'patient' that the schema does not have"):
         site.typed()
 
 

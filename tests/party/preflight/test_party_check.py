@@ -426,16 +426,89 @@ def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) ->
     found = check_records(asked, *read(asked))
     assert found.status is Status.WARNING
     assert "column 'crp' of numbers, but for cells that are none" in found.text
-    assert "column 'visit' with another value in nearly every row" in found.text
-    assert "1 of numbers: age" in found.text
+    assert "column 'visit' of dates" in found.text
+    assert "column 'note' of free text" in found.text
+    assert "1 of numbers, 3 of categories" in found.text
     # With the schema the cells count as missing; which ones is told only where it is asked for.
     line = "table crp:number, note:category, visit:category, age:number"
     found = check_schema(replace(asked, schema=line), read(asked)[0])
     assert "column 'crp' has cells that count as missing: each is no number" in found.text
     assert "19" not in found.text
-    assert "<5" not in found.text.replace("(such as <5 or n/a)", "")
+    assert "<5" not in found.text.replace("(such as <5)", "")
     found = check_schema(replace(asked, schema=line, counts=True), read(asked)[0])
     assert "column 'crp': 19 cells (line 2, line 7, line 12, …)" in found.text
+
+
+SITES = {
+    "a": ("13.5", "NA", "Siemens"),
+    "b": ("13,5", "n/a", "GE"),
+    "c": ("13.5", "-", "Canon"),
+}
+
+
+def messy(folder: Path, site: str) -> CheckOptions:
+    """One of three sites' exports: words for no value, a decimal comma, an identifier, dates, notes."""
+    number, none, scanner = SITES[site]
+    lines = ["radius;area;scanner;id;visit;note;y"]
+    lines += [
+        f"{number}{at};{none if at % 5 else '<150'};{scanner};P{at:05};{1 + at % 28}.03.2024;"
+        f"was seen {at} times;{at % 2}"
+        for at in range(30)
+    ]
+    (folder / f"{site}.csv").write_text("\n".join(lines))
+    (folder / "public.csv").write_text(
+        "radius,area,scanner,age\n13.5,NA,Siemens,1\n11,500,GE,-\n12.25,,GE,3\n"
+    )
+    return CheckOptions(home=folder / "home", data=folder / f"{site}.csv", label="y", teachers=2)
+
+
+def test_before_a_campaign_is_known_each_column_is_described(tmp_path: Path) -> None:
+    asked = messy(tmp_path, "b")
+    found = check_records(asked, *read(asked))
+    assert "column 'radius' of numbers with a decimal comma: say so with --decimal" in found.text
+    for what in ("'visit' of dates", "'note' of free text", "'id' with another value in nearly"):
+        assert f"column {what}" in found.text
+    assert [line.split()[:2] for line in found.lines[1:]] == [
+        ["radius", "category"], ["area", "category"], ["scanner", "category"], ["id", "category"],
+        ["visit", "category"], ["note", "category"],
+    ]  # fmt: skip
+    said = " ".join(found.lines) + found.text
+    for value in ("13,5", "GE", "P00001", "03.2024", "was seen", "<150"):
+        assert value not in said
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_what_differs_from_the_public_set_is_named(tmp_path: Path, site: str) -> None:
+    asked = messy(tmp_path, site)
+    asked = replace(asked, public=tmp_path / "public.csv", counts=True)
+    assert check_records(asked, *read(asked)).lines == ()  # said by the schema, once
+    found = check_schema(asked, read(asked)[0])
+    assert "columns 'id', 'visit', 'note' that the campaign has not: left out" in found.text
+    assert "column 'age' of the campaign that we have not" in found.text
+    assert "column 'area': 6 cells (line 2, line 7, line 12, …) count as missing" in found.text
+    assert ("column 'scanner' with values that the public set" in found.text) == (site == "c")
+    assert ("column 'radius': 30 cells" in found.text) == (site == "b")
+    assert f"missing: 24 '{SITES[site][1].casefold()}'" in found.lines[2]
+    if site == "b":
+        asked = replace(asked, decimal="comma")
+        found = check_schema(asked, read(asked)[0])
+        assert "radius" not in found.text
+        assert found.lines[1].split("  ")[0].strip() == "radius"
+        assert "number    up to 3 decimals" in found.lines[1]
+    shown = " ".join(checked("--data", asked.data or "", "--label", "y")["records"])
+    assert "lines" not in shown  # JSON is passed on
+
+
+def test_a_table_of_many_columns_is_folded(tmp_path: Path) -> None:
+    names = [f"x{at}" for at in range(128)]
+    rows = [",".join([f"{at}.5"] * 128 + [str(at % 2)]) for at in range(30)]
+    rows[3] = "NA" + rows[3][3:]
+    (tmp_path / "h.csv").write_text("\n".join([",".join([*names[::-1], "y"]), *rows]))
+    asked = CheckOptions(home=tmp_path / "home", data=tmp_path / "h.csv", label="y", teachers=2)
+    lines = check_records(asked, *read(asked)).lines
+    assert len(lines) == 17
+    assert lines[1].endswith("missing: 'na'")
+    assert lines[-1] == "and 113 more"
 
 
 def test_labels_that_no_server_takes_are_told_before_training(tmp_path: Path) -> None:

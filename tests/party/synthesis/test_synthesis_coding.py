@@ -91,9 +91,9 @@ def test_a_cell_without_a_code_names_row_and_column(tmp_path: Path, row: str, sa
 
 
 def test_columns_are_those_of_the_schema(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no column 'stage'"):
+    with pytest.raises(DataError, match="lacks column 'stage'"):
         encode(table(tmp_path, "1,0,f", names="age,ratio,sex"), DOMAIN, "it")
-    with pytest.raises(DataError, match="'town' that the schema has not"):
+    with pytest.raises(DataError, match="has column 'town' that the schema does not have; leave"):
         encode(table(tmp_path, "1,0,f,1,x", names="age,ratio,sex,stage,town"), DOMAIN, "it")
     with pytest.raises(DataError, match="no records"):
         encode(table(tmp_path, "1,0,f,1").take([]), DOMAIN, "it")
