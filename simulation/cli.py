@@ -11,6 +11,8 @@ import typer
 from pate.cli.account.options import AccountOptions
 from pate.cli.plan.command import plan
 from pate.cli.plan_neighbour import plan_neighbour
+from pate.cli.prepare import prepare
+from pate.cli.schema import app as schema_app
 from pate.errors import UsageError
 from pate.runtime.command import print_json, run
 from pate.runtime.help import Commands
@@ -103,6 +105,8 @@ def simulate(options: SimulationOptions) -> None:
 app.command()(plan)
 app.command()(plan_neighbour)
 app.command()(audit)
+app.command()(prepare)
+app.add_typer(schema_app, name="schema")
 
 
 @app.command()

@@ -78,7 +78,8 @@ def check(options: CheckOptions) -> None:
 
     One line a check: ok, warning or failed, and what to do. What it prints holds no record and no
     number of records (unless you ask with --counts), so with --json, which leaves out what each column
-    looks like, it may be shown to the coordinator. The exit code is 0 if nothing failed, else that of the first failure.
+    looks like, it may be shown to the coordinator. The exit code is 0 if nothing failed, else that of
+    the first failure.
     """
     from party.preflight.checks import checks_of
     from pate.preflight import present

@@ -91,7 +91,8 @@ def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
     """Return what can't be read of the file; how much of it, and where, only with ``--counts``."""
     if options.counts:
         return odd.lines()
-    return [*odd.columns(), *(f"records take no part: {why}" for why in odd.reasons)]
+    left = (f"records take no part: {why}" for why in odd.reasons)
+    return [*odd.columns(), *left, *(f"records that {why}" for why in odd.notes)]
 
 
 def kind_of(inputs: Inputs) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Size: TypeAlias = tuple[int, int, int]
 
 #: What Pillow raises over a file that is none of its own, or not whole.
-_DAMAGE: Final = (
+DAMAGE: Final = (
     OSError, SyntaxError, ValueError, EOFError, struct.error, TypeError, KeyError, IndexError,
     AttributeError, OverflowError, MemoryError, NotImplementedError, AssertionError, zlib.error,
     Image.DecompressionBombError,
@@ -39,6 +39,8 @@ _SUFFIXES: Final = frozenset(
 #: Files that desktops leave in every folder they show.
 _LITTER: Final = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 _GREY_MODES: Final = frozenset({"1", "L", "LA"})
+#: Colours of a screen.
+_SCREEN_MODES: Final = frozenset({"RGB", "RGBA", "RGBX", "RGBa", "P", "PA"})
 #: More than 8 bits a pixel: grey, and as the file has it.
 _DEEP_MODES: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 _UNUSABLE_MODES: Final = frozenset({"I", "F"})
@@ -123,7 +125,7 @@ def read_images(paths: Sequence[Path], window: Window | None = None) -> Images:
         raise DataError("there are no image files")
     pictures: list[NDArray[np.uint8]] = []
     for path in paths:
-        picture = _read_one(path, window)
+        picture = read_one(path, window)
         if not pictures:
             require_room(path.parent, picture.nbytes * len(paths))
         elif picture.shape[:2] != pictures[0].shape[:2]:
@@ -174,15 +176,17 @@ def read_fitting(
             odd.record(f"the image is not of {height}x{width} pixels", place)
             continue
         try:
-            picture = _read_one(path, window)
+            picture = read_one(path, window)
         except DataError as error:
-            odd.record(_why(error, path), place)
+            odd.record(why_not(error, path), place)
             continue
         if picture.shape[2] > channels or picture.shape[:2] != (height, width):
             odd.record("the image is in colour, and the others are grey", place)
             continue
         pixels[len(kept)] = picture
         kept.append(at)
+        if why := oddity(path):
+            odd.note(why, place)
     return Images(pixels[: len(kept)], window), kept
 
 
@@ -197,6 +201,20 @@ def windowed(values: NDArray[np.integer], window: Window) -> NDArray[np.uint8]:
     return ((510 * inside + (high - low)) // (2 * (high - low))).astype(np.uint8)
 
 
+def oddity(path: Path) -> str:
+    """Return what of an image file is lost when it is read, "" if nothing is."""
+    try:
+        with Image.open(path) as image:
+            # A camera's MPO is a photograph with previews.
+            if image.format != "MPO" and getattr(image, "is_animated", False):
+                return "have several frames: only the first one is read"
+            if image.mode not in _SCREEN_MODES | _GREY_MODES | _DEEP_MODES:
+                return f"are of the colours {image.mode}: their red, green and blue are approximate"
+    except DAMAGE:
+        pass
+    return ""
+
+
 def _told_size(path: Path) -> Size | None:
     """Return height, width and channels as a file's header has them, None if it can't be read."""
     try:
@@ -204,11 +222,11 @@ def _told_size(path: Path) -> Size | None:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             grey = image.mode in _GREY_MODES | _DEEP_MODES | _UNUSABLE_MODES
             return image.size[1], image.size[0], 1 if grey else 3
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
-def _why(error: DataError, path: Path) -> str:
+def why_not(error: DataError, path: Path) -> str:
     """Return why a file was not read, without its name: one reason for all of a kind."""
     text = str(error).replace(f"{path} ", "the image ", 1)
     return text.partition(" (")[0].partition(";")[0]
@@ -225,8 +243,19 @@ def _only_images(folder: Path, odd: Odd | None = None) -> list[Path]:
     return found
 
 
-def _read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
-    """Return (height, width, 1 or 3) uint8."""
+def read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
+    """Return the pixels of one image.
+
+    Args:
+        path: of the file.
+        window: as of :func:`read_images`.
+
+    Returns:
+        (height, width, 1 or 3) uint8.
+
+    Raises:
+        DataError: as :func:`read_images`.
+    """
     try:
         with warnings.catch_warnings():
             # Pillow warns of an image so large that it may be an attack; we refuse it.
@@ -237,7 +266,7 @@ def _read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
         raise DataError(f"{path} is not an image that can be read") from error
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataError(f"{path} has too many pixels; scale it down") from error
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise DataError(f"{path} is damaged or truncated ({error}); copy it again") from error
 
 

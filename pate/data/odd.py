@@ -38,6 +38,7 @@ class Odd:
     def __init__(self) -> None:
         self._cells: dict[tuple[str, str], _Tally] = {}
         self._records: dict[str, _Tally] = {}
+        self._notes: dict[str, _Tally] = {}
         #: Columns of the file that the campaign's schema has not.
         self.left_out: list[str] = []
         #: By column: how many cells say that they have no value, by what they say; "" for nothing.
@@ -61,13 +62,22 @@ class Odd:
         """Take note of a record that does not take part; arguments as above."""
         self._records.setdefault(why, _Tally()).add(place)
 
+    def note(self, why: str, place: str) -> None:
+        """Take note of a record that takes part, and is read otherwise than may be meant."""
+        self._notes.setdefault(why, _Tally()).add(place)
+
     def take(self, other: Odd) -> None:
         """Take over what another reading of the file found."""
         self._cells, self._records, self.left_out = other._cells, other._records, other.left_out
-        self.missing = other.missing
+        self.missing, self._notes = other.missing, other._notes
 
     def __bool__(self) -> bool:
         return bool(self._cells or self._records)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is read otherwise than may be meant."""
+        return sorted(self._notes)
 
     @property
     def reasons(self) -> list[str]:
@@ -101,6 +111,10 @@ class Odd:
         found += [
             f"{_many(tally.count, 'record')} ({tally.where()}) take no part: {why}"
             for why, tally in self._records.items()
+        ]
+        found += [
+            f"{_many(tally.count, 'record')} ({tally.where()}): {why}"
+            for why, tally in self._notes.items()
         ]
         more = len(found) - _LINES
         return found if more <= 0 else [*found[:_LINES], f"and {more} more columns and reasons"]

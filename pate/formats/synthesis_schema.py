@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SCHEMA_FORMAT: Final = "pate-synthesis-schema/1"
 SIGNATURE_FORMAT: Final = "pate-synthesis-schema-signature/1"
+#: With what a draft begins where a person has to decide.
+TODO: Final = "TODO"
 #: Of the file beside a schema, after the schema's own name.
 SUFFIX: Final = ".sig"
 #: Largest schema, in bytes.

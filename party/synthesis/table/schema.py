@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from party.synthesis.table.domain import MAX_CODES, MISSING, Attribute, Domain
 from pate.data.labels import plain_names
 from pate.errors import SchemaError
-from pate.formats.synthesis_schema import MAX_SCHEMA, SCHEMA_FORMAT, SUFFIX, parse, verify
+from pate.formats.synthesis_schema import MAX_SCHEMA, SCHEMA_FORMAT, SUFFIX, TODO, parse, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -161,7 +161,13 @@ def _attribute(at: int, column: object) -> Attribute:
     )
 
 
+def _no_draft(found: object, where: str) -> None:
+    if isinstance(found, str) and found.startswith(TODO):
+        raise SchemaError(f"{where} is not filled in yet: {found[:80]}")
+
+
 def _edges(found: object, where: str) -> tuple[float, ...]:
+    _no_draft(found, where)
     if not isinstance(found, list) or not 2 <= len(found) <= MAX_CODES:
         raise SchemaError(f"{where}: its edges are no list of two numbers or more")
     if not all(type(edge) in (int, float) and abs(edge) < 2**53 for edge in found):
@@ -173,6 +179,7 @@ def _edges(found: object, where: str) -> tuple[float, ...]:
 
 
 def _codes(found: object, where: str) -> tuple[str, ...]:
+    _no_draft(found, where)
     if not isinstance(found, list) or not 0 < len(found) <= MAX_CODES:
         raise SchemaError(f"{where}: its codes are no list of 1 to {MAX_CODES} names")
     if not all(isinstance(code, str) for code in found):
@@ -204,6 +211,7 @@ def _flag(column: dict[str, Any], name: str, where: str) -> bool:
 
 
 def _whole(value: object, what: str) -> int:
+    _no_draft(value, what)
     if type(value) is not int or not 0 <= value < 2**53:
         raise SchemaError(f"{what} is {value!r:.80}, no whole number from 0 on")
     return value

@@ -26,6 +26,7 @@ from party.synthesis.release.parquet import read
 from party.synthesis.table import schema
 from party.synthesis.table.private_rows import read_rows
 from pate.accounting.filters import Delta
+from pate.data.cells import Reading
 from pate.data.read import read_inputs
 from pate.data.values import Table
 from pate.errors import (
@@ -376,8 +377,8 @@ def _without(site: Site) -> None:
         (_change(17, 1, "old"), "row 17, column age: 'old' is no number"),
         (_change(17, 2, "X"), "row 17, column sex: 'X' is none of the schema's 2 codes"),
         (_change(17, 2, ""), "row 17, column sex: no value, and the schema has no missing ones"),
-        (_without, "has no column 'ill', which the schema has"),
-        (lambda site: site.write("patient,age,sex,room,ill"), "has no column 'ward'"),
+        (_without, "lacks column 'ill' of the schema"),
+        (lambda site: site.write("patient,age,sex,room,ill"), "lacks column 'ward'"),
     ],
 )
 def test_data_that_the_schema_does_not_describe(
@@ -429,6 +430,41 @@ def test_a_patient_with_two_rows_takes_no_part(site: Site) -> None:
 def test_a_column_that_is_unknown(site: Site) -> None:
     with pytest.raises(DataError, match="has column 'patient' that the schema does not have"):
         site.typed()
+
+
+def test_all_columns_that_do_not_fit_are_named_and_can_be_left_out_at_once(site: Site) -> None:
+    site.rows = [[*row, "1", "2"] for row in site.rows]
+    site.write("patient,age,sex,ward,ill,room,bed")
+    domain = schema.read(site.folder / "schema.json")
+    with pytest.raises(
+        DataError, match="columns 'patient', 'room', 'bed' that the schema does not"
+    ):
+        read_rows(site.folder / "data.csv", domain)
+    found = read_rows(site.folder / "data.csv", domain, columns_of_schema=True)
+    assert found.codes.shape == (len(site.rows), 4)
+    named = site.typed("--columns-of-schema", "--dry-run")
+    assert named.exit_code == 0
+
+
+def test_cells_are_read_as_the_site_says_it_writes_them(site: Site) -> None:
+    """By the schema's kinds and the site's own words, so that no record changes how another is read."""
+    site.schema(
+        SCHEMA
+        | {
+            "columns": [
+                SCHEMA["columns"][0] | {"missing": True, "integer": False},
+                *SCHEMA["columns"][1:],
+            ]
+        }
+    )
+    domain = schema.read(site.folder / "schema.json")
+    for at, cell in enumerate(("33,5", "NA", "-", "n/a", "999")):
+        site.rows[at][1] = cell
+    site.write()
+    path, reading = site.folder / "data.csv", Reading.of("comma", ["999"])
+    found = read_rows(path, domain, columns_of_schema=True, reading=reading)
+    assert found.codes[:5, 0].tolist() == [1, 6, 6, 6, 6]
+    assert len(read_rows(path, domain, columns_of_schema=True).codes) == len(site.rows) - 2
 
 
 def test_too_few_rows_and_none(site: Site) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 COMMA = Reading(comma=True)
 
 
-@pytest.mark.parametrize("cell", ["", "NA", "na", "n/a", "N/A", "#N/A", "NaN", "NULL", "-", "–", "."])
+@pytest.mark.parametrize(
+    "cell", ["", "NA", "na", "n/a", "N/A", "#N/A", "NaN", "NULL", "-", "–", "."]
+)
 def test_words_that_say_that_there_is_no_number(cell: str) -> None:
     number = PLAIN.number(cell)
     assert number is not None
@@ -36,7 +38,9 @@ def test_a_decimal_comma_is_read_where_it_was_said(cell: str, number: float) -> 
     assert PLAIN.number(cell) == (None if "," in cell else number)
 
 
-@pytest.mark.parametrize("cell", ["1.234,5", "1,234,567", "<5", "5 mg", ",", "12,5 ", "a,5", "1_0,5"])
+@pytest.mark.parametrize(
+    "cell", ["1.234,5", "1,234,567", "<5", "5 mg", ",", "12,5 ", "a,5", "1_0,5"]
+)
 def test_thousands_and_text_are_no_numbers(cell: str) -> None:
     assert COMMA.number(cell) is None
 
