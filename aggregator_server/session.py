@@ -238,7 +238,11 @@ def _run(
                 identities=identities,
                 on_event=screen.say,
             ) as deployment:
-                status.open_doors(deployment.address, lambda: deployment.superlink_pid is not None)
+                status.open_doors(
+                    deployment.address if identities is None else identities.address,
+                    lambda: deployment.superlink_pid is not None,
+                    listens=deployment.address,
+                )
                 is_usual = identities or deployment.address == LOCAL_SERVER
                 server = "" if is_usual else f" --server {deployment.address}"
                 elsewhere = token != default_home("server") / STUDENT_TOKEN

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.formats.privacy_statement import do_records_vote, mechanism_in_words, rounded_up
+from pate.formats.mechanism_words import mechanism_in_words
+from pate.formats.privacy_statement import do_records_vote, rounded_up
 from student.fairness import widest_gap
 from student.trainers.choose import IMAGE_MODELS
 

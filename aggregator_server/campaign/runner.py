@@ -19,7 +19,7 @@ from aggregator_server.exchange.exchange import Exchange
 from pate.campaign.outlook import Outlook, classes_in_words
 from pate.campaign.terms import noise_of, votes_per_unit
 from pate.errors import ProtocolError, QuorumError
-from pate.formats.privacy_statement import mechanism_in_words
+from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
 from pate.noise.shares import total_sigma
 from pate.runtime.failpoints import reach

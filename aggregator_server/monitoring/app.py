@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator  # noqa: TC003 - FastAPI reads the annotations of routes
@@ -143,6 +144,10 @@ def make_app(
                 quiet = 0.0
             await asyncio.sleep(_LOOK_S)
             quiet += _LOOK_S
+        # What the server said last: without it a browser takes a campaign's end for a lost server.
+        with contextlib.suppress(PateError):
+            if (text := (await run_in_threadpool(told))[1]) != last:
+                yield ServerSentEvent(event="overview", raw_data=text)
 
     @app.exception_handler(404)
     async def absent(_: Request, __: Exception) -> Response:

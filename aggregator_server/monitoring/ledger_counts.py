@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pate.storage.hash_chain import Entry
 
-#: Entries that the page shows.
+#: Rows of entries that the page shows.
 TAIL: Final = 12
 #: Points of the curve that are kept, at most: more than a screen can tell apart.
 POINTS: Final = 96
@@ -23,13 +23,16 @@ POINTS: Final = 96
 _WORDS: Final = {
     "open": "the campaign was opened",
     "roster": "parties, classes, mechanism and budget were fixed",
-    "opening": "with whom a masked sum is opened was written down",
-    "votes": "summed votes of a batch were kept",
+    "opening": "whose votes are in the next masked sum was recorded",
     "charge": "the worst cost of the next answers was charged",
-    "release": "answers were released",
     "round-end": "a round ended",
-    "predictions": "the student's predictions were kept",
+    "predictions": "the student's predictions were stored",
     "close": "the campaign was closed",
+}
+#: Entries that come in pairs, over and over: a row of the page tells all pairs that follow each other.
+_PAIRS: Final = {
+    "release": ("charge", "answers were charged, then released"),
+    "votes": ("opening", "summed votes were stored"),
 }
 
 
@@ -65,13 +68,22 @@ class LedgerCounts:
         for entry in entries:
             self.entries = entry.seq
             when = short_time(entry.written_at, to_the_minute=self._to_the_minute)
-            words = _WORDS.get(entry.kind, entry.kind)
-            self._tail.appendleft(LedgerLine(entry.seq, entry.kind, words, when))
+            self._tell(entry.seq, entry.kind, when)
             if entry.kind in ("charge", "release"):
                 self._pay(entry.kind, json.loads(entry.body))
             elif entry.kind == "votes":
                 body = json.loads(entry.body)
                 self.votes.update(dict.fromkeys(body["responders"], body["count"]))
+
+    def _tell(self, number: int, kind: str, when: str) -> None:
+        """Add a row; the second of a pair takes the row of the first, and of the pairs before it."""
+        first, words = number, _WORDS.get(kind, kind)
+        if kind in _PAIRS:
+            before, words = _PAIRS[kind]
+            for joined in (before, kind):
+                if self._tail and self._tail[0].kind == joined:
+                    first = self._tail.popleft().first
+        self._tail.appendleft(LedgerLine(number, kind, words, when, first))
 
     def _pay(self, kind: str, body: dict[str, object]) -> None:
         cost = Fraction(str(body["cost"]))

@@ -123,12 +123,21 @@ class StudentRound:
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One entry of the ledger: its number, kind, what that means, and when (UTC)."""
+    """One entry of the ledger, or several of the same meaning that follow each other.
+
+    Attributes:
+        number: of the last of them.
+        kind: of that entry.
+        words: what they mean.
+        time: when the last was written, UTC.
+        first: number of the first of them.
+    """
 
     number: int
     kind: str
     words: str
     time: str
+    first: int
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ from aggregator_server.monitoring.overview import (
 )
 from aggregator_server.results.statement import server_epsilon
 from pate.errors import PateError
-from pate.formats.privacy_statement import mechanism_in_words, neighbours_of
+from pate.formats.mechanism_words import mechanism_in_words
+from pate.formats.privacy_statement import neighbours_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +77,7 @@ class Status:
         self._presence = Presence()
         self._log: deque[LogLine] = deque(maxlen=LINES)
         self._checks: list[Callable[[], Check]] = []
-        self._doors: tuple[str, Callable[[], bool]] | None = None
+        self._doors: tuple[str, str, Callable[[], bool]] | None = None
         self._tally = LedgerCounts(to_the_minute=self._roughly)
         self._worth: dict[Fraction, float] = {}
         self._agreements: dict[int, float | None] = {}
@@ -106,15 +107,16 @@ class Status:
             self._checks.append(look)
             self._news += 1
 
-    def open_doors(self, address: str, link: Callable[[], bool]) -> None:
+    def open_doors(self, address: str, link: Callable[[], bool], *, listens: str = "") -> None:
         """Take that parties can come in.
 
         Args:
-            address: where.
+            address: where they are told to connect.
             link: says whether what carries their messages runs.
+            listens: where this machine listens, if that is another address.
         """
         with self._inbox:
-            self._doors = address, link
+            self._doors = address, listens or address, link
 
     def close_doors(self) -> None:
         """Take that no party can come in any more; none is connected then."""
@@ -222,10 +224,11 @@ class Status:
             over = state.phase == "finished"
             text = "closed: the campaign is over" if over else "not open yet"
             return (Check("doors", over, text),)
-        address, link = doors
+        address, listens, link = doors
         runs = link()
+        here = "" if listens == address else f"; this machine listens on {listens}"
         return (
-            Check("doors", ok=True, text=f"parties come in at {address}"),
+            Check("doors", ok=True, text=f"they connect to {address}{here}"),
             Check("link", runs, "running" if runs else "being started again"),
         )
 

@@ -154,17 +154,6 @@ def in_words(
     )
 
 
-def mechanism_in_words(mechanism: object) -> str:
-    """Return a mechanism as words: a name, its parameters, or several of them in turn."""
-    if isinstance(mechanism, list):
-        return "; then ".join(mechanism_in_words(each) for each in mechanism)
-    if isinstance(mechanism, Mapping):
-        name = str(mechanism.get("mechanism", "see privacy.json"))
-        rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
-        return f"{name} ({', '.join(rest)})" if rest else name
-    return str(mechanism)
-
-
 def rounded_up(epsilon: float) -> str:
     """Return epsilon with at most four decimals, rounded up: less would promise too much."""
     scaled = epsilon * 1e4

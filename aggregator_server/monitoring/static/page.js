@@ -4,7 +4,7 @@
 const SIGN_OF_LIFE_MS = 15000; // the server gives one every five seconds
 const AGAIN_MS = 2000;
 const PHASES = { gathering: "Gathering", voting: "Voting", labelling: "Labelling", predicting: "Predicting", finished: "Finished" };
-const CHECKS = { doors: "Door for parties", link: "Message link to parties", ledger: "Ledger", student: "Student service", certificates: "Certificates", noise: "Noise", interrupted: "Interruptions" };
+const CHECKS = { doors: "Parties", link: "Messages to parties", ledger: "Ledger", student: "Student service", certificates: "Certificates", noise: "Noise", interrupted: "Interruptions" };
 const root = document.documentElement;
 let source = null, timer = 0, last = null, lostAt = null;
 
@@ -17,7 +17,7 @@ if (["dark", "light"].includes(kept())) root.dataset.theme = kept();
 
 function startTheme() {
   const button = $("theme");
-  const tell = () => button.setAttribute("aria-pressed", String(dark()));
+  const tell = () => { button.textContent = dark() ? "Light mode" : "Dark mode"; }; // what pressing it does
   button.addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     try { localStorage.setItem("pate-theme", root.dataset.theme); } catch { /* it is not remembered */ }
@@ -52,6 +52,7 @@ function fill(element, value, draw) {
 }
 
 function body(id) { return $(id).tBodies[0]; }
+function card(id, there) { $(id).closest("section").hidden = !there; }
 function count(number) { return number.toLocaleString("en"); }
 function many(number, one, more) { return `${count(number)} ${number === 1 ? one : more}`; }
 function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
@@ -97,9 +98,10 @@ function show(o) {
   put("campaign", o.campaign);
   const votes = o.aggregation === "masked" ? "masked sums" : "plain sums";
   const noise = o.noise === "distributed" ? "noise by the parties" : "noise by the server";
-  put("about", `${o.mechanism}, ${votes}, ${noise} · campaign ${o.id.slice(0, 8)}`);
-  put("mechanism", `Mechanism: ${o.mechanism_words}; ${o.teachers ? many(o.teachers, "teacher", "teachers") : "records vote themselves"}.`);
-  $("mechanism").hidden = !o.mechanism_words;
+  const voters = o.phase === "gathering" ? "" : `, ${o.teachers ? many(o.teachers, "teacher", "teachers") : "records vote themselves"}`;
+  put("about", `${o.mechanism}${voters}, ${votes}, ${noise} · campaign ${o.id.slice(0, 8)}`);
+  put("mechanism", `${o.mechanism_words}.`);
+  $("mechanism").parentElement.hidden = !o.mechanism_words;
 
   fill($("phases"), steps(o), ([names, now]) => names.map((name, at) => {
     const item = make("li", name);
@@ -108,6 +110,10 @@ function show(o) {
     return item;
   }));
   put("sentence", sentence(o));
+  const note = o.phase === "gathering" ? "Classes, mechanism and budget are fixed when all parties are here. This page shows them from then on."
+    : o.phase === "finished" ? "This page ends with its server. pate-server resume brings both back." : "";
+  put("note", note);
+  $("note").hidden = !note;
   figures(o);
   budget(o.budget, o.gate, o.publish);
   parties(o);
@@ -121,11 +127,15 @@ function show(o) {
   if (before === null || before.phase !== o.phase || before.round !== o.round) say(`${PHASES[o.phase]}. ${sentence(o)}`);
 }
 
+function roster(o) { return o.parties.length + o.parties_unlisted; }
+
 function figures(o) {
-  const q = o.queries;
-  const some = [
-    ["Parties connected", count(o.connected), `of ${o.wanted}; ${o.min_parties} are needed`],
-    ["Queries with votes", count(q.votes_in), q.voted_on ? `of ${count(q.voted_on)} voted on` : `public set of ${count(q.public_set)}`],
+  const q = o.queries, over = o.phase === "finished";
+  const who = over ? ["Parties", count(roster(o)), "in the roster"]
+    : ["Parties connected", count(o.connected), `of ${count(o.wanted)}; ${count(o.min_parties)} are needed`];
+  const some = o.phase === "gathering" ? [who, ["Public set", count(q.public_set), "queries"]] : [
+    who,
+    ["Queries with votes", count(q.votes_in), `of ${count(q.voted_on)} voted on`],
     ["Queries asked", count(q.asked), `public set of ${count(q.public_set)}`],
     ["Labels released", count(q.labels), q.asked ? `${share(q.labels / q.asked)} of those asked` : "none yet"],
   ];
@@ -134,18 +144,18 @@ function figures(o) {
 }
 
 function budget(b, gate, publish) {
+  card("budget-bar", b !== null);
   if (b === null) return;
   const used = charged(b.spent), left = Math.round(10 * (100 - used)) / 10;
   const words = `epsilon ${epsilon(b.epsilon)} at delta ${delta(b.delta)} per ${b.unit}, towards the ${b.observer}: ${used} % charged, ${left} % left`;
   put("budget-words", words);
   const bar = $("budget-bar");
-  bar.hidden = false;
   bar.setAttribute("aria-valuenow", String(used));
   bar.setAttribute("aria-valuetext", words);
   bar.firstElementChild.style.width = `${used}%`;
   const notes = [
     `The guarantee is epsilon ${epsilon(b.epsilon)}, whatever is left of it. Adjacency: ${b.adjacency}.`,
-    `What was charged so far is worth epsilon ${epsilon(b.epsilon_charged)}; that is a reading, and no guarantee.`,
+    `What was charged so far is worth epsilon ${epsilon(b.epsilon_charged)} at the same delta. This is a reading and not a guarantee.`,
     b.epsilon_server === null ? "Towards the server nothing is promised." : `Towards the server: epsilon ${epsilon(b.epsilon_server)} at the same delta.`,
   ];
   if (publish === "gated") notes.push(gate === null ? "The labels leave together if a private test lets them; it was not tried yet." : `The private test is over: the gate is ${gate}.`);
@@ -154,16 +164,19 @@ function budget(b, gate, publish) {
 
 function parties(o) {
   const more = o.parties_unlisted ? `; ${count(o.parties_unlisted)} more are not listed` : "";
-  put("parties-caption", `${many(o.connected, "party", "parties")} connected of ${count(o.wanted)}${more}.`);
-  fill(body("parties"), o.parties, (rows) => rows.map((row) => make("tr", null, { role: "row" },
+  const over = o.phase === "finished";
+  put("parties-caption", over ? `${many(roster(o), "party", "parties")} in the roster; the campaign needs none of them any more${more}.`
+    : `${many(o.connected, "party", "parties")} connected of ${count(o.wanted)}${more}.`);
+  $("parties").tHead.hidden = o.parties.length === 0;
+  fill(body("parties"), [o.parties, over], ([rows]) => rows.map((row) => make("tr", null, { role: "row" },
     make("th", row.name, { scope: "row", role: "rowheader" }),
-    make("td", null, { role: "cell" }, make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
+    make("td", null, { role: "cell" }, over ? "ended" : make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
     make("td", row.doing, row.trouble ? { role: "cell", class: "trouble" } : { role: "cell" }),
     make("td", row.total ? `${count(row.done)} of ${count(row.total)}` : "–", { role: "cell" }))));
 }
 
 function labels(o) {
-  if (!o.labels.length) return;
+  card("labels", o.queries.asked > 0);
   put("labels-caption", `${many(o.queries.labels, "label", "labels")} in ${many(o.labels.length, "class", "classes")}.`);
   const most = Math.max(1, ...o.labels.map((each) => each.labels));
   fill(body("labels"), o.labels, (rows) => rows.map((row) => {
@@ -176,6 +189,7 @@ function labels(o) {
 
 function student(o) {
   const asks = o.phases.includes("predicting");
+  card("student", o.budget !== null);
   put("student-words", !asks ? "This mechanism asks the student for nothing between rounds; it gets its labels as they are released."
     : o.student.length ? "" : "The student is asked for its predictions after the first round.");
   $("student-words").hidden = !$("student-words").textContent;
@@ -194,9 +208,10 @@ function health(checks) {
 }
 
 function ledger(o) {
+  card("ledger", o.budget !== null);
   put("ledger-caption", `${many(o.ledger_entries, "entry", "entries")}, the newest first.`);
   fill(body("ledger"), o.ledger, (rows) => rows.map((row) => make("tr", null, {},
-    make("td", String(row.number), { class: "number" }), make("td", null, {}, time(row.time)), make("td", row.words))));
+    make("td", row.first === row.number ? String(row.number) : `${row.first}–${row.number}`, { class: "number" }), make("td", null, {}, time(row.time)), make("td", row.words))));
 }
 
 function log(lines) {
@@ -222,17 +237,19 @@ function ticks(most, wanted) {
 }
 
 function curve(o) {
-  const width = Math.max(260, $("plot").clientWidth), height = 240;
   const points = o.curve, end = points.at(-1);
-  const begun = points.length > 1;
-  $("curve-details").hidden = !begun;
-  if (!begun) { put("curve-words", "Nothing has been charged yet."); $("plot").replaceChildren(); shown.delete($("plot")); return; }
-  const words = `${many(end.labels, "label", "labels")} for charges that are worth epsilon ${epsilon(end.epsilon)}; the guarantee is epsilon ${epsilon(o.budget.epsilon)}, the dashed line.`;
+  card("plot", points.length > 1);
+  if (points.length < 2) return;
+  const b = o.budget, once = o.publish === "gated" || !o.teachers;
+  const words = `${once ? "One release, charged as a whole: " : ""}${many(end.labels, "label", "labels")} for charges that are worth epsilon ${epsilon(end.epsilon)}. The guarantee, the dashed line, is epsilon ${epsilon(b.epsilon)} at delta ${delta(b.delta)} per ${b.unit} (${b.adjacency}), towards the ${b.observer}.`;
   put("curve-words", words);
+  const width = Math.max(260, $("plot").clientWidth), height = 240;
   fill($("plot"), [points, width, o.budget.epsilon], () => {
     const left = 44, right = width - 12, top = 22, bottom = height - 40;
     const mostX = Math.max(1, end.labels), mostY = 1.05 * Math.max(o.budget.epsilon, end.epsilon);
     const x = (value) => left + ((right - left) * value) / mostX, y = (value) => bottom - ((bottom - top) * value) / mostY;
+    // A step: a release is charged before the first of its labels leaves.
+    const path = `M${left} ${bottom}` + points.slice(1).map((p) => `V${y(p.epsilon).toFixed(1)}H${x(p.labels).toFixed(1)}`).join("");
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words });
     for (const tick of ticks(mostY, 4)) {
       svg.append(draw("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }),
@@ -246,7 +263,7 @@ function curve(o) {
       draw("text", { x: 4, y: 12 }, "epsilon charged"),
       draw("line", { class: "cap", x1: left, x2: right, y1: y(o.budget.epsilon), y2: y(o.budget.epsilon) }),
       draw("text", { class: "cap-text", x: right, y: y(o.budget.epsilon) - 6, "text-anchor": "end" }, "guarantee"),
-      draw("polyline", { class: "curve", points: points.map((p) => `${x(p.labels).toFixed(1)},${y(p.epsilon).toFixed(1)}`).join(" ") }),
+      draw("path", { class: "curve", d: path }),
       draw("circle", { class: "now", cx: x(end.labels), cy: y(end.epsilon), r: 4 }));
     return [svg];
   });
@@ -278,8 +295,8 @@ async function lost() {
   const refused = reply?.status === 401, full = reply?.status === 503;
   $("lost").classList.toggle("ended", over && !refused);
   put("lost-text", refused ? "The server does not know this browser any more. Open the link that it printed when it started."
-    : full ? "The server has no seat free for this page just now. Trying again…"
-    : over ? `The campaign is finished and its server has ended (${at}). Below is its last word.`
+    : full ? "As many browsers follow this server as it serves at a time. Trying again…"
+    : over ? `The campaign is finished and its server has ended (${at}); pate-server resume starts it again. Below is what it said last.`
     : `Connection to the server lost at ${at}. Below is what it said last. Trying again…`);
   $("lost").hidden = false;
   state("lost", over ? "server ended" : "connection lost");

@@ -47,7 +47,7 @@ def overview(**changes: Any) -> Overview:
         parties=(PartyRow("secret-north", connected=True, doing="x", trouble=False, done=3, total=9),),
         parties_unlisted=0, connected=3, step="", queries=Queries(100, 90, 60, 40, 30),
         labels=(ClassLabels("well", 20), ClassLabels("ill", 10)), budget=BUDGET, curve=(),
-        student=(), ledger=(LedgerLine(17, "votes", "", "2026-01-02T03:04:00Z"),),
+        student=(), ledger=(LedgerLine(17, "votes", "", "2026-01-02T03:04:00Z", 17),),
         ledger_entries=17, log=(), checks=(Check("ledger", ok=True, text=""),
         Check("link", ok=False, text="")), ready=True, began="2026-01-02T03:00:00Z",
         made="2026-01-02T03:05:05Z",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import Status
 from pate.campaign.roster import RosterParty
-from tests.support.server.campaigns import NAMES, make_spec
+from pate.votes import Histogram
+from tests.support.server.campaigns import NAMES, label, make_parties, make_spec, make_votes
 from tests.support.server.statuses import a_campaign, a_page, chromium, say
 
 if TYPE_CHECKING:
@@ -127,7 +129,7 @@ def test_it_reads_well(browser: Browser, tmp_path: Path, scheme: str) -> None:
         before = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         tab.click("#theme")
         assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != before
-        assert tab.get_attribute("#theme", "aria-pressed") == str(scheme == "light").lower()
+        assert tab.inner_text("#theme") == ("Light mode" if scheme == "light" else "Dark mode")
         assert tab.evaluate(POOR_CONTRAST)[1] == []
         changed = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         tab.reload()
@@ -142,7 +144,7 @@ def test_it_reads_well(browser: Browser, tmp_path: Path, scheme: str) -> None:
         assert tab.evaluate("[...document.querySelectorAll('table')].every((t) => t.caption)")
         assert tab.locator("main, header, footer").count() == 3
         assert "epsilon 6 at delta 1e-5 per record, towards the public" in tab.inner_text("main")
-        assert "guarantee is epsilon" in (tab.get_attribute("#plot svg", "aria-label") or "")
+        assert "is epsilon 6 at delta 1e-5" in (tab.get_attribute("#plot svg", "aria-label") or "")
         _audit(tab)
         assert complaints == []
         tab.context.close()
@@ -177,7 +179,10 @@ def test_it_works_by_keyboard_alone(browser: Browser, tmp_path: Path) -> None:
         tab.focus(".skip")
         tab.keyboard.press("Enter")
         assert tab.evaluate("document.activeElement.id") == "main"
-        tab.focus("summary")
+        tab.focus("details:has(#mechanism) summary")
+        tab.keyboard.press("Enter")
+        assert "sigma" in tab.inner_text("#mechanism")
+        tab.focus("details:has(#curve) summary")
         tab.keyboard.press("Enter")
         assert tab.inner_text("#curve tbody tr:first-child td:first-child") == "0"
         before = tab.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -222,15 +227,82 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
             assert tab.inner_text("#said") == "The connection is back."
             ledger.end_round(wants_predictions=False)
             ledger.finish()
-            tab.locator("#phases [aria-current=step]", has_text="Finished").wait_for(
-                timeout=SOON_MS
-            )
+            # The server ends at once: what it said last comes all the same.
         tab.locator("#lost", has_text="The campaign is finished").wait_for(timeout=SOON_MS)
+        assert "pate-server resume" in tab.inner_text("#lost")
+        assert tab.locator("#phases [aria-current=step]", has_text="Finished").count() == 1
         # Another token: the browser is told what to do.
         (tmp_path / "page.token").unlink()
         with a_page(status, tmp_path, port):
             tab.locator("#lost", has_text="does not know this browser").wait_for(timeout=SOON_MS)
         assert tab.evaluate("window.mark") == 1, "the page was loaded anew"
+        tab.context.close()
+
+
+def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: Path) -> None:
+    spec = make_spec(name="chest-xray", aggregator="gnmax")
+    with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
+        status = Status(ledger)
+        with a_page(status, tmp_path) as page:
+            tab, complaints = open_tab(browser, page.link)
+
+            def cards() -> list[str]:
+                return tab.locator("section:visible h2").all_inner_texts()
+
+            few = ["Where it stands", "Parties", "Health", "Log"]
+            assert cards() == few
+            assert tab.locator("#parties th:visible").count() == 0
+            ledger.record_roster(make_parties(), ["cat", "dog", "owl"])
+            tab.locator("#budget-bar").wait_for(timeout=SOON_MS)
+            assert set(cards()) - set(few) == {"Privacy budget", "Student", "Ledger"}
+            assert tab.locator("#parties th:visible").count() > 0
+            ledger.record_votes(0, Histogram(make_votes(spec.queries), 100), NAMES)
+            label(ledger)
+            tab.locator("#plot svg").wait_for(timeout=SOON_MS)
+            assert {"Labels per class", "Epsilon charged against labels"} < set(cards())
+            assert complaints == []
+            tab.context.close()
+
+
+def test_the_curve_is_of_steps_and_a_finished_campaign_raises_no_alarm(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with a_campaign(tmp_path) as (ledger, status), a_page(status, tmp_path) as page:
+        tab, _ = open_tab(browser, page.link)
+        drawn = tab.get_attribute("#plot .curve", "d") or ""
+        assert re.fullmatch(r"M[\d. ]+(V[\d.]+H[\d.]+)+", drawn), drawn
+        for term in (
+            "epsilon 6",
+            "delta 1e-5",
+            "per record",
+            "one record added or removed",
+            "public",
+        ):
+            assert term in tab.inner_text("#curve-words")
+        assert tab.locator(".trouble").count() > 0
+        ledger.end_round(wants_predictions=False)
+        ledger.finish()
+        status.close_doors()
+        tab.locator("#phases [aria-current=step]", has_text="Finished").wait_for(timeout=SOON_MS)
+        assert tab.locator(".trouble, .off, .not-ok").count() == 0
+        assert "needed" not in tab.inner_text("#figures")
+        assert "connected" not in tab.inner_text("#parties")
+        assert "pate-server resume" in tab.inner_text("#note")
+        tab.context.close()
+
+
+@pytest.mark.parametrize("width", [1000, 1300])
+def test_no_step_of_a_campaign_is_cut_into_two_lines(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
+        tab, _ = open_tab(browser, page.link, viewport={"width": width, "height": 900})
+        heights = tab.evaluate(
+            "[...document.querySelectorAll('.phases li')].map((e) => e.offsetHeight)"
+        )
+        assert len(heights) == 6
+        assert len(set(heights)) == 1
+        assert tab.evaluate("document.documentElement.scrollWidth") == width
         tab.context.close()
 
 

@@ -21,6 +21,7 @@ from pate.noise.exact import SystemNoise
 from tests.support.server.campaigns import (
     CLASSES,
     NAMES,
+    answer,
     label,
     make_predictions,
     make_spec,
@@ -78,9 +79,36 @@ def test_labels_budget_and_curve_are_the_ledgers(tmp_path: Path) -> None:
     assert seen.queries.asked == state.queries_asked
     assert {(row.done, row.total) for row in seen.parties} == {(200, 200)}
     assert seen.ledger_entries == state.head.seq
-    assert [line.number for line in seen.ledger] == list(
-        range(state.head.seq, state.head.seq - len(seen.ledger), -1)
-    )
+    told = [entry for line in seen.ledger for entry in range(line.number, line.first - 1, -1)]
+    assert told == list(range(state.head.seq, 0, -1))
+
+
+def test_entries_that_say_the_same_again_and_again_are_one_row(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.db") as ledger:
+        status = Status(ledger)
+        before = ledger.state().head.seq
+        for _ in range(TAIL):
+            answer(ledger, 1)
+        last, *others = status.overview().ledger
+        assert (last.first, last.number) == (before + 1, before + 2 * TAIL)
+        assert [line.kind for line in others] == ["votes", "roster", "open"]
+        # A charge without its answers stands by itself, and what follows does not swallow it.
+        ledger.charge([199])
+        assert [line.kind for line in status.overview().ledger[:2]] == ["charge", "release"]
+        answer(ledger, 1)
+        kinds = [(line.kind, line.number - line.first) for line in status.overview().ledger[:3]]
+        assert kinds == [("release", 1), ("charge", 0), ("release", 2 * TAIL - 1)]
+        for _ in range(TAIL):
+            ledger.charge([199])
+        assert [line.kind for line in status.overview().ledger] == ["charge"] * TAIL
+
+
+def test_parties_are_told_another_address_than_the_one_that_is_listened_on(tmp_path: Path) -> None:
+    with start(tmp_path / "ledger.db") as ledger:
+        status = Status(ledger)
+        status.open_doors("pate.example:9092", lambda: True, listens="0.0.0.0:9092")
+        (doors,) = [check for check in status.overview().checks if check.name == "doors"]
+        assert doors.text.index("pate.example:9092") < doors.text.index("0.0.0.0:9092")
 
 
 def test_a_charge_that_came_to_nothing_stays_in_the_curve(tmp_path: Path) -> None:
@@ -261,7 +289,7 @@ def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_pat
     assert POINTS / 2 <= len(tally.points) <= POINTS + 1
     assert tally.points[0] == (0, Fraction(0))
     assert tally.points[-1] == (len(state.labels), state.spent)
-    assert len(tally.tail) == TAIL
+    assert [line.kind for line in tally.tail] == ["release", "votes", "roster", "open"]
 
 
 def test_an_overview_is_plain_json(tmp_path: Path) -> None:

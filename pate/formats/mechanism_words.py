@@ -1,0 +1,106 @@
+"""A mechanism, as statements and terms name it, in words: what it releases, and with which noise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from string import Formatter
+from typing import Final
+
+_MOVES: Final = "; votes on a query that one unit can change: {votes_per_unit}"
+_CASTS: Final = "; votes that one unit casts in all: at most {votes_per_unit}"
+_SHARES: Final = (
+    "noise of sigma {share} from each party on each count, of which {honest} shares are counted"
+)
+_OR_PREDICTION: Final = (
+    ", else the student's own prediction if it is more than {confidence} sure, else no label"
+)
+#: By the mechanism's name. Each has all parameters of its mechanism, and no other.
+_WORDS: Final[Mapping[str, str]] = {
+    "lnmax": "LNMax: the class with the most votes (Laplace noise of scale {scale} on each count)"
+    + _MOVES,
+    "gnmax": "GNMax: the class with the most votes (noise of sigma {sigma} on each count)" + _MOVES,
+    "confident-gnmax": (
+        "Confident-GNMax: if the largest count is {threshold} or more (noise of sigma {sigma1}), the "
+        "class with the most votes (noise of sigma {sigma2} on each count), else no label" + _MOVES
+    ),
+    "interactive-gnmax": (
+        "Interactive-GNMax: if some count is {threshold} or more above what the student expects "
+        "(noise of sigma {sigma1}), the class with the most votes (noise of sigma {sigma2} on each "
+        "count)" + _OR_PREDICTION + _MOVES
+    ),
+    "distributed-gnmax": f"GNMax: the class with the most votes ({_SHARES})" + _MOVES,
+    "distributed-confident-gnmax": (
+        "Confident-GNMax: the class with the most votes if its noisy count is {threshold} or more, "
+        f"else no label ({_SHARES})" + _MOVES
+    ),
+    "distributed-interactive-gnmax": (
+        "Interactive-GNMax: if some noisy count is {threshold} or more above what the student "
+        f"expects, the class with the most votes{_OR_PREDICTION} ({_SHARES})" + _MOVES
+    ),
+    "neighbour": (
+        "neighbour votes: all counts leave once (noise of sigma {sigma} on each); a query whose "
+        "largest noisy count leads by {threshold} or more gets a label" + _CASTS
+    ),
+    "distributed-neighbour": (
+        f"neighbour votes: all counts leave once ({_SHARES}); a query whose largest noisy count "
+        "leads by {threshold} or more gets a label" + _CASTS
+    ),
+    "gate": (
+        "a gate: all labels leave together if a private test of these votes passes (order {order}, "
+        "target {target}, test {test}, failure {failure})"
+    ),
+}
+_FRACTION: Final = re.compile(r"[0-9]{1,20}(/[1-9][0-9]{0,19})?", re.ASCII)
+
+
+def mechanism_in_words(mechanism: object) -> str:
+    """Return a mechanism as words with all its parameters, or several of them in turn.
+
+    One that is not known here is given as its name and parameters.
+
+    Args:
+        mechanism: as a statement's ``mechanism``, or one step of it. It may come from anybody.
+
+    >>> mechanism_in_words({"mechanism": "gnmax", "sigma": "15/2", "votes_per_unit": 1}).split(";")[0]
+    'GNMax: the class with the most votes (noise of sigma 7.5 on each count)'
+    >>> mechanism_in_words([{"mechanism": "other", "width": "3"}])
+    'other (width 3)'
+    """
+    if isinstance(mechanism, list | tuple):
+        return "; then ".join(mechanism_in_words(each) for each in mechanism)
+    if not isinstance(mechanism, Mapping):
+        return str(mechanism)
+    name = str(mechanism.get("mechanism", "see privacy.json"))
+    parameters = {key: value for key, value in mechanism.items() if key != "mechanism"}
+    words = _WORDS.get(name)
+    if words is not None and set(parameters) == _parameters(words):
+        figures = {key: _figure(value) for key, value in parameters.items()}
+        if "confidence" in figures:
+            figures["confidence"] = _share(parameters["confidence"])
+        return words.format_map(figures)
+    rest = [f"{key} {value}" for key, value in parameters.items()]
+    return f"{name} ({', '.join(rest)})" if rest else name
+
+
+def _parameters(words: str) -> set[str]:
+    return {field for _, field, _, _ in Formatter().parse(words) if field}
+
+
+def _exact(value: object) -> Fraction | None:
+    text = str(value)
+    return Fraction(text) if _FRACTION.fullmatch(text) else None
+
+
+def _figure(value: object) -> str:
+    """Return a figure with a point if that is exact, else as it stands."""
+    exact = _exact(value)
+    if exact is None or Fraction(text := f"{float(exact):.6f}") != exact:
+        return str(value)
+    return text.rstrip("0").rstrip(".")
+
+
+def _share(value: object) -> str:
+    exact = _exact(value)
+    return str(value) if exact is None else f"{_figure(100 * exact)} %"

@@ -1,0 +1,70 @@
+"""A mechanism in words says all that its text form says."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+
+import pytest
+
+from pate.formats.mechanism_words import mechanism_in_words
+from pate.mechanisms import MECHANISMS, Mechanism
+
+#: A figure for each parameter that a mechanism of ours may have; no two are alike.
+FIGURES: dict[str, int | Fraction] = {
+    "threshold": 45, "sigma": Fraction(15, 2), "sigma1": Fraction(31), "sigma2": Fraction(11),
+    "scale": Fraction(20), "share": Fraction(241, 64), "honest": 3, "votes_per_unit": 6,
+    "confidence": Fraction(7, 8),
+}  # fmt: skip
+SHOWN = {"sigma": "7.5", "share": "3.765625", "confidence": "87.5 %"}
+
+
+def of_kind(kind: type[Mechanism]) -> Mechanism:
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: FIGURES[name] for name in names})
+
+
+@pytest.mark.parametrize("kind", MECHANISMS.values(), ids=str)
+def test_every_mechanism_has_words_with_all_its_figures(kind: type[Mechanism]) -> None:
+    text = of_kind(kind).to_dict()
+    words = mechanism_in_words(text)
+    for name in text:
+        if name != "mechanism":
+            figure = SHOWN.get(name, str(FIGURES[name]))
+            assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", words), (name, words)
+    assert "_" not in words
+    assert "/" not in words
+
+
+def test_steps_are_told_in_turn() -> None:
+    gate = {"mechanism": "gate", "order": "3", "target": "1/3", "test": "1/2", "failure": "1/7"}
+    first, second = mechanism_in_words([{"mechanism": "mine"}, gate]).split("; then ")
+    assert first == "mine"
+    assert all(figure in second for figure in ("order 3", "target 1/3", "test 0.5", "failure 1/7"))
+
+
+@pytest.mark.parametrize(
+    ("strange", "told"),
+    [
+        # Parameters that its words have no place for, or lack: nothing is left out, and none is made up.
+        ({"mechanism": "gnmax", "sigma": "3"}, "gnmax (sigma 3)"),
+        (
+            {"mechanism": "gnmax", "sigma": "3", "votes_per_unit": 1, "more": 2},
+            "gnmax (sigma 3, votes_per_unit 1, more 2)",
+        ),
+        ({"sigma": "3"}, "see privacy.json (sigma 3)"),
+        ("a text", "a text"),
+        (7, "7"),
+    ],
+)
+def test_what_is_not_known_is_given_as_it_stands(strange: object, told: str) -> None:
+    assert mechanism_in_words(strange) == told
+
+
+@pytest.mark.parametrize(
+    "figure", ["{sigma}", "1e400", "9" * 400, "1/0", "-1", {"a": 1}, None, True, "٣"]
+)
+def test_figures_of_a_stranger_stand_as_they_are(figure: object) -> None:
+    said = mechanism_in_words({"mechanism": "gnmax", "sigma": figure, "votes_per_unit": 1})
+    assert f"sigma {figure} on" in said
