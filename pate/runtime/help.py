@@ -63,7 +63,8 @@ class Commands(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:
         # Click itself suggests a command for a misspelt one; typer would do so again.
-        super().__init__(**{"cls": _Group, "suggest_commands": False} | settings)
+        ours: dict[str, Any] = {"cls": _Group, "suggest_commands": False}
+        super().__init__(**ours | settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """Register a command, as :meth:`typer.Typer.command` does."""

@@ -58,8 +58,8 @@ class Pace:
     What was done before that, such as teachers that are stored, is no part of its speed.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.monotonic
         self._first: tuple[float, int] | None = None
 
     def left(self, done: int, total: int) -> float | None:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
@@ -143,7 +143,7 @@ class Screen:
                     self._moving = None
 
     @contextmanager
-    def _task(self, title: str, *, late: bool = False, **fields: object) -> Iterator[_Task]:
+    def _task(self, title: str, *, late: bool = False, **fields: Any) -> Iterator[_Task]:
         with self._live() as moving:
             number = moving.add_task(title, total=None, visible=not late, **fields)
             try:
@@ -214,6 +214,7 @@ class _Task:
         if done < self._done or self._done < 0:  # new, or begun again
             self._pace = Pace()
         self._done = done
+        named: dict[str, Any] = {} if title is None else {"description": title}
         self._moving.update(
             self._number,
             completed=done,
@@ -221,7 +222,7 @@ class _Task:
             visible=not (self._is_late and done >= total),
             waits=False,
             left=self._pace.left(done, total),
-            **({} if title is None else {"description": title}),
+            **named,
         )
 
 

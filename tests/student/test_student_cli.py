@@ -187,8 +187,10 @@ def test_a_published_student_is_replaced_when_asked_only(
     place: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    command = ("train", "--labels", "labels.json", "--public", "public.csv", "--drop", "id")
-    command = (*command, "--out", str(tmp_path / "out"), "--steps", "5")
+    command = (
+        "train", "--labels", "labels.json", "--public", "public.csv", "--drop", "id",
+        "--out", str(tmp_path / "out"), "--steps", "5",
+    )  # fmt: skip
     assert here(*command)[0] == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     code, _, said = here(*command, "--seed", "1")

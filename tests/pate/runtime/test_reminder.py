@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from pate.runtime import screen as screen_module
 from pate.runtime.reminder import HOUR, MINUTE, Pace, Reminder
 from pate.runtime.screen import EVERY, Screen
 
@@ -73,7 +72,7 @@ def test_lines_of_progress_say_what_is_left_once_each_and_ever_more_rarely(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.delenv(EVERY, raising=False)
-    monkeypatch.setattr(screen_module.time, "monotonic", clock)
+    monkeypatch.setattr("time.monotonic", clock)
     with Screen("pate-student").bar("final student") as move:
         for step in range(3601):
             clock.now = float(step)
@@ -82,7 +81,10 @@ def test_lines_of_progress_say_what_is_left_once_each_and_ever_more_rarely(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(set(lines))
     assert 30 < len(lines) < 80
-    assert all(" left" in line for line in lines[1:-1])
+    left = {line.split(": ", 2)[2].split(" of ")[0]: line.split(", ")[-1] for line in lines[1:-1]}
+    assert left["6"] == "about 60 min left"
+    assert all(" left" in line for line in left.values())
+    assert any(line == "about 30 min left" for line in left.values())
     assert lines[-1].endswith("final student: 3600 of 3600")
 
 
