@@ -296,7 +296,7 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
     named = spec.parties if isinstance(spec.parties, tuple) else ()
     size = len(named) or spec.parties
     yield (
-        f"{spec.aggregator} with {size} parties (--parties): "
+        f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
     neighbours = neighbours_of(spec.unit, records_vote=spec.records_vote)
