@@ -22,6 +22,7 @@ from party.voting.voter import Ending, Voter
 from pate.data.read import read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import SchemaError, UnreachableError
+from pate.features.progress import telling
 from pate.formats.privacy_statement import in_words
 from pate.noise.exact import SystemNoise
 from pate.runtime.child import LOCAL_SERVER, LOOPBACK
@@ -120,8 +121,10 @@ def take_part(
         on_state=status.is_now,
         max_wait=options.max_wait,
     )
+    describing = screen.bar("describing inputs", percent=True, late=True)
     try:
-        connection.run(stop=over)
+        with describing as described, telling(described):
+            connection.run(stop=over)
     except UnreachableError:
         # A server that has heard our last words may be gone at once, and that is as it should be.
         if not over():

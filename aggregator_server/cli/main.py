@@ -63,6 +63,7 @@ def serve(options: CampaignOptions) -> None:
         from aggregator_server.session import start_campaign
         from pate.campaign.settings import delta_of, of_gated_delta, spec_of
         from pate.data.read import read_inputs
+        from pate.features.progress import telling
 
     fork_ahead(SUPERLINK_MAIN)  # before anything of this server's is read
     identities = _identities(options.home, options.host)
@@ -74,7 +75,9 @@ def serve(options: CampaignOptions) -> None:
     delta = delta_of(options.publish, options.delta)
     if line := of_gated_delta(options.publish, delta):
         screen.say(line, "warning")
-    spec = spec_of(options, inputs, say=screen.say)
+    describing = screen.bar("describing the public inputs", percent=True, late=True)
+    with describing as described, telling(described):  # to choose representatives
+        spec = spec_of(options, inputs, say=screen.say)
     summary = start_campaign(options.folder, spec, inputs, listening, screen, options.ledger)
     if options.as_json:
         print_json(summary)

@@ -18,6 +18,7 @@ from pate.data.checks import require_records
 from pate.data.values import Table, is_numeric
 from pate.errors import ProtocolError
 from pate.features.neighbours import cast_votes, voters_of
+from pate.features.progress import telling, told
 from pate.features.space import space_over
 
 if TYPE_CHECKING:
@@ -141,9 +142,10 @@ class NeighbourVotes:
         labels = columns[held.labels]
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         # Each record's vote is its own, so any cut of them gives the same sum.
-        for start in range(0, len(held), _AT_ONCE):
+        for start in told(range(0, len(held), _AT_ONCE)):
             some = range(start, min(start + _AT_ONCE, len(held)))
-            described = space.embed(held.inputs.take(some))
+            with telling(None):
+                described = space.embed(held.inputs.take(some))
             votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
             if some.stop == len(held) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, not a number: how many records there are is nobody's business.

@@ -13,8 +13,10 @@ _TOLD: Final[ContextVar[Callable[[int, int], None] | None]] = ContextVar("told",
 
 
 @contextmanager
-def telling(progress: Callable[[int, int], None]) -> Iterator[None]:
+def telling(progress: Callable[[int, int], None] | None) -> Iterator[None]:
     """Call ``progress`` with a percentage and 100 while features are computed within the block.
+
+    None is for parts of a whole that is told itself.
 
     A percentage, and not a number of inputs: how many records a party has is private.
     """

@@ -189,13 +189,14 @@ class Screen:
         Args:
             title: what is done.
             percent: show a share and not a number.
-            late: show nothing before the first call, and nothing while done is total.
+            late: show nothing before the first call, nothing while done is total, and no line of what
+                takes a moment only.
         """
         if self.live:
             with self._task(title, late=late, percent=percent) as task:
                 yield task.move
             return
-        yield _Lines(self.say, title, percent=percent).move
+        yield _Lines(self.say, title, percent=percent, late=late).move
 
 
 class _Task:
@@ -254,19 +255,25 @@ class Roles:
 class _Lines:
     """Progress as lines: the first one, and then more and more rarely, as long as something moves."""
 
-    def __init__(self, say: Callable[[str], None], title: str, *, percent: bool) -> None:
-        self._say, self._title, self._percent = say, title, percent
+    def __init__(
+        self, say: Callable[[str], None], title: str, *, percent: bool, late: bool
+    ) -> None:
+        self._say, self._title, self._percent, self._late = say, title, percent, late
         self._drawn = EVERY in os.environ  # by another program, which wants each of them
         self._every = float(os.environ.get(EVERY, _LINE_EVERY_S))
-        self._pace, self._began = Pace(), time.monotonic()
+        self._pace, self._began, self._next = Pace(), 0.0, 0.0
         self._last: tuple[int, int] | None = None
-        self._next = 0.0
+        self._done: int | None = None
 
     def move(self, done: int, total: int) -> None:
         """Say how far it is, if it is time to."""
-        now, left = time.monotonic(), self._pace.left(done, total)
-        news = (done, total) != self._last
-        if not news or (now < self._next and done < total) or not (done or self._drawn):
+        now = time.monotonic()
+        if self._done is None or done < self._done:  # new, or begun again
+            self._pace, self._began, self._last = Pace(), now, None
+            self._next = now + self._every * self._late
+        self._done, left = done, self._pace.left(done, total)
+        is_soon = now < self._next and (done < total or self._late)
+        if (done, total) == self._last or is_soon or not (done or self._drawn):
             return
         gap = self._every if self._drawn else max(self._every, _SHARE * (now - self._began))
         self._last, self._next = (done, total), now + min(gap, HOUR)

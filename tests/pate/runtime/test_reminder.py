@@ -99,3 +99,26 @@ def test_a_step_that_is_done_at_once_is_one_line(
         for step in steps:
             move(*step)
     assert capsys.readouterr().err.count("keys from parties: 4 of 4") == said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.01, 0), (1.0, 1)])
+def test_what_takes_a_moment_only_is_no_line_if_it_need_not_be(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
+    seconds: float,
+    said: int,
+) -> None:
+    monkeypatch.delenv(EVERY, raising=False)
+    monkeypatch.setattr("time.monotonic", clock)
+    with Screen("pate-party").bar("describing inputs", percent=True, late=True) as move:
+        for _ in range(2):  # twice, each from its beginning
+            for done in range(10, 110, 10):
+                clock.now += seconds
+                move(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        len([line for line in lines if "describing inputs: 60 %, about 4 s left" in line])
+        == 2 * said
+    )
+    assert bool(lines) == bool(said)
