@@ -142,7 +142,7 @@ def train_ensemble(
         device: ``auto``, ``cpu`` or ``cuda``.
         home: the party's state directory; teachers lie in ``teachers`` below it.
         key: the party's secret that decides shards and seeds, at most 64 bytes.
-        progress: called with the number of teachers done and k.
+        progress: called with the number of teachers done and k: first with those that were stored.
 
     Raises:
         UsageError: if the model or device does not fit.
@@ -162,7 +162,7 @@ def train_ensemble(
         stored = load_teacher(folder, number, kind)
         if stored is not None:
             members[number] = stored
-            progress(len(members), teachers)
+    progress(len(members), teachers)  # at once: what was stored says nothing of how fast we train
     missing = {
         number: (order[shards[order] == number], _derive(key, f"teacher {number}"))
         for number in range(teachers)

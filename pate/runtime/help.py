@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import shutil
+import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
@@ -78,8 +79,11 @@ def listed_choices(param: click.Parameter) -> str:
 
 def _drawn(command: click.Command, context: click.Context) -> str:
     width = min(shutil.get_terminal_size().columns, _WIDEST)
-    # Colours are dropped by click where the output is no terminal.
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False)
+    # Colours are dropped by click where the output is no terminal; frames are what it can show.
+    encoding = sys.stdout.encoding or "ascii"
+    drawn = io.BytesIO()
+    file = io.TextIOWrapper(drawn, encoding=encoding, errors="replace")
+    console = Console(file=file, width=width, force_terminal=True, highlight=False)
     usage = " ".join(command.collect_usage_pieces(context))
     console.print(Padding(Text(f"Usage: {context.command_path} {usage}", style="bold"), (1, 1)))
     for paragraph in (command.help or "").split("\n\n"):
@@ -95,9 +99,8 @@ def _drawn(command: click.Command, context: click.Context) -> str:
         # A column for each panel: what is short elsewhere need not be narrow here.
         rows = [_row(param, context) for param in panels[name]]
         console.print(_panel(name, rows, width))
-    file = console.file
-    assert isinstance(file, io.StringIO)  # noqa: S101 - made above
-    return file.getvalue()
+    file.flush()
+    return drawn.getvalue().decode(encoding)
 
 
 def panel_of(param: click.Parameter) -> str:

@@ -322,13 +322,13 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
 
 
 def test_the_party_sees_that_the_server_confirmed(link: Link, tmp_path: Path) -> None:
-    bundle = link.identities.invite("c", now=now(), server=link.deployment.address)
-    (tmp_path / "c.json").write_bytes(bundle.to_json())
-    home = str(tmp_path / "c")
-    done = CliRunner().invoke(pate_party, ["enroll", str(tmp_path / "c.json"), "--home", home])
+    bundle = link.identities.invite("newcomer", now=now(), server=link.deployment.address)
+    (tmp_path / "bundle.json").write_bytes(bundle.to_json())
+    home = str(tmp_path / "home")
+    done = CliRunner().invoke(pate_party, ["enroll", str(tmp_path / "bundle.json"), "--home", home])
     assert done.exit_code == 0, done.output
     assert f"{link.deployment.address} has confirmed" in done.output
-    assert f"pate-party start --name c --home {home}" in " ".join(done.output.split())
+    assert f"pate-party start --name newcomer --home {home}" in " ".join(done.output.split())
 
 
 def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) -> None:
