@@ -331,7 +331,7 @@ class Policy:
             raise _no("campaigns", "a list", f"campaign {offer.campaign} is not on it; {signed}")
 
     def in_words(self) -> tuple[str, ...]:
-        """Return the rules as lines for the screen."""
+        """Return the rules as lines for the screen, whose subject is the policy."""
         by_word = {
             "enrolled": "campaigns signed by the key that was pinned at enrolment",
             "any": "any campaign",
@@ -344,31 +344,34 @@ class Policy:
         )
         lines = [
             f"joins {campaigns}",
-            f"votes leave {' or '.join(self.aggregation)}, noise is {' or '.join(self.noise)}",
-            f"the promise protects a {' or a '.join(self.units)}",
+            f"accepts {' or '.join(self.aggregation)} votes, with {' or '.join(self.noise)} noise",
+            f"accepts a guarantee for each {' or each '.join(self.units)}",
         ]
         for value, text in (
             (self.max_queries, "answers at most {} queries a campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),
-            (self.least_sigma, "noise has a standard deviation of at least {} votes"),
-            (self.least_noise_multiplier, "noise is at least {} times what one unit can move"),
-            (self.least_roster, "at least {} parties take part"),
+            (self.least_sigma, "needs noise of a standard deviation of at least {} votes"),
+            (
+                self.least_noise_multiplier,
+                "needs noise of at least {} times what one unit can move",
+            ),
+            (self.least_roster, "needs at least {} parties"),
         ):
             if value is not None:
                 lines.append(text.format(_plain(value)))
         lines.append(
-            "no largest epsilon of our own accountant"
+            "sets no largest epsilon for this party's own accountant"
             if self.largest_epsilon is None
-            else f"our own accountant stops at {self.bound.in_words}, over all campaigns"
+            else f"stops when this party's own accountant reaches {self.bound.in_words}, over all campaigns"
         )
         if self.parties is not None:
-            lines.append(f"takes part with {', '.join(sorted(self.parties))} alone, by their keys")
+            lines.append(f"takes part with {', '.join(sorted(self.parties))} only, by their keys")
         if self.hours is not None:
             lines.append(f"votes only {self.hours}, local time")
         lines.append(
-            "queries of one campaign may be opened in another with other parties, or get other votes"
+            "lets queries of one campaign be unmasked in another with other parties, or get other votes"
             if self.allow_other
-            else "no query is opened twice with different parties, or gets two different votes"
+            else "lets no query be unmasked twice with different parties, or get two different votes"
         )
         return tuple(lines)
 

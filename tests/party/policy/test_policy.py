@@ -365,7 +365,7 @@ def test_the_defaults_are_strict_but_on_loopback() -> None:
 def test_in_words() -> None:
     lines = "\n".join(Policy().in_words())
     assert "pinned at enrolment" in lines
-    assert "our own accountant stops at epsilon 10 at delta 1e-05, of which 1e-06 is for" in lines
+    assert "own accountant reaches epsilon 10 at delta 1e-05, of which 1e-06 is for" in lines
     assert "at least 3 parties" in lines
     few = dataclasses.replace(FREE, hours=Hours.parse("20:00-06:00"), max_queries=5)
     assert "at most 5 queries a campaign" in "\n".join(few.in_words())
