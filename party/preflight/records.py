@@ -7,6 +7,7 @@ they divide into classes: numbers are told only where they are asked for (``--co
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from pate.data.odd import Odd
 from pate.data.read import read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, is_numeric
-from pate.errors import DataError
+from pate.errors import DataError, SchemaError
+from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
 from protos.pate.v1 import vote_pb2
 
@@ -175,7 +177,7 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
         public = read_inputs(options.public, drop=options.dropped)
         sources[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
-        sources.setdefault(Schema.parse(options.schema), "the schema given")
+        sources.setdefault(_stated(options.schema), "the schema given")
     if offer is not None and offer.schema:
         sources.setdefault(Schema.parse(offer.schema), "the campaign that we joined")
     classes, file = None if offer is None else offer.classes, OwnFile.of(options)
@@ -205,6 +207,18 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
             "mend the file or the names of its columns, or agree with the coordinator",
         )
     return _with_columns(found, options, data.inputs, odd) if sources else found
+
+
+def _stated(schema: str) -> Schema:
+    """Return what ``--schema`` says: a line, or a file of a schema."""
+    if not Path(schema).is_file():
+        return Schema.parse(schema)
+    try:
+        return Schema(numeric=numeric_of(Path(schema).read_bytes()))
+    except OSError as error:
+        raise SchemaError(f"cannot read {schema}: {error.strerror or error}") from error
+    except SchemaError as error:
+        raise SchemaError(f"{schema}: {error}") from error
 
 
 def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:

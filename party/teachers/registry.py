@@ -41,8 +41,9 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
         raise UsageError(f"--device {device!r} is none of {', '.join(DEVICES)}")
     if model not in MODELS:
         if model not in (others := plugin_names(TEACHERS)):
-            known = ", ".join((*MODELS, *others))
-            raise UsageError(f"there is no model {model!r}; it is one of {known}")
+            known = ", ".join(("auto", *(_OF_IMAGES if images else _OF_TABLES), *others))
+            what = "images" if images else "a table"
+            raise UsageError(f"there is no model {model!r}; for {what} there are {known}")
         return plugged(model, device)
     if model == "auto":
         model = "linear" if images else "chosen"

@@ -49,6 +49,25 @@ def parse(content: bytes) -> dict[str, object]:
     )
 
 
+def numeric_of(content: bytes) -> dict[str, bool]:
+    """Return the features of a schema file, or of a draft of one, and whether each holds numbers.
+
+    Raises:
+        SchemaError: if it is no schema.
+    """
+    fields = parse(content)
+    columns = fields.get("columns")
+    found: dict[str, bool] = {}
+    for column in columns if isinstance(columns, list) else []:
+        if not isinstance(column, dict) or column.get("kind") not in ("number", "category"):
+            raise SchemaError("one of its columns is neither of the kind number nor category")
+        if column.get("name") != fields.get("label"):
+            found[str(column.get("name"))] = column["kind"] == "number"
+    if not found:
+        raise SchemaError("it has no columns")
+    return found
+
+
 def sign(content: bytes, key: Ed25519PrivateKey) -> bytes:
     """Return the signature file of a schema.
 

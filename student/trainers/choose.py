@@ -28,12 +28,12 @@ def choose(model: str, inputs: Inputs) -> str:
     Raises:
         UsageError: if there is no such trainer, or it is not one for such inputs.
     """
+    suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if model not in MODELS:
         if model not in (others := plugin_names(STUDENTS)):
-            known = ", ".join((*MODELS, *others))
+            known = ", ".join(("auto", *suited, *others))
             raise UsageError(f"there is no model {model!r}; choose {known}")
         return model
-    suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if model not in ("auto", *suited):
         choice = " or ".join(suited)
         raise UsageError(f"--model {model} does not take {inputs.schema()}; choose {choice}")

@@ -400,6 +400,15 @@ def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None
     ):
         found = check_schema(replace(asked, schema=line), data)
         assert (found.status, why in found.text) == (Status.WARNING, True), found.text
+    columns = [{"name": "age", "kind": "number"}, {"name": "sex", "kind": "category"}]
+    columns.append({"name": "ill", "kind": "category"})
+    fields = {"format": "pate-synthesis-schema/1", "label": "ill", "columns": columns}
+    (tmp_path / "s.json").write_text(json.dumps(fields))
+    file = replace(asked, schema=str(tmp_path / "s.json"))
+    assert check_schema(file, data).status is Status.OK
+    (tmp_path / "s.json").write_text(json.dumps(fields | {"columns": []}))
+    with pytest.raises(SchemaError, match="it has no columns"):
+        check_schema(file, data)
     public = replace(asked, public=table(tmp_path / "public.csv"), drop=None)
     assert check_schema(public, data).status is Status.OK
     other = replace(asked, public=table(tmp_path / "other.csv", name="year"))

@@ -25,6 +25,7 @@ from PIL import Image
 from party.teachers.shards import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile, OwnVoters
+from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
 from pate.data.values import Images, Table
 from protos.pate.v1 import vote_pb2
@@ -118,17 +119,21 @@ def as_lines(rows: list[list[str]]) -> bytes:
     return made.getvalue().encode(errors="surrogatepass")
 
 
-def table_file(path: Path, *, groups: bool) -> OwnFile:
+def table_file(path: Path, *, groups: bool, reading: Reading = PLAIN) -> OwnFile:
     drop = () if groups else ("who",)
-    return OwnFile(data=path, label="y", group="who" if groups else None, drop=drop)
+    who = "who" if groups else None
+    return OwnFile(data=path, label="y", group=who, drop=drop, reading=reading)
 
 
-def csv_pair(place: Path, at: int, line: bytes, *, groups: bool) -> tuple[OwnFile, OwnFile]:
+def csv_pair(
+    place: Path, at: int, line: bytes, *, groups: bool, reading: Reading = PLAIN
+) -> tuple[OwnFile, OwnFile]:
     parts = [as_lines([row]) for row in BASE]
     without, with_it = place / "without.csv", place / "with.csv"
     without.write_bytes(as_lines([HEAD]) + b"".join(parts))
     with_it.write_bytes(as_lines([HEAD]) + b"".join([*parts[:at], line, *parts[at:]]))
-    return table_file(without, groups=groups), table_file(with_it, groups=groups)
+    made = [table_file(each, groups=groups, reading=reading) for each in (without, with_it)]
+    return made[0], made[1]
 
 
 @pytest.mark.slow
@@ -136,6 +141,16 @@ def csv_pair(place: Path, at: int, line: bytes, *, groups: bool) -> tuple[OwnFil
 @given(at=at_any, cells=rows_of_text, groups=st.booleans())
 def test_csv_with_any_text(place: Path, at: int, cells: list[str], groups: bool) -> None:
     check(*csv_pair(place, at, as_lines([cells]), groups=groups), TABLE)
+
+
+@pytest.mark.slow
+@many
+@given(at=at_any, cells=rows_of_text, groups=st.booleans())
+def test_csv_whose_owner_says_how_it_is_written(
+    place: Path, at: int, cells: list[str], groups: bool
+) -> None:
+    reading = Reading.of("comma", ["29", "x", "b"])
+    check(*csv_pair(place, at, as_lines([cells]), groups=groups, reading=reading), TABLE)
 
 
 @pytest.mark.slow
