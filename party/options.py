@@ -161,7 +161,9 @@ class CheckOptions(Options):
     ] = None
     schema: Annotated[
         str | None,
-        of_campaign(help="`images 28x28x1`, `table age:number`, or a schema's file.", metavar="LINE"),
+        of_campaign(
+            help="`images 28x28x1`, `table age:number`, or a schema's file.", metavar="LINE"
+        ),
     ] = None
     unit: Annotated[Unit | None, of_privacy(help="What it protects; patient needs --group.")] = None
     counts: Annotated[

@@ -121,6 +121,19 @@ class Attendance:
         self._welcome(node, party, said.public_set == self._campaign.public_set)
         return party
 
+    def unenrolled_marked(self, names: Sequence[str]) -> list[str]:
+        """Return the names, marked where a party is not enrolled now: it was revoked, or never was.
+
+        Such a party is waited for, since it may still be enrolled; the coordinator has to know that.
+        """
+        if self._enrolled is None:
+            return list(names)
+        try:
+            enrolled = self._enrolled()
+        except StateError:
+            return list(names)
+        return [name if name in enrolled else f"{name} (not enrolled)" for name in names]
+
     def _expects(self, party: DescribedParty) -> bool:
         """Return whether a party is one to talk to.
 

@@ -139,7 +139,7 @@ class Exchange:
         missing = ""
         if names is not None:
             absent = sorted(names - {party.name for party in present})
-            missing = f"; missing: {listed(absent)}"
+            missing = f"; missing: {listed(self._who.unenrolled_marked(absent))}"
         return f"waiting for parties: {len(present)} of {size} here ({here}){missing}"
 
     @property

@@ -257,6 +257,8 @@ class PrivacyStatement:
         """
         what = "not a privacy statement of this version"
         body = parse(text, most=_LONGEST, error=ProtocolError, what=what)
+        if isinstance(body.get("privacy"), dict):
+            raise ProtocolError(f"{what}: a file of labels has it in its field 'privacy'")
         told = body.get("realised")
         if not isinstance(told, dict) or told != {"cost": told.get("cost"), "meaning": _REALISED}:
             raise ProtocolError(f"{what}: realised is not a cost and what it means")

@@ -142,7 +142,9 @@ class Lines:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.say = self.said.append
+
+    def say(self, line: str, level: str = "info") -> None:
+        self.said.append(line)
 
     @contextmanager
     def bar(self, _: str) -> Iterator[Callable[[int, int], None]]:

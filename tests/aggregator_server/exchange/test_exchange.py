@@ -34,7 +34,7 @@ from tests.support.campaign_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pate.votes import Counts
@@ -93,7 +93,11 @@ class House:
         self.grid = LocalGrid([make_client_app(voter.handle) for voter in self.voters])
         self.link = GridWire(self.grid)
 
-    def exchange(self, classes: Sequence[str] = ()) -> Exchange:
+    def exchange(
+        self,
+        classes: Sequence[str] = (),
+        enrolled: Callable[[], Mapping[str, bytes]] | None = None,
+    ) -> Exchange:
         body = pack_public_set(PUBLIC)
         return Exchange(
             self.link,
@@ -101,6 +105,7 @@ class House:
             signing_key=SERVER_KEY,
             pieces=lambda: [body[:100], body[100:]],
             say=self.said.append,
+            enrolled=enrolled,
             pause=_pause,
         )
 
@@ -125,6 +130,29 @@ def houses() -> Iterator[list[House]]:
     yield made
     for house in made:
         house.grid.close()
+
+
+def test_who_is_waited_for_and_not_enrolled_is_marked(tmp_path: Path, houses: list[House]) -> None:
+    house = House(tmp_path, [Constant(3, 0), Constant(2, 1)])
+    houses.append(house)
+    enrolled = {
+        "p0": identity_key(tmp_path / "p0").public_key().public_bytes_raw(),
+        "p2": bytes(32),
+    }
+
+    class WaitedError(Exception):
+        """Ends the wait, once its line was said."""
+
+    def pause(_: float) -> None:
+        if any("missing" in line for line in house.said):
+            raise WaitedError
+
+    exchange = house.exchange(enrolled=lambda: enrolled)
+    exchange._pause = pause
+    with pytest.raises(WaitedError):
+        exchange.gather(["p0", "p1", "p2"])
+    line = next(line for line in house.said if "missing" in line)
+    assert line.endswith(("missing: p0, p1 (not enrolled), p2", "missing: p1 (not enrolled), p2"))
 
 
 def test_a_roster_is_gathered_and_votes_come_from_all(tmp_path: Path, houses: list[House]) -> None:

@@ -200,6 +200,7 @@ def test_what_is_no_statement(home: Path, tmp_path: Path) -> None:
     fails(DataError, "cannot read", "verify", str(path), *where)
     kinds: tuple[tuple[bytes, type[PateError], str], ...] = (
         (b"{}", ProtocolError, "not a privacy statement"),
+        (b'{"labels": {}, "privacy": {}}', ProtocolError, "in its field 'privacy'"),
         (b"\xff", DataError, "not text"),
         (b" " * 2**21, DataError, "too large"),
     )

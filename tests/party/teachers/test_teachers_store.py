@@ -103,7 +103,12 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "inputs", "device", "message"),
     [
-        ("vgg", IMAGES, "cpu", "no model 'vgg'; for images there are auto, linear, nearest, cnn, resnet$"),
+        (
+            "vgg",
+            IMAGES,
+            "cpu",
+            "no model 'vgg'; for images there are auto, linear, nearest, cnn, resnet$",
+        ),
         (
             "cnn",
             TABLE,
