@@ -135,7 +135,9 @@ def start_campaign(
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
-        screen.say(f"campaign {spec.name} ({spec.id[:8]}) over {len(inputs)} queries in {folder}")
+        screen.say(
+            f"new campaign {spec.name!r} ({spec.id[:8]}) of {len(inputs)} queries, stored in {folder}"
+        )
         say_guess(spec, screen)
         return _run(ledger, inputs, folder, listening, screen)
 

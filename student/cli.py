@@ -260,7 +260,8 @@ def _follow(
     )
     with client:
         campaign = client.campaign()
-        screen.say(f"campaign {campaign.name or campaign.id.hex()[:12]}: {campaign.mechanism}")
+        named = repr(campaign.name) if campaign.name else campaign.id.hex()[:12]
+        screen.say(f"campaign {named}: {campaign.mechanism}")
         # Only now: a server that is started at the same time has made the file once it answers.
         client.token = token_for(options.token_file, host)
         if client.token is None:

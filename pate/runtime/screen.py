@@ -273,7 +273,9 @@ class _Lines:
             self._next = now + self._every * self._late
         self._done, left = done, self._pace.left(done, total)
         is_soon = now < self._next and (done < total or self._late)
-        if (done, total) == self._last or is_soon or not (done or self._drawn):
+        # That nothing is done yet is news only after a while.
+        is_new = not done and not self._drawn and now < self._began + self._every
+        if (done, total) == self._last or is_soon or is_new:
             return
         gap = self._every if self._drawn else max(self._every, _SHARE * (now - self._began))
         self._last, self._next = (done, total), now + min(gap, HOUR)
