@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
@@ -14,10 +15,11 @@ from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.errors import StateError
 from pate.formats.labels import LabelRow, LabelSet
+from pate.formats.privacy_statement import rounded_up
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aggregator_server.ledger.state import CampaignState
@@ -27,6 +29,7 @@ LEDGER_FILE: Final = place.LEDGER_FILE
 #: Characters of an entry that are shown.
 _WIDEST: Final = 100
 _TERMS: Final = ("delta", "unit", "adjacency", "observer")
+_NOISE: Final = {"central": "server", "distributed": "parties"}
 
 
 def describe(folder: Path, database: str | None = None) -> dict[str, object]:
@@ -81,15 +84,48 @@ def describe_state(state: CampaignState) -> dict[str, object]:
 
 
 def show(found: Mapping[str, object]) -> None:
-    """Print what :func:`describe` returned as a table."""
+    """Print what :func:`describe` returned; what is long, or to be copied, stands below the table."""
     sheet = Table(show_header=False)
     sheet.add_column(style="bold")
-    sheet.add_column()
-    for name, value in found.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        text = "nothing is promised" if value is None else text
-        sheet.add_row(name.replace("_", " "), text)
-    Console(highlight=False).print(sheet)
+    sheet.add_column(overflow="fold")
+    for name, text in _rows(found):
+        # Never as markup: names are of other people's choosing.
+        sheet.add_row(name, Text(text))
+    console = Console(highlight=False)
+    console.print(sheet)
+    if "adjacency" in found:
+        console.print(f"adjacency: {found['adjacency']}", markup=False)
+    console.print(f"ledger head: {found['ledger_head']}", markup=False, soft_wrap=True)
+
+
+def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    yield "campaign", f"{found['campaign']} ({found['id']})"
+    yield "phase", f"{found['phase']}, round {found['round']} of {found['rounds']}"
+    yield "mechanism", str(found["aggregator"])
+    yield "queries", f"{found['queries_asked']} asked; the public set has {found['queries']}"
+    yield "labels", f"{found['labels_released']} released"
+    parties, classes = found["parties"], found["classes"]
+    assert isinstance(parties, list)  # noqa: S101 - as describe_state made them
+    assert isinstance(classes, list)  # noqa: S101
+    if not parties:
+        yield "parties", "not all are here: the roster, the classes and the budget are not fixed"
+        return
+    yield "parties", f"{len(parties)}: {', '.join(parties)}"
+    yield "teachers", str(found["teachers"] or "none: records vote themselves")
+    yield "classes", f"{len(classes)}: {', '.join(classes)}"
+    yield "sums of votes", f"{found['aggregation']}, noise by the {_NOISE[str(found['noise'])]}"
+    for observer, name in ((found["observer"], "epsilon"), ("server", "epsilon_server")):
+        epsilon = found[name]
+        yield (
+            f"towards the {observer}",
+            "nothing is promised"
+            if epsilon is None
+            else f"epsilon {rounded_up(float(str(epsilon)))} at delta {found['delta']:g} "
+            f"per {found['unit']}",
+        )
+    yield "charged", f"{100 * float(str(found['budget_spent'])):.2f} % of the privacy budget"
+    if "gate" in found:
+        yield "gate", str(found["gate"])
 
 
 def label_set(folder: Path) -> LabelSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,9 +89,14 @@ def verify(
             "checks": [asdict(each) for each in checks],
         })  # fmt: skip
     else:
-        _print([str(each) for each in checks])
-        if agrees(checks) and (names := unclear(checks)):
-            _print([f"nothing differs; this party cannot tell: {', '.join(names)}"])
+        _print([str(each) for each in checks], indent=9)
+        hold = sum(each.finding == "ok" for each in checks)
+        said = f"{hold} of {len(checks)} hold"
+        if agrees(checks):
+            said += "; nothing differs"
+            if names := unclear(checks):
+                said += f"; this party cannot tell: {', '.join(names)}"
+        _print([said])
     if not agrees(checks):
         wrong = [each.name for each in checks if each.finding == "differs"]
         raise LedgerError(f"{statement} does not agree with our ledger: {', '.join(wrong)}")
@@ -144,9 +150,13 @@ def _delta(home: Path, policy: Path | None) -> Delta:
     return policy_of(home, loopback=False, file=policy).divided_delta
 
 
-def _print(lines: list[str]) -> None:
+def _print(lines: list[str], indent: int = 0) -> None:
+    """Print lines; on a terminal their further lines begin ``indent`` columns in, if that is said."""
     console = Console(highlight=False)
     for line in lines:
+        if indent and console.is_terminal:
+            further = " " * indent
+            line = textwrap.fill(line, console.width, subsequent_indent=further)  # noqa: PLW2901
         # Never as markup: names are of other people's choosing.
         console.print(line, soft_wrap=True, markup=False)
 

@@ -11,12 +11,25 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from pate.accounting.composition import Composition, Gate, composition_named, total_cost
+from pate.accounting.composition import (
+    Composition,
+    Gate,
+    Gdp,
+    Zcdp,
+    composition_named,
+    total_cost,
+)
 from pate.accounting.events import GatedBatch, NoisyHistogram
 from pate.errors import LedgerError, PateError
-from pate.formats.privacy_statement import PrivacyStatement, adjacencies_of
+from pate.formats.mechanism_words import mechanism_in_words
+from pate.formats.privacy_statement import (
+    PrivacyStatement,
+    adjacencies_of,
+    neighbours_of,
+    rounded_up,
+)
 from pate.mechanisms import worst_cost
 from pate.storage.hash_chain import Head
 from pate.text_form import fraction_from_text
@@ -117,8 +130,12 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer = ours.offer
     yield _same("unit", said.unit, offer.unit)
     known = adjacencies_of(offer.unit, records_vote=offer.records_vote)
+    among = neighbours_of(offer.unit, records_vote=offer.records_vote)
     yield _same(
-        "adjacency", said.adjacency, said.adjacency if said.adjacency in known else known[0]
+        "adjacency",
+        said.adjacency,
+        said.adjacency if said.adjacency in known else known[0],
+        lambda text: among if text in known else _shown(text),
     )
     yield _same("delta", said.delta, offer.delta)
     yield _same("aggregation", said.aggregation, offer.sums.aggregation)
@@ -136,14 +153,24 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
             "and cap are not compared",
         )
         return
-    yield _same("teachers", said.teachers, 0 if offer.records_vote else offer.teachers)
+    yield _same(
+        "teachers",
+        said.teachers,
+        0 if offer.records_vote else offer.teachers,
+        lambda count: _shown(count or "none: records vote themselves"),
+    )
     steps, gate = _without_gate(said)
     if offer.gate is not None:
         signed = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
         yield _same("gate", gate, {"mechanism": Gate.name, **signed})
-    yield _same("mechanism", steps, [dict(each.to_dict()) for each in offer.mechanisms or ()])
-    yield _same("composition", said.composition, offer.composition)
-    yield _same("cap", said.cap, str(offer.cap))
+    yield _same(
+        "mechanism",
+        steps,
+        [dict(each.to_dict()) for each in offer.mechanisms or ()],
+        lambda each: _shown(mechanism_in_words(each)),
+    )
+    yield _same("composition", said.composition, offer.composition, _composition_in_words)
+    yield _same("cap", said.cap, str(offer.cap), _roughly)
 
 
 def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
@@ -153,6 +180,7 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         said.epsilon <= offer.epsilon * (1 + _SAME),
         said.epsilon,
         offer.epsilon,
+        f"{rounded_up(said.epsilon)}; {rounded_up(offer.epsilon)} was announced at most",
     )
     if offer.cap is None:
         return
@@ -163,7 +191,11 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         yield Check("epsilon", "differs", f"the cap cannot be worked out: {_shown(error)}")
         return
     yield _compared(
-        "epsilon", math.isclose(said.epsilon, worth, rel_tol=_SAME), said.epsilon, worth
+        "epsilon",
+        math.isclose(said.epsilon, worth, rel_tol=_SAME),
+        said.epsilon,
+        worth,
+        f"{rounded_up(said.epsilon)} is what the cap converts to at delta {offer.delta:g}",
     )
     try:
         realised, least = fraction_from_text(said.realised), _least_cost(said, offer)
@@ -176,6 +208,7 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         realised,
         f"a cap of {_shown(offer.cap)}; {said.queries_asked} asked and {said.labels_released} "
         f"labels cost at least {_shown(least)}",
+        f"{_roughly(str(realised))}; within the cap, and enough for these answers",
     )
 
 
@@ -204,13 +237,18 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
 def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     offer, asked = ours.offer, said.queries_asked
     yield _compared(
-        "labels", 0 <= said.labels_released <= asked, said.labels_released, f"{asked} asked"
+        "labels",
+        0 <= said.labels_released <= asked,
+        said.labels_released,
+        f"{asked} asked",
+        f"{said.labels_released} for {asked} queries asked",
     )
     yield _compared(
         "labels in the public set",
         said.labels_released <= offer.public_queries,
         said.labels_released,
         offer.public_queries,
+        f"{said.labels_released}, and the public set has {offer.public_queries} queries",
     )
     most = offer.rounds * min(ours.asked, offer.public_queries)
     rounds = "" if offer.rounds == 1 else f" in {offer.rounds} rounds"
@@ -262,9 +300,11 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         "observers", "ok", "public and server; of what is said of them only figures are checked"
     )
     public, server = sorted(said.statements, key=lambda each: each.observer)
-    yield _same("public", (public.epsilon, public.delta), (said.epsilon, said.delta))
+    yield _same(
+        "public", (public.epsilon, public.delta), (said.epsilon, said.delta), _promise_in_words
+    )
     if not offer.sums.distributed:
-        yield _same("server", server.epsilon, None)
+        yield _same("server", server.epsilon, None, _epsilon_in_words)
         return
     if offer.mechanisms is None or offer.composition is None:
         return
@@ -281,6 +321,8 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         server.epsilon >= least * (1 - _SAME),
         server.epsilon,
         f"the {opened} noisy histograms that we opened come to {least:.6g}",
+        f"epsilon {rounded_up(server.epsilon)} at delta {offer.delta:g}; the {opened} noisy "
+        f"histograms that we opened come to {rounded_up(least)}",
     )
 
 
@@ -337,14 +379,45 @@ def _composition(said: PrivacyStatement) -> Composition:
     return Gate(GatedBatch(*(fraction_from_text(gate.get(name, "")) for name in names)))
 
 
-def _same(name: str, said: object, ours: object) -> Check:
-    return _compared(name, said == ours, said, ours)
+def _same(name: str, said: Any, ours: Any, words: Callable[[Any], str] | None = None) -> Check:
+    """Compare two values; ``words`` says one for people."""
+    if words is None or (said != ours and words(said) == words(ours)):
+        words = _shown
+    return Check(
+        name,
+        "ok" if said == ours else "differs",
+        words(said)
+        if said == ours
+        else f"the statement has {words(said)}, our ledger {words(ours)}",
+    )
 
 
-def _compared(name: str, holds: bool, said: object, ours: object) -> Check:
+def _compared(name: str, holds: bool, said: object, ours: object, words: str = "") -> Check:
     if holds:
-        return Check(name, "ok", _shown(said))
+        return Check(name, "ok", words or _shown(said))
     return Check(name, "differs", f"the statement has {_shown(said)}, our ledger {_shown(ours)}")
+
+
+def _composition_in_words(name: object) -> str:
+    known = {Gdp.name: "Gaussian differential privacy", Zcdp.name: "zero-concentrated (zCDP)"}
+    return known.get(str(name), _shown(name))
+
+
+def _roughly(text: object) -> str:
+    """Return a fraction that may have many digits as one number; another text as it is."""
+    try:
+        return f"about {float(fraction_from_text(str(text))):.6g}"
+    except (PateError, OverflowError):
+        return _shown(text)
+
+
+def _epsilon_in_words(epsilon: float | None) -> str:
+    return "nothing is promised" if epsilon is None else f"epsilon {rounded_up(epsilon)}"
+
+
+def _promise_in_words(promise: tuple[float | None, float | None]) -> str:
+    epsilon, delta = promise
+    return _epsilon_in_words(epsilon) + ("" if delta is None else f" at delta {delta:g}")
 
 
 def _shown(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -161,9 +162,12 @@ def test_a_true_statement(home: Path, tmp_path: Path) -> None:
     path.write_text(published(settled()).to_json())
     result = typed("verify", str(path), "--home", str(home))
     assert result.exit_code == 0
-    lines = result.stdout.splitlines()
+    *lines, last = result.stdout.splitlines()
     assert len(lines) > 15
     assert all(line.startswith("ok ") for line in lines)
+    assert last == f"{len(lines)} of {len(lines)} hold; nothing differs"
+    # In words and rounded figures, not as a program writes its values.
+    assert not re.search(r"[{}\[\]']|None|\d{13}|\d/\d", "".join(lines).replace("ab" * 32, ""))
     made = json.loads(typed("verify", str(path), "--home", str(home), "--json").stdout)
     assert made["agrees"] is True
     assert len(made["checks"]) == len(lines)
@@ -179,6 +183,8 @@ def test_a_false_statement_ends_with_the_ledgers_code(home: Path, tmp_path: Path
     assert result.exception.exit_code == 22
     assert str(result.exception).endswith("does not agree with our ledger: teachers, cap")
     assert "differs  teachers: the statement has 200, our ledger 250" in result.stdout
+    count = len(result.stdout.splitlines()) - 1
+    assert result.stdout.splitlines()[-1] == f"{count - 2} of {count} hold"
 
 
 def test_a_party_that_missed_the_roster_ends_with_nothing_to_object(tmp_path: Path) -> None:
