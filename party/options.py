@@ -35,13 +35,12 @@ _DATA: Final = of_data(help="Records: image folders, .npz, IDX, CSV or Parquet."
 
 DecimalOption = Annotated[
     Decimal,
-    of_data(help="Table: what stands before decimals in your file: 12.5 (point) or 12,5 (comma)."),
+    of_data(help="Table: before decimals stands a point (12.5) or a comma (12,5)."),
 ]
 MissingOption = Annotated[
     list[str] | None,
     of_data(
-        help="Table: what your file writes for a missing value, in any column, such as 999; repeat "
-        "for more. In columns of numbers NA, n/a, NaN, NULL and - are known.",
+        help="Table: a word for a missing value, such as 999; repeat for more.",
         metavar="WORD",
     ),
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pate.errors import DataError, DiskError, UsageError
-from pate.runtime.options import JsonOption, WindowOption
+from pate.runtime.options import JsonOption, WindowOption, of_output
 
 if TYPE_CHECKING:
     from pate.data.odd import Odd
@@ -26,15 +26,16 @@ def prepare(
         Path, typer.Argument(help="Folder of images, or of class folders.", metavar="FOLDER")
     ],
     out: Annotated[Path, typer.Argument(help="Folder to write; it may not be there yet.")],
-    size: Annotated[str, typer.Option(help="Pixels: 64, or HEIGHTxWIDTH.", metavar="PIXELS")],
-    grey: Annotated[bool, typer.Option("--grey", help="Make all images grey.")] = False,
+    size: Annotated[str, of_output(help="Pixels: 64, or HEIGHTxWIDTH.", metavar="PIXELS")],
+    grey: Annotated[bool, of_output("--grey", help="Make all images grey.")] = False,
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a folder of images to one size, as PNG files of 8 bits.
+    """Bring a folder of images to one size.
 
-    Each image is scaled as a whole and keeps its proportions; what is left over is black. Images that
-    cannot be read, or have several frames, are left out and named. The folder itself is not changed.
+    Each is written as a PNG file of 8 bits, scaled as a whole in its proportions; what is left over is
+    black. Images that cannot be read, or have several frames, are left out and named. The folder itself
+    is not changed.
 
     For example: pate prepare ./xrays ./hospital_a --size 64 --window 0 4095
     """

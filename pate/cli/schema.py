@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
-import typer
 
 from pate.data.labels import parse_number, plain_names
 from pate.errors import DataError, UsageError
 from pate.formats.synthesis_schema import SCHEMA_FORMAT, TODO
+from pate.runtime.help import Commands
+from pate.runtime.options import of_data, of_output, of_privacy
 
 if TYPE_CHECKING:
     from pate.data.tables import TextTable
     from pate.data.values import Column
 
-app = typer.Typer(no_args_is_help=True, help="The schema of a table: what its columns may hold.")
+app = Commands(no_args_is_help=True, help="Draft a schema: what a table's columns may hold.")
 
 #: About so many bins of a number.
 _BINS: Final = 10
@@ -39,26 +40,25 @@ def _schema() -> None:
 
 @app.command()
 def draft(
-    out: Annotated[Path, typer.Option(help="The schema to write.", metavar="FILE.json")],
+    out: Annotated[Path, of_output(help="The schema to write.", metavar="FILE.json")],
     public: Annotated[
-        Path | None, typer.Option(help="A public table, no party's own.", metavar="PATH")
+        Path | None, of_data(help="A public table, not a party's own.", metavar="PATH")
     ] = None,
     codebook: Annotated[
-        Path | None,
-        typer.Option(
-            help="A table with the columns column, kind (number, whole or category), values (1..100, "
-            "or a|b|c) and, if you like, missing (yes or no).",
-            metavar="FILE.csv",
-        ),
+        Path | None, of_data(help="A table of columns; its form is below.", metavar="FILE.csv")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="The column with the class.", metavar="COLUMN")
+        str | None, of_data(help="The column with the class.", metavar="COLUMN")
     ] = None,
     min_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows that each party is publicly known to have.")
+        int | None,
+        of_privacy(min=1, help="Rows that each party is known to have.", metavar="ROWS"),
     ] = None,
 ) -> None:
     """Write a draft of a schema from a public table, or from a codebook.
+
+    A codebook is a CSV file with the columns column, kind (number, whole or category), values (1..100
+    or a|b|c) and, if wanted, missing (yes or no).
 
     What neither of them tells is marked TODO, and no command takes the schema before a person has
     filled it in. Then: `pate-server sign-schema`, `pate-party synthesize --schema`.

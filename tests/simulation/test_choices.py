@@ -32,6 +32,7 @@ UNIT: dict[str, tuple[str, ...]] = {"unit": ("record", "patient", "party")}
 SERVER = CAMPAIGN | UNIT | {"publish": ("capped", "gated")}
 DEVICE: dict[str, tuple[str, ...]] = {"device": ("auto", "cpu", "cuda")}
 VOTES: dict[str, tuple[str, ...]] = {"votes": ("any", "teachers", "neighbour")}
+DECIMAL: dict[str, tuple[str, ...]] = {"decimal": ("point", "comma")}
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate account": {
         "mechanism": OF_TEACHERS,
@@ -55,9 +56,9 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate simulate": CAMPAIGN | {"engine": ("local", "ray")},
     "pate-server": SERVER,
     "pate-server check": SERVER,
-    "pate-party start": DEVICE | VOTES,
-    "pate-party check": DEVICE | VOTES | UNIT,
-    "pate-party synthesize": {
+    "pate-party start": DEVICE | VOTES | DECIMAL,
+    "pate-party check": DEVICE | VOTES | UNIT | DECIMAL,
+    "pate-party synthesize": DECIMAL | {
         "method": ("l1", "cfs", "marginals", "uniform"),
         "release": ("seedless", "seeded"),
         "accounting": ("paper", "tight"),
