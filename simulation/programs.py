@@ -315,7 +315,7 @@ class Programs:
     def start(self, name: str, module: str, *arguments: object) -> None:
         """Start ``python -m module arguments`` under a name."""
         # What they say is read here as lines, in whichever form it is then said again.
-        variables = {LOG: "lines"} | ({EVERY: "0.3"} if self._lines else {})
+        variables = {LOG: "lines"} | ({EVERY: "1"} if self._lines else {})
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         around = Surroundings(variables)
         self._roles[name] = Program(self._logs, name, python(module, *arguments), around=around)
