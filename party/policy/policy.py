@@ -345,7 +345,7 @@ class Policy:
         lines = [
             f"joins {campaigns}",
             f"accepts {' or '.join(self.aggregation)} votes, with {' or '.join(self.noise)} noise",
-            f"accepts a guarantee for each {' or each '.join(self.units)}",
+            f"accepts guarantees per {' or '.join(self.units)}",
         ]
         for value, text in (
             (self.max_queries, "answers at most {} queries a campaign"),

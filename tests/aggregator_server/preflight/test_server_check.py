@@ -126,6 +126,14 @@ def test_options_may_stand_before_the_word_check(home: Path, public: Path) -> No
     assert "the campaign waits for zed" in found["parties"]["text"]
 
 
+def test_the_public_set_of_the_folder_is_the_one_that_a_start_takes(
+    home: Path, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(public.parent)
+    found = checked("--home", home)
+    assert f"{QUERIES} inputs, images 8x8x1" in found["public set"]["text"]
+
+
 def test_its_options_are_those_of_a_start(home: Path, tmp_path: Path) -> None:
     help_ = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
     for option in ("--public", "--sigma2", "--patience", "--config", "--expected-teachers"):
