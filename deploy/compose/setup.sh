@@ -17,7 +17,7 @@ if [ -e trial ]; then
   exit 1
 fi
 
-# One-off containers: alone, and gone afterwards.
+# One-off containers: without others, and removed afterwards.
 once() { "${compose[@]}" run --rm --no-deps -T "$@"; }
 
 umask 077

@@ -24,7 +24,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.persistence.existingClaim | default (include "pate.name" .) }}
 {{- end }}
 
-{{/* What the restricted pod security standard asks for, and a root file system that nobody writes to. */}}
+{{/* What the restricted pod security standard asks for, and a read-only root file system. */}}
 {{- define "pate.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
