@@ -219,7 +219,9 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"{_number(end.labels_released, 'label')} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
-    yield f"  our own figure: {cumulative_epsilon([record.totals], delta).in_words}"
+    # A smaller delta makes the same noise a larger epsilon, which frightens if nothing is said.
+    other = "" if offer.delta == delta.whole else ", for the same noise at our own delta"
+    yield f"  our own figure{other}: {cumulative_epsilon([record.totals], delta).in_words}"
 
 
 def _who_votes(offer: Offer) -> str:

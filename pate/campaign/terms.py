@@ -15,7 +15,7 @@ from pate.accounting.bounds.laws import WIDEST_SIGMA
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
-from pate.campaign.default_noise import CLASSES, LEAST, default_noise, share_of
+from pate.campaign.default_noise import CLASSES, LEAST, MARGIN, PAPERS, default_noise, share_of
 from pate.campaign.order import VotedRows, public_order
 from pate.errors import BudgetError, LedgerError, UsageError
 from pate.mechanisms import (
@@ -59,11 +59,9 @@ def resolve(
 ) -> tuple[Mechanism, ...]:
     """Return the mechanisms of a campaign, now that its teachers are counted.
 
-    What the specification leaves open are shares of M = ``teachers``, whole votes, rounded up (a
-    stricter check): T = 3/4 M, between the papers' 150 and 200 of 250 teachers. A student's margin
-    n_j - M p_j is 0 where it agrees with its teachers and near M where it is surely wrong, so the later
-    rounds of Interactive-GNMax check for 1/2 M. Noise is that of :func:`noise_of` if none is stated,
-    else sigma2 = 4/25 M, sigma1 = 1/2 M, and scale = 2/25 M, for the papers' 40 and 1/gamma of 20.
+    Thresholds that the specification leaves open are shares of M = ``teachers``, whole votes, rounded up
+    (a stricter check). Noise is that of :func:`noise_of` if none is stated, else the papers' shares; see
+    :mod:`pate.campaign.default_noise`.
 
     Args:
         spec: of the campaign.
@@ -106,17 +104,17 @@ def noise_of(
     wanted = min(spec.queries, spec.max_queries or spec.queries)
     least = share_of(teachers, LEAST)
 
-    def pays(sigma2: int) -> bool:
+    def paid(sigma2: int) -> int:
         made = _with_noise(spec, teachers, votes_per_unit, Fraction(sigma2, least))
         composition = composition_of(spec, made)
-        return worst_cost(composition, made, wanted) <= _worth(
-            composition.name, spec.epsilon, spec.delta
-        )
+        worth = _worth(composition.name, spec.epsilon, spec.delta)
+        return min(wanted, int(worth / worst_cost(composition, made, 1)))
 
     carried = 1.0
     if spec.sums.distributed:
         carried = math.sqrt(spec.wanted_parties / spec.sums.honest)
-    return default_noise(teachers, classes or len(spec.classes or ()) or CLASSES, pays, carried)
+    number = classes or len(spec.classes or ()) or CLASSES
+    return default_noise(teachers, number, wanted, paid, carried)
 
 
 @lru_cache(maxsize=64)
@@ -141,24 +139,24 @@ def _central(
 ) -> tuple[Mechanism, ...]:
     """Return the mechanisms as they are if the server draws the noise."""
 
-    def noise(share: Fraction) -> Fraction:
-        return Fraction(math.ceil(factor * share_of(teachers, share)))
+    def noise(name: str) -> Fraction:
+        return Fraction(math.ceil(factor * share_of(teachers, PAPERS[name])))
 
     if spec.aggregator == "lnmax":
-        return (LNMax(spec.parameters.scale or noise(Fraction(2, 25)), votes_per_unit),)
-    sigma2 = spec.parameters.sigma2 or noise(LEAST)
+        return (LNMax(spec.parameters.scale or noise("scale"), votes_per_unit),)
+    sigma2 = spec.parameters.sigma2 or noise("sigma2")
     if spec.aggregator == "gnmax":
         return (GNMax(sigma2, votes_per_unit),)
-    sigma1 = spec.parameters.sigma1 or noise(Fraction(1, 2))
+    sigma1 = spec.parameters.sigma1 or noise("sigma1")
     # Votes and noise are integers: to reach T is to reach its ceiling.
-    threshold = math.ceil(spec.parameters.threshold or share_of(teachers, Fraction(3, 4)))
+    threshold = math.ceil(spec.parameters.threshold or share_of(teachers, PAPERS["threshold"]))
     confident = ConfidentGNMax(threshold, sigma1, sigma2, votes_per_unit)
     if not spec.interactive:
         return (confident,)
     return (
         confident,
         InteractiveGNMax(
-            math.ceil(spec.parameters.interactive_threshold or share_of(teachers, Fraction(1, 2))),
+            math.ceil(spec.parameters.interactive_threshold or share_of(teachers, MARGIN)),
             sigma1,
             sigma2,
             spec.parameters.confidence or Fraction(9, 10),

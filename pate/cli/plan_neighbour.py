@@ -103,8 +103,12 @@ def _show(
         f"{float(noise.share):.4g} are counted); a label leads by {noise.threshold} noisy votes"
     )
     sheet = Sheet()
-    for title in ("representatives", "votes at each", "get a label", "labels", "of these right"):
-        sheet.add_column(title, justify="right")
+    titles = (
+        "representatives", "votes at each", "get a label", "labels", "of these right",
+        "largest count right",
+    )  # fmt: skip
+    for title in titles:
+        sheet.add_column(title, justify="right", no_wrap=title == titles[0])
     for plan in plans:
         sheet.add_row(
             f"{plan.representatives}{' *' if plan.representatives == default else ''}",
@@ -112,7 +116,14 @@ def _show(
             f"{plan.labelled:.1%}",
             f"{plan.labels:.0f}",
             f"{plan.right:.1%}" if plan.labels >= 0.5 else "-",
+            f"{plan.top_right:.1%}",
         )
     console.print(sheet)
     star = "" if default is None else "* as the server would choose; "
     console.print(f"{star}right: the class of most records there")
+    console.print(
+        "A student learns from the noisy counts at every representative, not only from labels: what it "
+        "gets is the last column times the representatives. Few of them are nearly all right and teach "
+        "little; many spread the records too thinly. The server lets six sigmas of votes come to each, of "
+        "the least noise that the budget allows."
+    )

@@ -72,6 +72,8 @@ class NeighbourPlan:
         threshold: noisy margin of a label, in votes.
         labelled: expected share of representatives that get a label.
         right: expected share of those labels that are their representatives' main class.
+        top_right: expected share of all representatives whose largest noisy count is of their main
+            class, with a label or without: a student learns from the counts of all.
     """
 
     representatives: int
@@ -79,6 +81,7 @@ class NeighbourPlan:
     threshold: int
     labelled: float
     right: float
+    top_right: float
 
     @property
     def labels(self) -> float:
@@ -128,8 +131,9 @@ def plan_representatives(
     second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
     clear = first - second >= threshold
     labelled = float(clear.mean())
-    right = float((noisy.argmax(axis=1)[clear] == 0).mean()) if clear.any() else 0.0
-    return NeighbourPlan(representatives, mean, threshold, labelled, right)
+    hits = noisy.argmax(axis=1) == 0
+    right = float(hits[clear].mean()) if clear.any() else 0.0
+    return NeighbourPlan(representatives, mean, threshold, labelled, right, float(hits.mean()))
 
 
 def _shares(classes: int, purity: float) -> NDArray[np.float64]:

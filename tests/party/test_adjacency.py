@@ -48,6 +48,16 @@ def test_the_ledgers_screen(tmp_path: Path) -> None:
     assert made["own_figure"]["neighbours"] == neighbours_of("record", records_vote=True)
 
 
+def test_our_own_delta_is_said_where_the_promise_is_at_another(tmp_path: Path) -> None:
+    """A smaller delta makes a larger epsilon of the same noise, which looks like a broken promise."""
+    books = PartyLedger(tmp_path / LEDGER_FILE)
+    answer(books, settled(delta=1e-4), queries(0, 3))
+    answer(books, settled(campaign="d2" * 16, delta=1e-5), queries(3, 3))
+    shown = typed("ledger", "--home", str(tmp_path)).stdout
+    assert shown.count("our own figure, for the same noise at our own delta: epsilon") == 1
+    assert shown.count("our own figure: epsilon") == 1
+
+
 def test_one_campaign_of_teachers_is_enough_to_take_alterations_away(tmp_path: Path) -> None:
     books = PartyLedger(tmp_path / LEDGER_FILE)
     answer(books, voting(), queries(0, 3))

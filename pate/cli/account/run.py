@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.console import Console
@@ -18,6 +18,8 @@ from pate.accounting.account import (
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
+from pate.campaign.default_noise import MARGIN, PAPERS, share_of
+from pate.campaign.parameters import PARAMETERS
 from pate.data.votes_file import load_numbers, read_vote_matrix
 from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
@@ -55,6 +57,7 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
         DataError: for files that are not votes or predictions.
     """
     votes = _rows(read_vote_matrix(options.votes), options)
+    options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)
     found = account(
         votes,
@@ -73,6 +76,7 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
         "queries": found.queries,
         "classes": votes.shape[1],
         "mechanism": {"mechanism": options.mechanism} | _given(options),
+        "chosen": chosen,
         "delta": options.delta,
         "unit": options.unit,
         "votes_per_unit": neighbours.votes,
@@ -144,6 +148,13 @@ def show(found: dict[str, Any]) -> None:
         f"independent: {found['publish']['independent']}",
         f"the others: {found['publish']['data-dependent']}",
     )
+    if chosen := found["chosen"]:
+        said = ", ".join(f"{name} {value:g}" for name, value in chosen.items())
+        told = (
+            f"left out, so chosen as the papers did, as shares of the teachers: {said}; with a budget a "
+            "server may choose more noise (`pate plan --epsilon`)"
+        )
+        lines = (lines[0], told, *lines[1:])
     if gate := found["publish"].get("gate"):
         told = f"gate: epsilon {rounded_up(gate['epsilon'])}, {gate['meaning']}: {gate['options']}"
         lines += (told,)
@@ -166,10 +177,18 @@ def _rows(votes: Counts, options: AccountOptions) -> Counts:
     return votes[: options.queries]
 
 
-def _need(value: float | None, option: str, mechanism: str) -> float:
-    if value is None:
-        raise UsageError(f"{mechanism} needs {option}")
-    return value
+def _completed(options: AccountOptions, votes: Counts) -> tuple[AccountOptions, dict[str, float]]:
+    """Return the options with all numbers of the mechanism, and those that were left out."""
+    shares = dict(PAPERS)
+    if options.mechanism == "interactive-gnmax":
+        shares["threshold"] = MARGIN
+    teachers, given = int(votes[0].sum()), _given(options)
+    chosen: dict[str, Any] = {
+        name: float(share_of(teachers, share))
+        for name, share in shares.items()
+        if name in PARAMETERS[options.mechanism] and name not in given
+    }
+    return replace(options, **chosen), chosen
 
 
 def _setting(options: AccountOptions) -> LaplaceSetting | GaussianSetting:
@@ -181,17 +200,14 @@ def _setting(options: AccountOptions) -> LaplaceSetting | GaussianSetting:
     for field in unused:
         if field in _given(options):
             raise UsageError(f"{name} has no --{field}: leave it out")
+    given = _given(options)
     if name == "lnmax":
-        scale = _need(options.laplace_scale, "--scale (or --gamma, its inverse)", name)
-        return LaplaceSetting(gamma=1 / scale, discrete=options.discrete)
-    label = _law(_need(options.sigma2, "--sigma2", name), options)
+        return LaplaceSetting(gamma=1 / given["scale"], discrete=options.discrete)
+    label = _law(given["sigma2"], options)
     if name == "gnmax":
         return GaussianSetting(label=label)
-    return GaussianSetting(
-        label=label,
-        check=_law(_need(options.sigma1, "--sigma1", name), options),
-        threshold=_need(options.threshold, "--threshold", name),
-    )
+    check = _law(given["sigma1"], options)
+    return GaussianSetting(label=label, check=check, threshold=given["threshold"])
 
 
 def _law(sigma: float, options: AccountOptions) -> Gaussian | DiscreteGaussian:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pate.campaign.outlook import ENOUGH
 from pate.planning.search import Search
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class PlanReport:
         spec: the campaign that a server would have of it.
         population: what the expectations are made of.
         votes_per_unit: k.
-        plans: ``given`` (what was typed, the rest as the server has it) and ``best`` (what was
-            found); None where there is none.
+        plans: ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
+            ``accurate`` (the most accurate of :attr:`enough` labels); None where there is none.
         search: for the best settings, or None if there was none.
         notes: what went wrong, for people.
     """
@@ -45,8 +46,13 @@ class PlanReport:
         asked = self.options
         settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
         given = "as given" if any(settings) else "server's defaults"
-        names = {"given": given, "best": "best found"}
+        names = {"given": given, "best": "best found", "accurate": "most accurate"}
         return {key: name for key, name in names.items() if self.plans[key] is not None}
+
+    @property
+    def enough(self) -> int:
+        """Labels of which a student may learn all classes, if the public set has so many."""
+        return min(ENOUGH * self.population.classes, self.options.queries)
 
     @property
     def title(self) -> str:

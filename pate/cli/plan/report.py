@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table as Sheet
 
+from pate.campaign.terms import noise_of
 from pate.formats.privacy_statement import ADJACENCY, NEIGHBOURS, rounded_up
 from pate.mechanisms import DistributedMechanism
 from pate.noise.shares import total_sigma
@@ -224,6 +225,18 @@ def remarks(report: PlanReport) -> list[str]:
         part = found.looked_at
         looked = "" if part == len(seen) else f" The search looked at {part} of the queries."
         lines.append(f"Best found: {found.goal}.{looked}")
+        if report.plans["accurate"] is not None:
+            lines.append(
+                f"Most accurate: of all settings that are expected to give {report.enough} labels or more."
+            )
+        elif report.options.at_least is None:
+            lines.append(
+                f"No settings are expected to give {report.enough} labels, which a student needs to learn "
+                "all classes: more teachers or more epsilon would."
+            )
+    if report.options.epsilon is None:
+        lines.append("Without --epsilon the noise left out is the least that a server chooses.")
+    lines += _of_noise(report)
     lines += [_DESCRIBED, _CAUTION]
     if spec.interactive:
         lines.append(_INTERACTIVE)
@@ -232,16 +245,43 @@ def remarks(report: PlanReport) -> list[str]:
         lines.append(_SHARES.format(**who))
     elif any(plan and plan.histogram_epsilon is not None for plan in report.plans.values()):
         lines.append(_SERVER)
-    best = report.plans["best"]
-    if best is not None and report.options.epsilon is not None:
-        typed: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(best.mechanism)}
-        if spec.sums.distributed:
-            typed |= {"noise": spec.sums.noise, "parties": spec.parties}
-            typed |= {"min-parties": spec.sums.min_parties, "colluders": spec.sums.colluders}
-        if spec.interactive:
-            typed["first-round-share"] = spec.first_round_share
-        typed |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}
-        lines.append("To run it: pate-server " + " ".join(f"--{k} {v}" for k, v in typed.items()))
+    for key, what in (("best", "it"), ("accurate", "the most accurate")):
+        if (plan := report.plans[key]) is not None and report.options.epsilon is not None:
+            lines.append(f"To run {what}: {_command(report, plan)}")
+    return lines
+
+
+def _command(report: PlanReport, plan: Plan) -> str:
+    spec = report.spec
+    typed: dict[str, object] = {"aggregator": spec.aggregator, **settings_of(plan.mechanism)}
+    if spec.sums.distributed:
+        typed |= {"noise": spec.sums.noise, "parties": spec.parties}
+        typed |= {"min-parties": spec.sums.min_parties, "colluders": spec.sums.colluders}
+    if spec.interactive:
+        typed["first-round-share"] = spec.first_round_share
+    typed |= {"epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit}
+    return "pate-server " + " ".join(f"--{name} {value}" for name, value in typed.items())
+
+
+def _of_noise(report: PlanReport) -> list[str]:
+    """Return why the server chooses the noise that it does, and what a threshold above M is for."""
+    spec, seen = report.spec, report.population
+    noise = noise_of(spec, seen.teachers, report.votes_per_unit, seen.classes)
+    lines = []
+    if report.options.epsilon is not None and noise is not None and report.plans["given"]:
+        lines.append(f"The noise that the server chooses: {noise.reason}.")
+    above = [
+        heading
+        for key, heading in report.headings.items()
+        if (plan := report.plans[key]) is not None
+        and settings_of(plan.mechanism).get("threshold", 0) > seen.teachers
+    ]
+    if above:
+        lines.append(
+            f"A threshold above the {seen.teachers} teachers ({', '.join(above)}): noise has to lift every "
+            "vote over it, and does so more often where teachers agree. Each query asked costs a little, "
+            "so that needs many queries."
+        )
     return lines
 
 

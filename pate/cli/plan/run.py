@@ -11,6 +11,7 @@ import numpy as np
 from pate.accounting.composition import tightest
 from pate.accounting.conversion import check_delta
 from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
+from pate.campaign.outlook import ENOUGH
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import resolve
 from pate.cli.plan.figures import PlanReport
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Of the accuracy without noise: the floor of the search, if none was asked for.
 _FLOOR: Final = 0.9
+#: Without a budget: with it a server chooses the least noise that it ever chooses.
+_ANY: Final = 1e6
 #: Options of assumptions.
 _ASSUMED: Final = ("agreement", "spread", "rival")
 #: Options that a server has too.
@@ -70,7 +73,7 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
             cap = tightest(mechanism.worst).budget(epsilon, options.delta)
         return make_plan(mechanism, population, campaign, cap)
 
-    plans: dict[str, Plan | None] = {"given": None, "best": None}
+    plans: dict[str, Plan | None] = dict.fromkeys(("given", "best", "accurate"))
     notes: list[str] = []
     try:
         plans["given"] = given = planned(usual, options.epsilon)
@@ -87,6 +90,9 @@ def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
             plans["best"] = planned(best.at.mechanism, target)
         else:
             notes.append(f"no settings were found that give {goal} at this budget")
+        enough = Goal(at_least=min(ENOUGH * population.classes, options.queries))
+        if options.at_least is None and (found := search.best(target, enough)) is not None:
+            plans["accurate"] = planned(found.at.mechanism, target)
     if not any(plans.values()):
         raise BudgetError(
             f"{'; '.join(notes)}; use more teachers, a larger budget, or ask for less"
@@ -124,7 +130,7 @@ def _spec(options: PlanOptions) -> CampaignSpec:
         campaign="plan",
         aggregator=options.mechanism,
         parties=str(options.parties or 1),
-        epsilon=1.0 if options.epsilon is None else options.epsilon,
+        epsilon=_ANY if options.epsilon is None else options.epsilon,
         delta=options.delta,
         unit=options.unit,
         first_round_share=options.first_round_share,

@@ -9,21 +9,24 @@ import pytest
 
 from pate.campaign.default_noise import default_noise, lead_in_sigmas
 from pate.campaign.terms import composition_of, noise_of, resolve
-from pate.mechanisms import worst_cost
+from pate.mechanisms import DistributedGNMax, worst_cost
 from pate.noise.shares import total_sigma
 from pate.planning.chances import chances, gaussian_law
 from tests.support.server.campaigns import make_spec
 
 
+@pytest.mark.parametrize("trust", [0.9, 0.8])
 @pytest.mark.parametrize("classes", [2, 3, 10, 100])
-def test_a_class_that_leads_by_so_many_sigmas_wins_nine_times_in_ten(classes: int) -> None:
+def test_a_class_that_leads_by_so_many_sigmas_wins_as_often_as_asked(
+    classes: int, trust: float
+) -> None:
     """By the discrete law that votes get, which is computed elsewhere and otherwise."""
     sigma = 200
     votes = np.zeros((1, classes), np.int64)
-    votes[0, 0] = round(lead_in_sigmas(classes) * sigma)
+    votes[0, 0] = round(lead_in_sigmas(classes, trust) * sigma)
     law = gaussian_law(Fraction(sigma))
     _, right = chances(votes, np.zeros(1, np.int64), law, [(None, None)])
-    assert right[0, 0] == pytest.approx(0.9, abs=2e-3)
+    assert right[0, 0] == pytest.approx(trust, abs=2e-3)
 
 
 def paid(aggregator: str, teachers: int, queries: int, epsilon: float) -> tuple[int, int]:
@@ -48,8 +51,18 @@ def test_the_least_noise_that_pays_for_all_queries_between_two_bounds(aggregator
     number, sigma2 = paid(aggregator, 400, queries, 4.0)
     assert least < sigma2 < most
     assert number >= queries
-    # With one vote less it would not: the same noise is what a smaller public set gets at most.
+    # With less noise it would not: a public set that is a little smaller gets less.
     assert paid(aggregator, 400, queries - (number - queries) - queries // 50, 4.0)[1] < sigma2
+
+
+def test_where_labels_are_few_votes_are_trusted_less_and_no_less_than_that_takes() -> None:
+    """0.386 of 30 teachers is 11 and 0.588 is 17; 40 labels are 20 of each of two classes."""
+    assert paid("gnmax", 30, 400, 4.0) == (51, 11)
+    assert paid("gnmax", 30, 400, 2.0) == (36, 17)
+    number, sigma2 = paid("gnmax", 30, 400, 2.5)
+    assert number >= 40
+    assert 11 < sigma2 < 17
+    assert paid("gnmax", 30, 25, 2.0)[1] < 17  # no more labels than there are queries
 
 
 def test_the_rule_answers_several_times_the_labels_of_the_fixed_shares() -> None:
@@ -94,7 +107,8 @@ def test_labels_carry_no_more_noise_where_shares_are_added_that_nobody_counts() 
     assert noise is not None
     assert central is not None
     (made,) = resolve(spec, 400, 1, 2)
-    carried = float(total_sigma(made.share, 4))  # type: ignore[union-attr]
+    assert isinstance(made, DistributedGNMax)
+    carried = float(total_sigma(made.share, 4))
     assert carried == pytest.approx(central.sigma2, rel=0.01)
     assert noise.sigma2 < central.sigma2
 
@@ -102,8 +116,8 @@ def test_labels_carry_no_more_noise_where_shares_are_added_that_nobody_counts() 
 def test_the_rule_is_quick_and_sure_for_any_roster() -> None:
     for teachers in (1, 2, 3, 7, 2**17):
         for classes in (2, 1000):
-            noise = default_noise(teachers, classes, lambda _: False)
+            noise = default_noise(teachers, classes, 1000, lambda _: 0)
             assert 1 <= noise.least <= noise.sigma2
-            assert noise == default_noise(teachers, classes, lambda _: False)
+            assert noise == default_noise(teachers, classes, 1000, lambda _: 0)
     spec = make_spec(epsilon=1e-3)
     assert noise_of(spec, 3, 1, 2) is not None  # it pays for nothing, and that is for others to say

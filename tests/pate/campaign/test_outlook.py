@@ -19,8 +19,8 @@ FEW = {"aggregator": "gnmax", "queries": 3000, "epsilon": 4.0}
 
 def test_labels_a_class_are_said_and_whether_they_are_few() -> None:
     outlook = Outlook.of(make_spec(**FEW), 40, 10)
-    assert (outlook.labels, outlook.few) == (34, True)
-    assert "34 labels, about 3 for each of 10 classes: few" in outlook.in_words
+    assert (outlook.labels, outlook.few) == (51, True)
+    assert "51 labels, about 5 for each of 10 classes: few" in outlook.in_words
     enough = Outlook.of(make_spec(**FEW), 40, 2)
     assert not enough.few
     assert "few" not in enough.in_words

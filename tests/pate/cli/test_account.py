@@ -215,11 +215,31 @@ def test_the_table_says_what_each_figure_is(
 
 
 @pytest.mark.parametrize(
+    ("mechanism", "typed", "chosen"),
+    [
+        ("gnmax", (), {"sigma2": 40}),
+        ("lnmax", (), {"scale": 20}),
+        ("lnmax", ("--gamma", "0.1"), {}),
+        ("confident-gnmax", (), {"threshold": 188, "sigma1": 125, "sigma2": 40}),
+        ("confident-gnmax", ("--sigma1", "150"), {"threshold": 188, "sigma2": 40}),
+    ],
+)
+def test_numbers_that_are_left_out_are_chosen_and_said(
+    tmp_path: Path, mechanism: str, typed: tuple[str, ...], chosen: dict[str, float]
+) -> None:
+    np.save(tmp_path / "votes.npy", np.array([[200, 30, 20], [90, 80, 80]]))
+    asked = ("--votes", str(tmp_path / "votes.npy"), "--mechanism", mechanism, *typed)
+    found = run(*asked)
+    assert found["chosen"] == chosen
+    assert found["mechanism"].items() >= chosen.items()
+    said = CliRunner().invoke(app, ["account", *asked]).stdout
+    assert ("left out" in said) == bool(chosen)
+
+
+@pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("--mechanism", "gnmax"), UsageError, "needs --sigma2"),
         (("--mechanism", "gnmax", "--sigma2", "40", "--sigma1", "3"), UsageError, "no --sigma1"),
-        (("--mechanism", "lnmax"), UsageError, "--scale"),
         (("--mechanism", "lnmax", "--gamma", "0"), UsageError, "--gamma must be above 0"),
         (("--mechanism", "lnmax", "--scale", "nan"), UsageError, "--scale must be above 0"),
         (("--mechanism", "lnmax", "--gamma", "1", "--scale", "1"), UsageError, "give one"),

@@ -73,6 +73,33 @@ def test_two_options_give_something_useful() -> None:
     assert made["classes"] == 10
 
 
+def test_the_most_accurate_of_enough_labels_has_a_column() -> None:
+    """With weak teachers the most right labels are often wrong, and thresholds rise above all votes."""
+    typed_ = ("--teachers", "100", "--epsilon", "4", "--agreement", "0.45", "--queries", "3000")
+    made = figures(*typed_)
+    best, accurate = (made["plans"][key]["expected"] for key in ("best", "accurate"))
+    assert accurate["answered"] >= 100  # ten a class
+    assert accurate["accuracy"] > best["accuracy"] + 0.05
+    assert accurate["right"] < best["right"]
+    assert any(note.startswith("To run the most accurate: pate-server") for note in made["notes"])
+    high = figures(*typed_, "--threshold", "150")
+    assert any("above the 100 teachers (as given" in note for note in high["notes"])
+    assert "most accurate" in " ".join(typed(*typed_).stdout.split())
+    without = figures("--teachers", "30", "--epsilon", "1")
+    assert without["plans"]["accurate"] is None
+    assert any("No settings are expected to give 100" in note for note in without["notes"])
+
+
+def test_without_a_budget_the_noise_is_the_least_that_a_server_chooses() -> None:
+    made = figures("--teachers", "100", "--mechanism", "gnmax", "--queries", "3000")
+    assert made["plans"]["given"]["mechanism"]["sigma"] == "16"
+    wanted = figures(
+        "--teachers", "100", "--mechanism", "gnmax", "--queries", "3000", "--epsilon", "4"
+    )
+    assert wanted["plans"]["given"]["mechanism"]["sigma"] == "23"
+    assert any("noise that the server chooses: sigma2 23" in note for note in wanted["notes"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("aggregator", "options"),

@@ -57,6 +57,19 @@ def test_the_table_says_what_it_stands_for() -> None:
     assert " 77 " in text
 
 
+def test_the_table_shows_what_a_student_gets_besides_labels() -> None:
+    typed = ("--records", "24000", "--parties", "4", "--epsilon", "1", "--purity", "0.5")
+    found = json.loads(run(*typed, "--json")[1])
+    for plan in found["plans"]:
+        # A label is given where the largest count leads clearly, so it is right more often.
+        assert plan["labelled"] * plan["right"] <= plan["top_right"] < 1
+    shares = [plan["top_right"] for plan in found["plans"]]
+    assert shares == sorted(shares, reverse=True)
+    text = " ".join(run(*typed)[1].split())
+    assert f"{shares[2]:.1%}" in text
+    assert "noisy counts at every representative" in text
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="--unit patient"):
         run("--votes-per-patient", "2")
