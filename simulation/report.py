@@ -117,10 +117,10 @@ def majority_accuracy(test: Dataset) -> float:
 
 
 def show(*reports: Report) -> None:
-    """Print the closing table, a column for each campaign."""
+    """Print the closing table, a column for each campaign, and below it what is too long for a cell."""
     many = len(reports) > 1
     sheet = Sheet(
-        title="The campaigns, side by side" if many else "The campaign",
+        title="The two campaigns" if many else f"The campaign: {reports[0].mechanism}",
         title_justify="left",
         show_header=many,
     )
@@ -129,7 +129,15 @@ def show(*reports: Report) -> None:
         sheet.add_column(report.mechanism)
     for cells in zip(*map(_rows, reports), strict=True):
         sheet.add_row(cells[0][0], *(text for _, text in cells))
-    Console(highlight=False).print(sheet)
+    console = Console(highlight=False)
+    console.print(sheet)
+    for report in reports:
+        named = f" of {report.mechanism}" if many else ""
+        console.print(f"adjacency{named}: {report.adjacency}")
+    for name in reports[0].files:
+        console.print(
+            f"{name}: {', '.join(report.files[name] for report in reports)}", soft_wrap=True
+        )
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -138,15 +146,14 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         ("labels asked", f"{report.labels_asked}"),
         ("labels answered", f"{report.labels_answered}"),
         ("label accuracy", _percent(report.label_accuracy)),
-        ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}, {report.mechanism}"),
+        ("epsilon", f"{rounded_up(report.epsilon)} at delta {report.delta:g}"),
         ("  unit", report.unit),
-        ("  adjacency", report.adjacency),
+        ("  adjacency", report.adjacency.partition(":")[0]),
         ("  observer", report.observer),
         ("student accuracy", _percent(report.student_accuracy)),
         ("  all records pooled (not private)", _percent(report.nonprivate_accuracy)),
         ("  always the commonest class", _percent(report.majority_accuracy)),
         ("seconds", f"{report.seconds:.0f}"),
-        *report.files.items(),
     ]
 
 
