@@ -31,7 +31,7 @@ STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
 _HERE: Final = "127.0.0.1"
 #: A line of progress, as :meth:`pate.runtime.screen.Screen.bar` says it.
-_PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(?:, about .+ left)?")
+_PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(, about .+ left)?")
 _STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
 
 
@@ -368,7 +368,8 @@ class Programs:
             text = _STAMP.sub("", line.rstrip())
             done = _PROGRESS.fullmatch(text)
             if done and self._lines:
-                self._lines.move(role.name, done[1], int(done[2]), int(done[3] or 100))
+                of, timed = int(done[3] or 100), done[4] is not None
+                self._lines.move(role.name, done[1], int(done[2]), of, timed=timed)
                 continue
             if text and self._lines:
                 self._lines.say(role.name, text)

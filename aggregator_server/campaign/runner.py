@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
@@ -223,7 +224,8 @@ class Campaign:
                     aggregation,
                     least=self._ledger.state().spec.sums.min_parties,
                     patience=self._patience,
-                    bar=self._screen.bar,
+                    # Who has answered says nothing of how long the others take.
+                    bar=partial(self._screen.bar, timed=False),
                 )
             except QuorumError as error:
                 self._require_willing(aggregation, error)

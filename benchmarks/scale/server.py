@@ -91,7 +91,7 @@ class Quiet(Screen):
     """A screen that says what happens to the log alone, without bars."""
 
     @contextmanager
-    def bar(self, name: str) -> Iterator[object]:  # type: ignore[override]
+    def bar(self, name: str, **_: object) -> Iterator[object]:  # type: ignore[override]
         """Show nothing."""
         del name
         yield lambda *_: None

@@ -180,7 +180,7 @@ class Screen:
 
     @contextmanager
     def bar(
-        self, title: str, *, percent: bool = False, late: bool = False
+        self, title: str, *, percent: bool = False, late: bool = False, timed: bool = True
     ) -> Iterator[Callable[[int, int], None]]:
         """Show progress of one piece of work; yields a function of (done, total).
 
@@ -191,12 +191,13 @@ class Screen:
             percent: show a share and not a number.
             late: show nothing before the first call, nothing while done is total, and no line of what
                 takes a moment only.
+            timed: whether what is done says when the rest will be.
         """
         if self.live:
-            with self._task(title, late=late, percent=percent) as task:
+            with self._task(title, late=late, percent=percent, timed=timed) as task:
                 yield task.move
             return
-        yield _Lines(self.say, title, percent=percent, late=late).move
+        yield _Lines(self.say, title, percent=percent, late=late, timed=timed).move
 
 
 class _Task:
@@ -210,12 +211,11 @@ class _Task:
         """Show a text, and no bar."""
         self._moving.update(self._number, description=text, visible=True, waits=True)
 
-    def move(self, done: int, total: int, title: str | None = None) -> None:
+    def move(self, done: int, total: int, **fields: Any) -> None:
         """Show how far it is."""
         if done < self._done or self._done < 0:  # new, or begun again
             self._pace = Pace()
         self._done = done
-        named: dict[str, Any] = {} if title is None else {"description": title}
         self._moving.update(
             self._number,
             completed=done,
@@ -223,7 +223,7 @@ class _Task:
             visible=not (self._is_late and done >= total),
             waits=False,
             left=self._pace.left(done, total),
-            **named,
+            **fields,
         )
 
 
@@ -242,9 +242,9 @@ class Roles:
         """Show the last thing that a program said."""
         self._of(name).say(f"{name:<11} {text}")
 
-    def move(self, name: str, title: str, done: int, total: int) -> None:
-        """Show how far a program is with something."""
-        self._of(name).move(done, total, f"{name:<11} {title}")
+    def move(self, name: str, title: str, done: int, total: int, *, timed: bool) -> None:
+        """Show how far a program is with something, and what time is left if it knows."""
+        self._of(name).move(done, total, description=f"{name:<11} {title}", timed=timed)
 
     def _of(self, name: str) -> _Task:
         if name not in self._tasks:
@@ -256,9 +256,10 @@ class _Lines:
     """Progress as lines: the first one, and then more and more rarely, as long as something moves."""
 
     def __init__(
-        self, say: Callable[[str], None], title: str, *, percent: bool, late: bool
+        self, say: Callable[[str], None], title: str, *, percent: bool, late: bool, timed: bool
     ) -> None:
-        self._say, self._title, self._percent, self._late = say, title, percent, late
+        self._say, self._title = say, title
+        self._percent, self._late, self._timed = percent, late, timed
         self._drawn = EVERY in os.environ  # by another program, which wants each of them
         self._every = float(os.environ.get(EVERY, _LINE_EVERY_S))
         self._pace, self._began, self._next = Pace(), 0.0, 0.0
@@ -280,7 +281,7 @@ class _Lines:
         gap = self._every if self._drawn else max(self._every, _SHARE * (now - self._began))
         self._last, self._next = (done, total), now + min(gap, HOUR)
         much = f"{100 * done // max(total, 1)} %" if self._percent else f"{done} of {total}"
-        words = left_in_words(left) if done < total else ""
+        words = left_in_words(left) if self._timed and done < total else ""
         self._say(f"{self._title}: {much}{', ' if words else ''}{words}")
 
 
@@ -306,6 +307,7 @@ class _Left(ProgressColumn):
     """What time is left."""
 
     def render(self, task: Task) -> Text:
-        if task.total is None or task.fields.get("waits") or task.finished:
+        fields = task.fields
+        if task.finished or fields.get("waits") or not fields.get("timed", True):
             return Text("")
-        return Text(left_in_words(task.fields.get("left")))
+        return Text(left_in_words(fields.get("left")))

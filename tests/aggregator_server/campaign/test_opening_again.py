@@ -147,7 +147,7 @@ class Lines:
         self.said.append(line)
 
     @contextmanager
-    def bar(self, _: str) -> Iterator[Callable[[int, int], None]]:
+    def bar(self, _: str, **__: bool) -> Iterator[Callable[[int, int], None]]:
         yield lambda *_: None
 
     @contextmanager
