@@ -59,7 +59,6 @@ def take_part(
     trial = enrolment is None and Server(server).host in LOOPBACK
     policy = policy_of(home, loopback=trial, file=options.policy)
     public = None if options.public is None else read_inputs(options.public, drop=options.dropped)
-    screen.say(f"your keys, your ledger and your teachers are stored in {home}")
     for line in policy.in_words():
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):
