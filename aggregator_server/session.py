@@ -138,11 +138,11 @@ def start_campaign(
         screen.say(
             f"new campaign {spec.name!r} ({spec.id[:8]}) of {len(inputs)} queries, stored in {folder}"
         )
-        say_guess(spec, screen)
+        _say_guess(spec, screen)
         return _run(ledger, inputs, folder, listening, screen)
 
 
-def say_guess(spec: CampaignSpec, screen: Screen) -> None:
+def _say_guess(spec: CampaignSpec, screen: Screen) -> None:
     """Say, before any party trains, if the budget is likely to pay for few labels.
 
     How many teachers there will be is a guess, so nothing is said where it pays for enough.
@@ -152,7 +152,7 @@ def say_guess(spec: CampaignSpec, screen: Screen) -> None:
     outlook = Outlook.of(spec, TEACHERS_EACH * spec.wanted_parties)
     if outlook.few:
         screen.say(
-            f"if each party has {TEACHERS_EACH} teachers, {outlook.in_words}; {outlook.advice()}",
+            f"if each party has {TEACHERS_EACH} teachers, {outlook.in_words}; what helps: {outlook.advice()}",
             "warning",
         )
 

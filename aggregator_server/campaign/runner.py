@@ -198,7 +198,7 @@ class Campaign:
         outlook = Outlook.of(spec, state.teachers, classes)
         self._screen.say(outlook.in_words, "warning" if outlook.few else "info")
         if outlook.few:
-            self._screen.say(outlook.advice())
+            self._screen.say(f"what helps: {outlook.advice()}")
 
     def _collect(self) -> None:
         state = self._ledger.state()

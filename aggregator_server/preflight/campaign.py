@@ -140,8 +140,6 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
         return Finding.warning(text, line) if line else Finding.ok(text)
     outlook = Outlook.of(spec, teachers)
     text = f"{promise}: {guess} {outlook.in_words}"
-    if not outlook.sure:
-        text += "; --classes says how many"
     if outlook.noise is not None:
         text += f"; {outlook.noise.reason}"
     return Finding.warning(text, outlook.advice()) if outlook.few else Finding.ok(text)

@@ -104,7 +104,7 @@ class Outlook:
         least = "" if self.spec.aggregator in ("gnmax", "lnmax") else "at most "
         each = self.labels / self.classes
         about = "fewer than one" if each < 1 else f"about {each:.0f}"
-        classes = f"{self.classes} classes" + ("" if self.sure else " (a guess)")
+        classes = f"{self.classes} classes" + ("" if self.sure else " (a guess: --classes)")
         few = f": few, for a student wants {ENOUGH} or more of each" if self.few else ""
         gate = "" if self.spec.gate is None else ", if its gate opens"
         return (
@@ -152,7 +152,7 @@ class Outlook:
                 "unit": spec.unit,
             }
         )
-        return f"what helps: {', or '.join(ways)}. What to expect then: {command}"
+        return f"{', or '.join(ways)}. What to expect then: {command}"
 
     def _teachers_for(self) -> int | None:
         """Return how many teachers the budget pays for enough labels with; None if no number helps."""

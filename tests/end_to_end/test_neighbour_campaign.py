@@ -28,6 +28,7 @@ MATRIX = (
     "--aggregator", "neighbour", "--epsilon", "3", "--representatives", str(REPRESENTATIVES),
 )  # fmt: skip
 VOTES = ("--votes", "neighbour")
+VOTERS = ("north", "south", "west")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,18 @@ def labels(told: Campaign) -> LabelSet:
     file = told.folder / "labels.json"
     told.run("export", "aggregator_server", "export", "--out", file, "--home", told.home).ends(0)
     return LabelSet.from_json(file.read_text())
+
+
+def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: Campaign) -> None:
+    shown = [told.run("status", "aggregator_server", "status", "--home", told.home)]
+    shown += [told.run(name, "party", "ledger", "--home", told.sites.home(name)) for name in VOTERS]
+    for program in shown:
+        program.ends(0)
+    for program in (*told.programs, *shown):
+        text = " ".join((program.text + program.output).replace("│", " ").split())
+        assert "one record added, removed or altered" in text
+        assert "added or removed" not in text
+        assert "teacher" not in text.replace("--teachers", "").replace("--votes teachers", "")
 
 
 def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:

@@ -35,7 +35,7 @@ def test_without_classes_the_public_set_judges() -> None:
     assert (unsure.classes, unsure.sure) == (10, False)
     assert unsure.wanted == 400  # 2 % of the public set
     assert unsure.few
-    assert "(a guess)" in unsure.in_words
+    assert "a guess: --classes" in unsure.in_words
     assert not Outlook.of(make_spec(**FEW | {"queries": 20_000}), 100, 10).few
 
 
