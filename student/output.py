@@ -96,6 +96,7 @@ def tell_published(
 
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     """Say, before the training, which classes have few labels or none, and what to change."""
+    from pate.campaign.choices import UNITS
     from pate.campaign.outlook import classes_in_words, plan_command
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote
@@ -114,14 +115,20 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
     else:
         helps, command = "more teachers, more epsilon, or neighbour votes", "plan"
         numbers = {"mechanism": _planned(statement["mechanism"])} | numbers
-        numbers |= {"teachers": statement.get("teachers"), "queries": labels.queries}
-    numbers |= {key: statement[key] for key in ("epsilon", "delta", "unit")}
-    if statement["unit"] == "party":
-        numbers["votes-per-unit"] = _first(statement["mechanism"]).get("votes_per_unit")
+        numbers |= {"teachers": _count(statement.get("teachers")), "queries": labels.queries}
+    numbers |= {key: float(str(statement[key])) for key in ("epsilon", "delta")}
+    numbers["unit"] = unit if (unit := statement["unit"]) in UNITS else None
+    if unit == "party":
+        numbers["votes-per-unit"] = _count(_first(statement["mechanism"]).get("votes_per_unit"))
     screen.say(
         f"what helps, in another campaign: {helps}; other numbers can be tried with "
         f"{plan_command(numbers, f'pate {command}')}"
     )
+
+
+def _count(number: object) -> int | None:
+    """Return a whole number; None for all else, which has no place in a command to be copied."""
+    return number if type(number) is int else None
 
 
 def _first(mechanism: object) -> Mapping[str, object]:

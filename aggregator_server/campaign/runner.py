@@ -18,7 +18,7 @@ from aggregator_server.campaign.release import release_of
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.exchange.exchange import Exchange
 from pate.campaign.outlook import Outlook, classes_in_words
-from pate.campaign.terms import noise_of, votes_per_unit
+from pate.campaign.terms import votes_per_unit
 from pate.errors import ProtocolError, QuorumError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.mechanisms.distributed import DistributedMechanism
@@ -193,9 +193,9 @@ class Campaign:
         if spec.records_vote:
             return
         votes = votes_per_unit(spec, state.roster)
-        if (noise := noise_of(spec, state.teachers, votes, classes)) is not None:
-            self._screen.say(f"no noise is stated, so the server chose it: {noise.reason}")
-        outlook = Outlook.of(spec, state.teachers, classes)
+        outlook = Outlook.of(spec, state.teachers, classes, votes)
+        if outlook.noise is not None:
+            self._screen.say(f"no noise is stated, so the server chose it: {outlook.noise.reason}")
         self._screen.say(outlook.in_words, "warning" if outlook.few else "info")
         if outlook.few:
             self._screen.say(f"what helps: {outlook.advice()}")
@@ -291,7 +291,7 @@ class Campaign:
             state.classes,
             noisy_counts=state.spec.records_vote,
         )
-        if words and state.labels:
+        if words:
             self._screen.say(f"{len(state.labels)} labels so far: {words}", "warning")
 
 

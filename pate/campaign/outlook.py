@@ -18,10 +18,8 @@ from pate.runtime.screen import listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pate.accounting.composition import Composition
     from pate.campaign.default_noise import DefaultNoise
     from pate.campaign.spec import CampaignSpec
-    from pate.mechanisms import Mechanism
 
 #: With fewer labels of a class a student has little to learn from.
 ENOUGH: Final = 10
@@ -29,6 +27,8 @@ ENOUGH: Final = 10
 TEACHERS_EACH: Final = 10
 #: Without a number of classes, fewer labels than this share of the public set are few, too.
 _SHARE: Final = 0.02
+#: Characters of a class's name that are shown.
+_LONGEST_NAME: Final = 40
 #: More teachers a party are no advice, nor is an epsilon that is larger, or so many times the stated.
 _MOST_EACH: Final = 1000
 _MOST_EPSILON: Final = 10.0
@@ -44,6 +44,7 @@ class Outlook:
         teachers: of all parties, or a guess.
         classes: m, or a guess.
         sure: whether the number of classes is known.
+        reached: k, votes that one unit of privacy moves.
         noise: that the rule picked; None if it is stated.
         labels: that the budget pays for if every query asked gets one; fewer queries with a label make
             it pay for more queries.
@@ -53,25 +54,36 @@ class Outlook:
     teachers: int
     classes: int
     sure: bool
+    reached: int
     noise: DefaultNoise | None
     labels: int
 
     @classmethod
-    def of(cls, spec: CampaignSpec, teachers: int, classes: int | None = None) -> Outlook:
+    def of(
+        cls,
+        spec: CampaignSpec,
+        teachers: int,
+        classes: int | None = None,
+        reached: int | None = None,
+    ) -> Outlook:
         """Return what to expect of a campaign that has teachers.
 
         Args:
             spec: of it.
             teachers: M.
             classes: m; None: as many as the specification states, or ten.
+            reached: k; None: as if all parties had equally many teachers.
 
         Raises:
             UsageError: for settings that make no sense together.
         """
         known = classes or len(spec.classes or ())
         number = known or CLASSES
+        if reached is None:
+            reached = -(-teachers // spec.wanted_parties) if spec.unit == "party" else 1
         most = min(spec.queries, spec.max_queries or spec.queries)
-        mechanisms, composition = _made(spec, teachers, number)
+        mechanisms = resolve(spec, teachers, reached, number)
+        composition = composition_of(spec, mechanisms)
         try:
             cap = budget(spec, mechanisms, composition)
         except BudgetError:
@@ -80,8 +92,8 @@ class Outlook:
             labels = most
             if spec.gate is None:
                 labels = min(most, int(cap / worst_cost(composition, mechanisms, 1)))
-        noise = noise_of(spec, teachers, _reached(spec, teachers), number)
-        return cls(spec, teachers, number, bool(known), noise, labels)
+        noise = noise_of(spec, teachers, reached, number)
+        return cls(spec, teachers, number, bool(known), reached, noise, labels)
 
     @property
     def wanted(self) -> int:
@@ -107,8 +119,9 @@ class Outlook:
         classes = f"{self.classes} classes" + ("" if self.sure else " (a guess: --classes)")
         few = f": few, for a student wants {ENOUGH} or more of each" if self.few else ""
         gate = "" if self.spec.gate is None else ", if its gate opens"
+        of = " of the teachers" if self.spec.interactive else ""  # a student's own cost nothing
         return (
-            f"the budget pays for {least}{_many(self.labels, 'label')}, {about} for each of {classes}"
+            f"the budget pays for {least}{_many(self.labels, 'label')}{of}, {about} for each of {classes}"
             f"{gate}{few}"
         )
 
@@ -127,7 +140,8 @@ class Outlook:
                 "fewer records)"
             )
         if spec.gate is None:
-            mechanisms, composition = _made(spec, self.teachers, self.classes)
+            mechanisms = resolve(spec, self.teachers, self.reached, self.classes)
+            composition = composition_of(spec, mechanisms)
             cost = worst_cost(composition, mechanisms, self.wanted)
             most = min(_MOST_EPSILON, _MOST_TIMES * spec.epsilon)
             if (epsilon := composition.epsilon(cost, spec.delta)) <= most:
@@ -170,18 +184,6 @@ class Outlook:
         return high * parties
 
 
-def _reached(spec: CampaignSpec, teachers: int) -> int:
-    """Return how many votes one unit moves, if parties have equally many teachers."""
-    return -(-teachers // spec.wanted_parties) if spec.unit == "party" else 1
-
-
-def _made(
-    spec: CampaignSpec, teachers: int, classes: int
-) -> tuple[tuple[Mechanism, ...], Composition]:
-    mechanisms = resolve(spec, teachers, _reached(spec, teachers), classes)
-    return mechanisms, composition_of(spec, mechanisms)
-
-
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:
     """Return a command with its numbers filled in, to be copied; what is None is left out."""
     texts = {
@@ -203,8 +205,9 @@ def classes_in_words(
         noisy_counts: whether a student also learns from noisy counts of all classes, which labels of
             neighbour votes come with.
     """
-    without = [name for name, count in zip(classes, counts, strict=True) if not count]
-    rare = [name for name, count in zip(classes, counts, strict=True) if 0 < count < ENOUGH]
+    names = [_readable(name) for name in classes]
+    without = [name for name, count in zip(names, counts, strict=True) if not count]
+    rare = [name for name, count in zip(names, counts, strict=True) if 0 < count < ENOUGH]
     if not without and not rare:
         return ""
     parts = []
@@ -221,6 +224,12 @@ def classes_in_words(
     else:
         expect = "expect a weak student of these classes"
     return f"{', '.join(parts)}; {expect}"
+
+
+def _readable(name: str) -> str:
+    """Return a class's name, which a stranger may have chosen, fit for a screen."""
+    shown = "".join(mark if mark.isprintable() else " " for mark in name[:_LONGEST_NAME])
+    return shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
 
 def _many(number: int, one: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from pate.formats.labels import LabelRow, LabelSet
 from pate.runtime.screen import Screen
-from student.output import tell_published
+from student.output import tell_few_labels, tell_published
 from student.session import Published
 from tests.support.student_samples import STATEMENT
 
@@ -41,3 +41,38 @@ def test_the_guarantee_is_for_the_neighbours_of_who_voted(
     )
     said = capsys.readouterr().err
     assert f"1 labels, epsilon 1.97 at delta 1e-05 (unit: record; adjacency: {words}" in said
+
+
+def few(mechanism: object, rows: tuple[LabelRow, ...] = (), **changes: object) -> LabelSet:
+    return LabelSet(
+        campaign=b"1" * 16,
+        classes=("no", "yes", "may\x1b[2Jbe"),
+        public_set=bytes(32),
+        queries=100,
+        rows=rows or (LabelRow(0, 1, 1, "teachers"),),
+        privacy=json.dumps(STATEMENT | {"mechanism": mechanism} | changes),
+    )
+
+
+def test_classes_without_labels_are_said_before_the_training_and_what_to_try(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_few_labels(few(GNMAX, teachers=40), Screen("pate-student"))
+    said = capsys.readouterr().err
+    assert "1 labels: no label of 2 of 3 classes (no, may [2Jbe), fewer than 10 of 1 (yes)" in said
+    assert "`pate plan --mechanism gnmax --classes 3 --teachers 40 --queries 100 --epsilon" in said
+    tell_few_labels(few(NEIGHBOUR), Screen("pate-student"))
+    assert "`pate plan-neighbour --classes 3 --epsilon" in capsys.readouterr().err
+    enough = tuple(LabelRow(i, i % 3, 1, "teachers") for i in range(30))
+    tell_few_labels(few(GNMAX, enough), Screen("pate-student"))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_server_cannot_write_into_the_command_that_is_to_be_copied(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    evil = "1; rm -rf ~"
+    mechanism = [{"mechanism": evil, "votes_per_unit": evil}]
+    tell_few_labels(few(mechanism, teachers=evil, unit=evil), Screen("pate-student"))
+    tell_few_labels(few(mechanism, unit="party"), Screen("pate-student"))
+    assert "rm -rf" not in capsys.readouterr().err
