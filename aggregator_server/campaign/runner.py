@@ -290,9 +290,10 @@ class Campaign:
             [counts[label] for label in range(len(state.classes))],
             state.classes,
             noisy_counts=state.spec.records_vote,
+            more=state.round < state.spec.rounds,
         )
         if words:
-            self._screen.say(f"{len(state.labels)} labels so far: {words}", "warning")
+            self._screen.say(f"{len(state.labels)} labels in all: {words}", "warning")
 
 
 def _terms(state: CampaignState) -> vote_pb2.Terms:

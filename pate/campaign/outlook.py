@@ -195,7 +195,11 @@ def plan_command(options: Mapping[str, object], command: str = "pate plan") -> s
 
 
 def classes_in_words(
-    counts: Sequence[int], classes: Sequence[str], *, noisy_counts: bool = False
+    counts: Sequence[int],
+    classes: Sequence[str],
+    *,
+    noisy_counts: bool = False,
+    more: bool = False,
 ) -> str:
     """Return which classes have few labels or none, and what to expect of a student; "" if none has.
 
@@ -204,6 +208,7 @@ def classes_in_words(
         classes: their names.
         noisy_counts: whether a student also learns from noisy counts of all classes, which labels of
             neighbour votes come with.
+        more: whether another round follows.
     """
     names = [_readable(name) for name in classes]
     without = [name for name, count in zip(names, counts, strict=True) if not count]
@@ -216,8 +221,10 @@ def classes_in_words(
     if len(rare) == len(classes):
         parts.append(f"fewer than {ENOUGH} labels of every class")
     elif rare:
-        parts.append(f"fewer than {ENOUGH} of {len(rare)} ({listed(rare)})")
-    if noisy_counts:
+        parts.append(f"fewer than {ENOUGH} labels of {_many(len(rare), 'class')} ({listed(rare)})")
+    if more:
+        expect = "the next round may add some"
+    elif noisy_counts:
         expect = "a student learns such classes from the noisy counts, which come with the labels"
     elif without:
         expect = "expect a poor student: it cannot learn a class of which there is no label"

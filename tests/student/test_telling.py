@@ -59,7 +59,10 @@ def test_classes_without_labels_are_said_before_the_training_and_what_to_try(
 ) -> None:
     tell_few_labels(few(GNMAX, teachers=40), Screen("pate-student"))
     said = capsys.readouterr().err
-    assert "1 labels: no label of 2 of 3 classes (no, may [2Jbe), fewer than 10 of 1 (yes)" in said
+    assert (
+        "1 labels: no label of 2 of 3 classes (no, may [2Jbe), fewer than 10 labels of 1 class (yes)"
+        in said
+    )
     assert "`pate plan --mechanism gnmax --classes 3 --teachers 40 --queries 100 --epsilon" in said
     tell_few_labels(few(NEIGHBOUR), Screen("pate-student"))
     assert "`pate plan-neighbour --classes 3 --epsilon" in capsys.readouterr().err

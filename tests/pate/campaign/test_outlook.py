@@ -87,7 +87,8 @@ def test_classes_with_few_labels_are_named() -> None:
     assert classes_in_words([10, 11], ["a", "b"]) == ""
     line = classes_in_words([0, 3, 10], ["bird", "cat", "dog"])
     assert "no label of 1 of 3 classes (bird)" in line
-    assert "fewer than 10 of 1 (cat)" in line
+    assert "fewer than 10 labels of 1 class (cat)" in line
     assert "poor" in line
+    assert "poor" not in classes_in_words([0, 12], ["a", "b"], more=True)
     assert "of every class" in classes_in_words([3, 4], ["a", "b"])
     assert "poor" not in classes_in_words([0, 12], ["a", "b"], noisy_counts=True)
