@@ -51,7 +51,8 @@ identities_cli.register(app)
 def serve(options: CampaignOptions) -> None:
     """Run a campaign from its start; `resume` continues one that was interrupted.
 
-    Numbers of votes left out follow from the number of teachers once the parties are known.
+    Noise that is left out follows from teachers, classes, budget and public inputs once the parties
+    are known; thresholds from the teachers.
     """
     context = click.get_current_context()
     if context.invoked_subcommand is not None:

@@ -102,7 +102,7 @@ def default_noise(
     least = share_of(teachers, LEAST)
 
     def most(trust: float) -> int:
-        lead = lead_in_sigmas(classes, trust) * carried
+        lead = lead_in_sigmas(max(2, classes), trust) * carried  # one class is refused elsewhere
         return max(least, math.floor(_LEAD * teachers / lead))
 
     if paid(least) >= queries:
