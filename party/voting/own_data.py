@@ -183,6 +183,7 @@ class OwnVoters:
         self._held: Dataset | None = None
         self._records: NeighbourVotes | None = None
         self._ensemble: tuple[Dataset, Ensemble] | None = None
+        self._odd = Odd()
         self._warned: set[str] = set()
         self._described: list[str] = []
 
@@ -267,21 +268,27 @@ class OwnVoters:
     def _read(self, schema: Schema | None, classes: Classes) -> Dataset:
         if self._held is not None and self._is_read_so(self._held, schema, classes):
             self._asked = (schema, classes)
+            self._tell(self._held, schema)
             return self._held
         held, odd = self._file.read(schema, classes)
-        self._asked, self._held = (schema, classes), held
-        extra = [left_out(odd.left_out)] if odd.left_out else []
-        told = (*self._file.no_features, *odd.names)
+        self._asked, self._held, self._odd = (schema, classes), held, odd
         form = described(held.inputs, odd, counts=True)
         if form != self._described:
             self._described = form
             for line in ["our table, as it is read:", *(f"  {each}" for each in form)]:
                 self._say(line)
+        self._tell(held, schema)
+        return held
+
+    def _tell(self, held: Dataset, schema: Schema | None) -> None:
+        """Warn of what is odd about our file, each once, though it is read again."""
+        odd = self._odd
+        told = (*self._file.no_features, *odd.names)
+        extra = [left_out(odd.left_out)] if odd.left_out else []
         for line in (*odd.lines(), *extra, *warnings(held.inputs, schema, told)):
-            if line not in self._warned:  # once, though the file is read again
+            if line not in self._warned:
                 self._warned.add(line)
                 self._warn(line)
-        return held
 
     def _is_read_so(self, held: Dataset, schema: Schema | None, classes: Classes) -> bool:
         """Tell whether reading the file again would change nothing."""

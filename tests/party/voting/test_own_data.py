@@ -156,6 +156,34 @@ def test_an_altered_cell_moves_one_teachers_vote(tmp_path: Path) -> None:
         assert (abs(votes - found[0]).sum(axis=1) <= 4).all()
 
 
+def test_a_column_of_the_campaign_that_we_lack_is_told_though_the_guess_was_right(
+    tmp_path: Path,
+) -> None:
+    party = Site(tmp_path, rows(), teachers=None)
+    party.own.ahead(None, None)
+    assert party.warned == []
+    line = "table lab:number, kind:category, age:number"
+    party.own.read(vote_pb2.Campaign(schema=line, classes=CLASSES, most_votes=9))
+    assert party.warned == ["column 'age' of the campaign that we have not: nothing is made of it"]
+
+
+def test_each_column_is_described_as_the_campaign_reads_it(tmp_path: Path) -> None:
+    party = Site(tmp_path, rows("NA,x,c", "<5,x,c"), teachers=None)
+    party.own.ahead(None, None)
+    assert party.said[0] == "our table, as it is read:"
+    assert [line.split()[:2] for line in party.said[1:]] == [
+        ["lab", "category"],
+        ["kind", "category"],
+    ]
+    party.own.read(vote_pb2.Campaign(schema=PUBLIC.schema(), classes=CLASSES, most_votes=9))
+    assert party.said[4].split(maxsplit=2) == [
+        "lab",
+        "number",
+        "whole numbers of 1 to 2 digits; missing: 1 'na'",
+    ]
+    assert not any("45" in line or "<5" in line for line in party.said)
+
+
 def test_a_guess_about_another_campaign_is_given_up(tmp_path: Path) -> None:
     party = Site(tmp_path, rows())
     held = party.own.ahead(Schema.parse("images 9x9x1"), ("cat", "dog"))
