@@ -94,7 +94,7 @@ def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
     if options.counts:
         return odd.lines()
     left = (f"records take no part: {why}" for why in odd.reasons)
-    return [*odd.columns(), *left, *(f"records that {why}" for why in odd.notes)]
+    return [*odd.columns(), *left, *(f"some records: {why}" for why in odd.notes)]
 
 
 def kind_of(inputs: Inputs) -> str:

@@ -60,8 +60,8 @@ def draft(
     A codebook is a CSV file with the columns column, kind (number, whole or category), values (1..100
     or a|b|c) and, if wanted, missing (yes or no).
 
-    What neither of them tells is marked TODO, and no command takes the schema before a person has
-    filled it in. Then: `pate-server sign-schema`, `pate-party synthesize --schema`.
+    What neither of them tells is marked TODO, and `pate-party synthesize` takes the schema only when a
+    person has filled it in.
     """
     from pate.data.read import read_inputs, read_table
     from pate.data.values import Table

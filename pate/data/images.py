@@ -204,12 +204,13 @@ def windowed(values: NDArray[np.integer], window: Window) -> NDArray[np.uint8]:
 def oddity(path: Path) -> str:
     """Return what of an image file is lost when it is read, "" if nothing is."""
     try:
-        with Image.open(path) as image:
+        with warnings.catch_warnings(), Image.open(path) as image:
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             # A camera's MPO is a photograph with previews.
             if image.format != "MPO" and getattr(image, "is_animated", False):
-                return "have several frames: only the first one is read"
+                return "each has several frames: only the first one is read"
             if image.mode not in _SCREEN_MODES | _GREY_MODES | _DEEP_MODES:
-                return f"are of the colours {image.mode}: their red, green and blue are approximate"
+                return f"each has the colours {image.mode}: red, green and blue are approximate"
     except DAMAGE:
         pass
     return ""

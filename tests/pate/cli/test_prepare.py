@@ -100,14 +100,15 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(
     folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "there").mkdir()
-    for kind, *options in (
-        (UsageError, folder, tmp_path / "there", "--size", "8"),
-        (UsageError, folder, folder / "out", "--size", "8"),
-        (UsageError, folder, tmp_path / "out", "--size", "big"),
-        (UsageError, folder, tmp_path / "out", "--size", "8", "--window", "5", "5"),
-        (DataError, tmp_path / "nowhere", tmp_path / "out", "--size", "8"),
-        (DataError, tmp_path / "there", tmp_path / "out", "--size", "8"),
-    ):
+    cases: list[tuple[type[PateError], tuple[str | Path, ...]]] = [
+        (UsageError, (folder, tmp_path / "there", "--size", "8")),
+        (UsageError, (folder, folder / "out", "--size", "8")),
+        (UsageError, (folder, tmp_path / "out", "--size", "big")),
+        (UsageError, (folder, tmp_path / "out", "--size", "8", "--window", "5", "5")),
+        (DataError, (tmp_path / "nowhere", tmp_path / "out", "--size", "8")),
+        (DataError, (tmp_path / "there", tmp_path / "out", "--size", "8")),
+    ]
+    for kind, options in cases:
         with pytest.raises(kind):
             prepare(*options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "there"]
@@ -123,6 +124,6 @@ def test_a_party_is_told_of_images_of_which_something_is_lost(tmp_path: Path) ->
     odd = Odd()
     assert len(read_dataset(tmp_path, odd=odd)) == 4
     assert odd.lines() == [
-        "1 record (a/print.jpg): are of the colours CMYK: their red, green and blue are approximate",
-        "1 record (b/moving.gif): have several frames: only the first one is read",
+        "1 record (a/print.jpg): each has the colours CMYK: red, green and blue are approximate",
+        "1 record (b/moving.gif): each has several frames: only the first one is read",
     ]
