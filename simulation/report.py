@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from rich.console import Console
@@ -168,29 +169,30 @@ def _percent(share: float | None) -> str:
 def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     """Draw the campaign as a PNG: accuracies, labels by class, and some of the labels given."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained")
+    figure = Figure(figsize=(11, 6.4), dpi=120, layout="constrained")
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    voters = f"{report.teachers} teachers" if report.teachers else "whose records vote themselves"
+    promise = in_words(
+        report.epsilon,
+        report.delta,
+        report.unit,
+        report.observer,
+        neighbours=neighbours_of(report.unit, records_vote=not report.teachers),
+    )
     figure.suptitle(
-        f"{report.parties} parties, "
-        + (f"{report.teachers} teachers, " if report.teachers else "their records voting, ")
-        + f"{report.mechanism}: "
-        + in_words(
-            report.epsilon,
-            report.delta,
-            report.unit,
-            report.observer,
-            neighbours=neighbours_of(report.unit, records_vote=not report.teachers),
-        ),
-        fontsize=11 if report.teachers else 10,
+        f"{report.parties} parties, {voters}; {report.mechanism}\n{promise}", fontsize=10
     )
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.25))
 
+    heading: dict[str, Any] = {"loc": "left", "fontsize": 11}
     bars = figure.add_subplot(grid[0, 0])
     shares = [
-        ("commonest class", report.majority_accuracy, "#b8b8b8"),
-        ("labels released", report.label_accuracy, "#7aa6c2"),
-        ("student (published)", report.student_accuracy, "#1f6f9f"),
-        ("all records pooled,\nnot private", report.nonprivate_accuracy, "#c9a227"),
+        ("always the\ncommonest class", report.majority_accuracy, "#808080"),
+        (f"the {report.labels_answered} labels", report.label_accuracy, "#5b8db0"),
+        ("the student,\npublished", report.student_accuracy, "#1f6f9f"),
+        ("all records pooled,\nnot private", report.nonprivate_accuracy, "#9a7a10"),
     ]
     held = [(name, share, colour) for name, share, colour in shares if share is not None]
     places = np.arange(len(held))[::-1]
@@ -199,7 +201,8 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     for place, (_, share, _) in zip(places, held, strict=True):
         bars.text(100 * share - 1, place, f"{100 * share:.1f}", ha="right", va="center", color="w")
     bars.set_xlim(0, 100)
-    bars.set_title("accuracy, %", loc="left")
+    bars.set_title("accuracy, in %", **heading)
+    bars.set_xlabel("labels: of public inputs; all else: of test inputs", fontsize=9)
 
     classes = figure.add_subplot(grid[1, 0])
     names = list(labels.classes)
@@ -209,22 +212,22 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     agreed = np.bincount(
         [r.label for r in labels.rows if r.source == "reinforced"], minlength=len(names)
     )
-    classes.bar(
-        names,
-        taught,
-        color="#1f6f9f",
-        label=f"by the {'teachers' if report.teachers else 'records'}' noisy vote",
-    )
+    who = "teachers" if report.teachers else "records"
+    classes.bar(names, taught, color="#1f6f9f", label=f"by the {who}' noisy vote")
     if agreed.any():
-        classes.bar(
-            names, agreed, bottom=taught, color="#9fc5dc", label="student's own, reinforced"
-        )
-    classes.margins(y=0.3)
+        own = "the student's own"
+        classes.bar(names, agreed, bottom=taught, color="#9fc5dc", label=own)
+    # Room for the legend above the bars.
+    classes.margins(y=0.25)
     classes.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    classes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     classes.set_title(
-        f"labels released: {report.labels_answered} of {report.labels_asked} asked", loc="left"
+        f"labels by class: {report.labels_answered} for {report.labels_asked} queries asked",
+        **heading,
     )
     classes.set_xlabel("class")
+    for axes in (bars, classes):
+        axes.spines[["top", "right"]].set_visible(False)
 
     if isinstance(public.inputs, Images):
         _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public)
@@ -236,10 +239,16 @@ def _draw_examples(area: object, labels: LabelSet, public: Dataset) -> None:
 
     if not isinstance(area, SubFigure) or not isinstance(public.inputs, Images):
         return
-    rows, columns = 6, 8
-    chosen = labels.rows[: rows * columns]
+    chosen = labels.rows[:48]
+    # Few labels are drawn larger, so that they fill their half.
+    columns = max(1, math.ceil(math.sqrt(1.3 * len(chosen))))
+    rows = max(1, math.ceil(len(chosen) / columns))
     area.suptitle(
-        "the first labels that left the server (red: wrong)", x=0.02, ha="left", fontsize=11
+        f"{'the first' if len(chosen) < len(labels.rows) else 'all'} {len(chosen)} labels, in the "
+        "order of their release (red: wrong)",
+        x=0.02,
+        ha="left",
+        fontsize=11,
     )
     axes = np.atleast_1d(area.subplots(rows, columns)).ravel()
     for axis in axes:

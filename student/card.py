@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.formats.privacy_statement import do_records_vote, rounded_up
+from pate.formats.privacy_statement import (
+    do_records_vote,
+    in_words,
+    neighbours_of,
+    rounded_up,
+)
 from student.fairness import widest_gap
 from student.trainers.choose import IMAGE_MODELS
 
@@ -99,7 +104,9 @@ noisy sums, and nothing else: no record and no vote of any single data holder.
 
 def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
     classes = ", ".join(_plain(name) for name in student.classes)
-    title = _plain(provenance.name) or f"campaign {provenance.campaign[:12]}"
+    # "campaign" is what a campaign is called whose coordinator gave it no name.
+    named = provenance.name not in ("", "campaign")
+    title = _plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {_plain(student.kind)}")
     records_vote = do_records_vote(statement["mechanism"])
     return f"""
@@ -164,6 +171,21 @@ def _withdrawn(statement: Mapping[str, object]) -> str | None:
         if isinstance(each, Mapping) and each.get("observer") == statement["observer"]:
             return str(each.get("meaning", "")) if each.get("epsilon", 0) is None else None
     return None
+
+
+def promise_of(statement: Mapping[str, object]) -> str:
+    """Return what a checked statement guarantees, as one line with its terms."""
+    if _withdrawn(statement) is not None:
+        return "no privacy guarantee: see privacy.json"
+    unit = str(statement["unit"])
+    among = neighbours_of(unit, records_vote=do_records_vote(statement["mechanism"]))
+    return in_words(
+        float(str(statement["epsilon"])),
+        float(str(statement["delta"])),
+        unit,
+        str(statement["observer"]),
+        neighbours=among,
+    )
 
 
 def _factor(epsilon: float) -> str:

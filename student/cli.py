@@ -99,9 +99,9 @@ def evaluate(
     label: LabelOption = None,
     group_column: GroupColumnOption = None,
     out: Annotated[
-        Path,
-        of_output(metavar="DIR", help="Folder for evaluation.json and evaluation.png."),
-    ] = Path("evaluation"),
+        Path | None,
+        of_output(metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."),
+    ] = None,
     window: WindowOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,8 +119,12 @@ def evaluate(
     from student.weights import load
 
     result = measure(load(model), _read_dataset(data, label, group_column, window))
+    if out is None:
+        # Not in it: all of that folder is published, and figures of these data may not be fit for it.
+        place = model.resolve()
+        out = place.with_name(f"{place.name}-evaluation")
     out.mkdir(parents=True, exist_ok=True)
-    write_evaluation(result, out)
+    write_evaluation(result, out, _promise(model))
     if as_json:
         print_json(result.to_json())
         return
@@ -177,6 +181,18 @@ def export(
         print_json({"file": str(out), "sha256": digest})
     else:
         Screen(NAME).say(f"{out} written, SHA-256 {digest}")
+
+
+def _promise(model: Path) -> str:
+    """Return what the statement of a published student guarantees; empty where there is none."""
+    from pate.formats.labels import checked_statement
+    from student.card import promise_of
+    from student.export import PRIVACY
+
+    try:
+        return promise_of(checked_statement((model / PRIVACY).read_text(encoding="utf-8")))
+    except (FileNotFoundError, UnicodeDecodeError):
+        return ""
 
 
 def _read_labels(path: Path) -> LabelSet:

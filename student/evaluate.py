@@ -6,6 +6,7 @@ The labelled data for this must be public too, or the numbers themselves are a r
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _INK: Final = "#1b2a3a"
 _BAR: Final = "#3b7dba"
 _MARK: Final = "#d1731f"
+#: Width of a letter of 9 points, in inches, at most.
+_LETTER: Final = 0.08
+_INTERVAL: Final = "line: 95 % interval"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +129,16 @@ def evaluate(student: Student, data: Dataset, *, coverage: Coverage | None = Non
     )
 
 
-def draw(evaluation: Evaluation, path: Path, *, title: str = "Student") -> None:
+def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise: str = "") -> None:
     """Draw a PNG: the confusion matrix, rates per class beside it, and groups below if there are any.
 
-    Whiskers are intervals that hold the true share with 95 % confidence.
+    Dark lines are intervals that hold the true share with 95 % confidence.
+
+    Args:
+        evaluation: to draw.
+        path: of the picture.
+        title: names the student.
+        promise: what its privacy statement guarantees, in a line; empty: nothing is said of that.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -140,6 +150,9 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student") -> None:
     width = max(side + 2.6 * (columns - 1), 7.6 if groups else 0.0)
     figure = Figure(figsize=(width, side + below), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    if promise:
+        figure.suptitle(textwrap.fill(promise, int(width / _LETTER)), fontsize=9)
     # One part, or two: the groups lie below.
     parts = figure.subfigures(
         1 if groups is None else 2,
@@ -151,11 +164,12 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student") -> None:
     axes = top.subplots(1, columns, width_ratios=(side - 0.6, *[2.0] * (columns - 1)), sharey=True)
     _draw_confusion(axes[0], evaluation, title)
     _draw_bars(axes[1], "recall", evaluation.rates)
+    axes[1].set_xlabel(f"share of the class that is right\n({_INTERVAL})", fontsize=9)
     if covered is not None:
         rates = [covered.rates[name] for name in evaluation.classes]
         scale = max([rate.interval()[1] for rate in rates if rate.count], default=1.0)
         _draw_bars(axes[2], "with a label", rates, math.ceil(20 * scale) / 20)
-        axes[2].set_xlabel("of the public inputs,\nby predicted class")
+        axes[2].set_xlabel("share of the public inputs\npredicted as this class", fontsize=9)
     if groups is not None:
         _draw_groups(bottom.subplots(1, 2, sharey=True), groups)
     for each in figure.get_axes():
@@ -212,6 +226,7 @@ def _draw_groups(panels: Sequence[Axes], groups: Groups) -> None:
     _draw_points(left, "accuracy by group", list(groups.accuracy.values()))
     counts = [rate.count for rate in groups.accuracy.values()]
     names = _short(groups.names, 34)
+    left.set_xlabel(f"dot: accuracy; {_INTERVAL}", fontsize=9)
     left.set_yticks(rows, [f"{name}  ({n})" for name, n in zip(names, counts, strict=True)])
     left.set_ylim(len(groups.names) - 0.5, -0.5)
     at = groups.positive
@@ -222,7 +237,7 @@ def _draw_groups(panels: Sequence[Axes], groups: Groups) -> None:
     _draw_points(right, f"share that is {what}", list(groups.predicted(at).values()))
     truth = [rate.share or 0.0 for rate in groups.present(at).values()]
     right.plot(truth, rows, "|", color=_MARK, markersize=13, markeredgewidth=2.2)
-    right.set_xlabel("dot: predicted; bar: in truth", fontsize=9)
+    right.set_xlabel(f"dot: predicted; orange: in truth; {_INTERVAL}", fontsize=9)
     right.set_xlim(left=0)
     right.tick_params(labelleft=False)
 

@@ -28,7 +28,7 @@ from pate.errors import DataError, DiskError, UsageError
 from pate.formats.labels import checked_statement
 from pate.runtime.home import sweep_drafts, sync_directory
 from student import weights
-from student.card import Provenance, write_card
+from student.card import Provenance, promise_of, write_card
 from student.trainers.choose import IMAGE_MODELS
 
 if TYPE_CHECKING:
@@ -163,16 +163,16 @@ def _write_all(
     card = write_card(student, provenance, statement, evaluation)
     (draft / "README.md").write_text(card, encoding="utf-8")
     if evaluation is not None:
-        write_evaluation(evaluation, draft)
+        write_evaluation(evaluation, draft, promise_of(statement))
 
 
-def write_evaluation(evaluation: Evaluation, folder: Path) -> None:
-    """Write ``evaluation.json`` and ``evaluation.png`` into an existing folder."""
+def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") -> None:
+    """Write ``evaluation.json`` and ``evaluation.png``, with what is guaranteed, into a folder."""
     from student.evaluate import draw
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
-    draw(evaluation, folder / "evaluation.png")
+    draw(evaluation, folder / "evaluation.png", promise=promise)
 
 
 def _swap(draft: Path, out: Path) -> None:

@@ -104,8 +104,12 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     assert trained["evaluation"].pop("coverage")
     assert json.loads(printed) == trained["evaluation"] | {"coverage": None}
     assert {path.name for path in (place / "e").iterdir()} == {"evaluation.json", "evaluation.png"}
-    code, printed, shown = here("evaluate", "--model", out, *on_test, "--out", place / "e")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    code, printed, shown = here("evaluate", "--model", out, *on_test)
     assert (code, printed) == (0, "")
+    # Beside the model, and not in what is published.
+    assert (out.parent / f"{out.name}-evaluation" / "evaluation.png").exists()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert "malignant" in shown
     assert "predicted across" in shown
 

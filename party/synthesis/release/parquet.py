@@ -21,7 +21,7 @@ from pate import text_form
 from pate.data.tables import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
-from pate.formats.privacy_statement import rounded_up
+from pate.formats.privacy_statement import in_words
 from pate.text_form import parse, write
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Source:
         if self.epsilon is None or self.delta is None:
             what = "not private"
         else:
-            what = f"epsilon {rounded_up(self.epsilon)} at delta {self.delta:g} (unit: {self.unit})"
+            what = in_words(self.epsilon, self.delta, self.unit, neighbours=self.neighbours)
         return f"{self.rows} rows by {self.method}, {self.release}: {what}"
 
 

@@ -31,11 +31,12 @@ def draw(path: Path, report: PlanReport, search: Search) -> None:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.5, 5.8), dpi=120, layout="constrained")
+    figure = Figure(figsize=(9.5, 6.2), dpi=120, layout="constrained")
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
     axes, spec, among = figure.subplots(), report.spec, report.population
     neighbours = neighbours_of(spec.unit, records_vote=False)
     promise = in_words(search.epsilon, spec.delta, spec.unit, OBSERVER, neighbours=neighbours)
-    figure.suptitle(f"{report.title}: {promise}", fontsize=9)
+    figure.suptitle(f"{report.title}\n{promise}", fontsize=10)
     for part, (colour, marker) in zip(BUDGETS, _STYLES, strict=True):
         if curve := search.trade(part * search.epsilon):
             axes.plot(
@@ -56,6 +57,13 @@ def draw(path: Path, report: PlanReport, search: Search) -> None:
     axes.set_xlim(left=0)
     axes.set_xlabel("labels, expected")
     axes.set_ylabel(f"{report.adjective}, % of the labels, expected")
+    if "best" in report.headings:
+        # It may lie below the line without noise: many labels of which some are wrong, not a few.
+        figure.supxlabel(
+            f"Best found, the star: {search.goal}.\nAll points of a curve cost the same epsilon, at the "
+            "same delta: further left are fewer labels, and more of them are right.",
+            fontsize=9,
+        )
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9, loc="best")
     content = io.BytesIO()

@@ -1,0 +1,118 @@
+"""The pictures that programs draw: nothing runs over an edge, counts are whole, terms are complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from party.synthesis.release import report as rows_report
+from pate.cli.plan.options import PlanOptions
+from pate.cli.plan.picture import draw as draw_plan
+from pate.cli.plan.run import run_plan
+from pate.data.values import Dataset, Images
+from pate.formats.labels import LabelRow, LabelSet
+from pate.runtime.screen import Screen
+from simulation.report import Report, draw
+from student.evaluate import Evaluation
+from student.evaluate import draw as draw_evaluation
+from student.fairness import Coverage, by_group
+from tests.support.party.domains import small
+from tests.support.pictures import drawn, off_the_edge, ticks, words
+from tests.support.student_samples import PRIVACY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+pytestmark = pytest.mark.slow
+
+TERMS = ("epsilon", "delta", "unit", "adjacency", "observer")
+LONG = (
+    "epsilon 0.9974 at delta 0.0001 (unit: patient; adjacency: all records of one patient at one "
+    "party added, removed or altered; observer: public)"
+)
+
+
+def campaign(folder: Path, *, labels: int, teachers: int, unit: str = "record") -> Figure:
+    """The picture of a campaign over 60 images of three classes."""
+    rng = np.random.default_rng(0)
+    truth = np.arange(60, dtype=np.int64) % 3
+    public = Dataset(
+        Images(rng.integers(0, 255, (60, 8, 8, 1)).astype(np.uint8)), truth, ("a", "b", "c")
+    )
+    rows = tuple(LabelRow(at, at % 3, 1, "teachers") for at in range(labels))
+    made = LabelSet(b"c" * 16, public.classes, b"d" * 32, 60, rows, PRIVACY)
+    report = Report(
+        parties=4, teachers=teachers, labels_asked=60, labels_answered=labels, label_accuracy=1.0,
+        student_accuracy=0.9, nonprivate_accuracy=0.99, majority_accuracy=0.34, epsilon=0.99731,
+        delta=1e-4, unit=unit, adjacency="", observer="public", mechanism="neighbour", seconds=1.0,
+    )  # fmt: skip
+    with drawn() as figures:
+        draw(folder / "campaign.png", report, made, public)
+    (figure,) = figures
+    return figure
+
+
+@pytest.mark.parametrize(("labels", "teachers", "unit"), [(60, 100, "record"), (4, 0, "patient")])
+def test_a_campaigns(tmp_path: Path, labels: int, teachers: int, unit: str) -> None:
+    figure = campaign(tmp_path, labels=labels, teachers=teachers, unit=unit)
+    assert off_the_edge(figure) == []
+    said = words(figure)
+    assert all(term in said for term in TERMS)
+    counts = next(axes for axes in figure.axes if "by class" in axes.get_title("left"))
+    assert all(tick == int(tick) for tick in ticks(counts.yaxis))
+    # Few labels fill their half.
+    examples = [axes for part in figure.subfigs for axes in part.axes]
+    assert min(labels, 48) <= len(examples) < 2 * min(labels, 48)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_evaluations(tmp_path: Path, *, grouped: bool) -> None:
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.integers(0, 2, (2, 300))
+    names = np.array(["female, 60 and over", "male"])[rng.integers(0, 2, 300)]
+    made = Evaluation(
+        ("healthy", "ill"),
+        np.bincount(truth * 2 + predicted, minlength=4).reshape(2, 2).astype(np.int64),
+        by_group(names, truth, predicted, ("healthy", "ill")) if grouped else None,
+        Coverage(("healthy", "ill"), (150, 150), (40, 12), (41, 11)) if grouped else None,
+    )
+    with drawn() as figures:
+        draw_evaluation(made, tmp_path / "evaluation.png", promise=LONG)
+    (figure,) = figures
+    assert off_the_edge(figure) == []
+    assert LONG in words(figure)
+    assert words(figure).count("95 %") == (3 if grouped else 1)
+
+
+def test_a_plans(tmp_path: Path) -> None:
+    asked = PlanOptions(teachers=100, epsilon=4.0, agreement=0.45, queries=200)
+    with drawn() as figures:
+        found = run_plan(asked, Screen("pate"))
+        assert found.search is not None
+        draw_plan(tmp_path / "plan.png", found, found.search)
+    (figure,) = figures
+    assert off_the_edge(figure) == []
+    said = words(figure)
+    assert all(term in said for term in TERMS)
+    assert str(found.search.goal) in said
+    (axes,) = figure.axes
+    assert all(tick == int(tick) for tick in ticks(axes.xaxis))
+
+
+@pytest.mark.parametrize("columns", [1, 6])
+def test_that_of_synthetic_rows(tmp_path: Path, columns: int) -> None:
+    domain = small((3, 2, 5, 8, 2, 2)[:columns])
+    rows = np.zeros((7, columns), dtype=np.intp)
+    with drawn() as figures:
+        rows_report.write(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
+    (figure,) = figures
+    assert off_the_edge(figure) == []
+    assert LONG in words(figure)
+    for at, axes in enumerate(axes for axes in figure.axes if axes.axison):
+        assert all(tick == int(tick) for tick in ticks(axes.yaxis))
+        (reference,) = axes.lines
+        assert reference.get_ydata()[0] == pytest.approx(7 / (3, 2, 5, 8, 2, 2)[at])  # type: ignore[index]
