@@ -184,15 +184,17 @@ def export(
 
 
 def _promise(model: Path) -> str:
-    """Return what the statement of a published student guarantees; empty where there is none."""
+    """Return what the statement beside a model guarantees, in a line; empty where there is none."""
     from pate.formats.labels import checked_statement
     from student.card import promise_of
     from student.export import PRIVACY
 
     try:
         return promise_of(checked_statement((model / PRIVACY).read_text(encoding="utf-8")))
-    except (FileNotFoundError, UnicodeDecodeError):
+    except FileNotFoundError:
         return ""
+    except (OSError, UnicodeDecodeError, DataError):
+        return "no privacy guarantee is known: privacy.json cannot be read"
 
 
 def _read_labels(path: Path) -> LabelSet:

@@ -168,11 +168,15 @@ def _write_all(
 
 def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") -> None:
     """Write ``evaluation.json`` and ``evaluation.png``, with what is guaranteed, into a folder."""
+    from matplotlib import rc_context
+
     from student.evaluate import draw
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
-    draw(evaluation, folder / "evaluation.png", promise=promise)
+    # Names of classes and words of a statement are foreign: `$` would be read as a formula.
+    with rc_context({"text.parse_math": False}):
+        draw(evaluation, folder / "evaluation.png", promise=promise)
 
 
 def _swap(draft: Path, out: Path) -> None:

@@ -11,6 +11,7 @@ from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError
 from student.card import Provenance, write_card
 from student.evaluate import Evaluation, draw, evaluate
+from student.export import write_evaluation
 from student.fairness import Coverage, Groups, Rate
 from tests.support.student_samples import STATEMENT
 
@@ -163,3 +164,9 @@ def test_the_card_makes_no_gap_of_chance_and_says_nothing_of_what_it_does_not_kn
     assert "Labels by class" not in card
     assert "no\\|" in card  # a class name cannot break a table
     assert "## Groups" not in write_card(Parrot(), bare, STATEMENT, None)
+
+
+def test_foreign_names_are_drawn_as_they_are_and_not_as_formulas(tmp_path: Path) -> None:
+    names = ("$\\frac{$", "b$")
+    write_evaluation(Evaluation(names, np.eye(2, dtype=np.int64)), tmp_path, "$\\x$ of a $")
+    assert (tmp_path / "evaluation.png").exists()

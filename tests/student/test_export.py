@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -143,6 +144,15 @@ def test_the_card_repeats_what_the_statement_takes_back(of_rows: Student) -> Non
     assert "epsilon = 1.97 at" in card
     card = write_card(of_rows, PROVENANCE, STATEMENT | {"epsilon": 1.97001}, None)
     assert "epsilon = 1.9701 at" in card  # rounded against us
+
+
+def test_a_student_of_a_campaign_without_a_name_is_told_by_its_id(of_rows: Student) -> None:
+    for name in ("", "campaign"):
+        card = write_card(of_rows, replace(PROVENANCE, name=name), STATEMENT, None)
+        assert card.startswith(f"# Student of campaign {PROVENANCE.campaign[:12]}\n")
+    assert "# Student of sites\n" in write_card(
+        of_rows, replace(PROVENANCE, name="sites"), STATEMENT, None
+    )
 
 
 @pytest.mark.parametrize("privacy", ["", " \n", "{}", json.dumps(STATEMENT | {"epsilon": None})])
