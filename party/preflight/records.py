@@ -225,7 +225,7 @@ def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:
     """Return a line about columns with texts that the public set does not have."""
     if not (isinstance(ours, Table) and isinstance(public, Table)):
         return []
-    theirs = dict(zip(public.names, public.columns, strict=True))
+    theirs = dict(zip(public.names, public.plain().columns, strict=True))
     names = [
         name
         for name, column in zip(ours.names, ours.columns, strict=True)

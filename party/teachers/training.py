@@ -18,6 +18,7 @@ from party.teachers.schema import schema_of
 from party.teachers.shards import assign_shards
 from party.teachers.store import load_teacher, save_teacher
 from pate.data.checks import require_trainable
+from pate.data.values import Table
 from pate.errors import SchemaError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
@@ -71,7 +72,8 @@ class Ensemble:
         Raises:
             SchemaError: if the inputs are not of the kind that the teachers take.
         """
-        return self._takes.conform(inputs)
+        found = self._takes.conform(inputs)
+        return found.plain() if isinstance(found, Table) else found
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return how many teachers answer each class.
@@ -96,7 +98,7 @@ class Ensemble:
                 f"the campaign's are {', '.join(classes)}"
             )
         columns = np.array([place[name] for name in self.classes], dtype=np.int64)
-        queries = self._takes.conform(inputs)
+        queries = self.conform(inputs)
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         step = _rows_at_once(self._takes)
         for start in range(0, len(queries), step):

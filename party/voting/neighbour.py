@@ -89,7 +89,7 @@ class NeighbourVotes:
             SchemaError: if the inputs are not of the kind of the data.
         """
         if isinstance(inputs, Table) and isinstance(self.records.inputs, Table):
-            return inputs.only(self.records.inputs.names)
+            return inputs.only(self.records.inputs.names).plain()
         return schema_of(self.records.inputs).conform(inputs)
 
     def _read_as(self, public: Table) -> NeighbourVotes:

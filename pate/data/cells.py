@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from pate.data.labels import parse_number
+from pate.data.labels import parse_number, plain_category
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,7 +33,8 @@ class Reading:
     Attributes:
         comma: whether a comma stands before decimals. A point is read as well; separators of
             thousands never are.
-        missing: words that stand for no value in any column of this file, folded.
+        missing: words that stand for no value in any column of this file, folded; 999 is 999.0 as well,
+            which a program writes once another cell of the column is missing.
     """
 
     comma: bool = False
@@ -42,11 +43,12 @@ class Reading:
     @classmethod
     def of(cls, decimal: Decimal, missing: Collection[str] | None) -> Self:
         """Return what options say; ``missing`` as people write it."""
-        return cls(decimal == "comma", frozenset(word.strip().casefold() for word in missing or ()))
+        comma = decimal == "comma"
+        return cls(comma, frozenset(_folded(word.strip(), comma) for word in missing or ()))
 
     def is_missing(self, cell: str) -> bool:
         """Tell whether a cell of any column is one of the file's own words for no value, or empty."""
-        return not cell or cell.casefold() in self.missing
+        return not cell or (bool(self.missing) and _folded(cell, self.comma) in self.missing)
 
     def number(self, cell: str) -> float | None:
         """Return the number that a cell writes, NaN where it says that there is none, else None.
@@ -58,9 +60,16 @@ class Reading:
         """
         if self.is_missing(cell) or cell.casefold() in NO_WORDS:
             return math.nan
-        if self.comma and _WITH_COMMA.fullmatch(cell):
-            cell = cell.replace(",", ".")
-        return parse_number(cell)
+        return parse_number(_with_point(cell) if self.comma else cell)
+
+
+def _folded(cell: str, comma: bool) -> str:
+    """Return the one text of a value, whatever type its column was written as."""
+    return (plain_category(_with_point(cell) if comma else cell) or cell).casefold()
+
+
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if _WITH_COMMA.fullmatch(cell) else cell
 
 
 #: A file of which nothing else is said: numbers with a point, no words of its own.

@@ -1,4 +1,9 @@
-"""Class names: what a label is called, in which order classes come, and labels as indices."""
+"""Names: one text for one value, in which order classes come, and labels as indices.
+
+A column of a file has one type, and a single cell can change it: one unknown makes text of truth values,
+one missing number makes floats of whole ones. So what a cell is called here hangs on its value alone, and
+not on the type that it was written as: true, 1, 1.0, "True" and "1" are one.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,17 @@ if TYPE_CHECKING:
 
 #: Characters of a class name.
 LONGEST_CLASS: Final = 256
+#: What programs write of truth values where a column holds text as well, folded.
+_TRUTHS: Final = {"true": "1", "false": "0"}
+#: What they write of a missing value there.
+_NOTHING: Final = frozenset({"nan", "+nan", "-nan"})
+_NOTHING_OF_PANDAS: Final = frozenset({"NaT", "<NA>"})
+#: A day as a column of times has it.
+_MIDNIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*(?:[eE]\+?[0-9]+)?|[eE]\+[0-9]+)", re.ASCII)
+#: Above this, floats leave out whole numbers.
+_EXACT: Final = 2**53
 
 
 def parse_number(text: str) -> float | None:
@@ -33,6 +49,58 @@ def parse_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def plain_truth(cell: str) -> str:
+    """Return 1 or 0 for the text of a truth value, other text as it is.
+
+    >>> plain_truth("True"), plain_truth("FALSE"), plain_truth("yes")
+    ('1', '0', 'yes')
+    """
+    return _TRUTHS.get(cell.casefold(), cell) if len(cell) <= len("false") else cell
+
+
+def is_nothing(cell: str) -> bool:
+    """Tell whether a text is what programs write in the place of a missing value."""
+    return cell in _NOTHING_OF_PANDAS or cell.casefold() in _NOTHING
+
+
+def plain_categories(cells: Iterable[str]) -> dict[str, str]:
+    """Return the one text of the value of each cell, "" for missing.
+
+    >>> plain_categories(["True", "7.0", "7", "x", "NaN", "2020-01-01 00:00:00"])
+    {'True': '1', '7.0': '7', '7': '7', 'x': 'x', 'NaN': '', '2020-01-01 00:00:00': '2020-01-01'}
+    """
+    return {cell: plain_category(cell) for cell in dict.fromkeys(cells)}
+
+
+def plain_category(cell: str) -> str:
+    """Return the one text of the value of a cell, "" for missing."""
+    return "" if is_nothing(cell) else _plain_name(plain_truth(_plain_day(cell)))
+
+
+def plain_identities(cells: Sequence[str]) -> list[str]:
+    """Return the names of labels or groups, "" for none: :func:`plain_categories`, but for large numbers.
+
+    A float from 2^53 on stands for several whole numbers, so it names nobody: two patients may
+    have become one. Text that no program writes of a float, such as 12e45, is a name like any other.
+
+    >>> plain_identities(["7.0", "10000000000000001", "1e+16", "NaN", "12e45"])
+    ['7', '10000000000000001', '', '', '12e45']
+    """
+    names = plain_categories(cells)
+    return ["" if _may_lack_digits(names[cell]) else names[cell] for cell in cells]
+
+
+def _plain_day(cell: str) -> str:
+    day = _MIDNIGHT.fullmatch(cell)
+    return cell if day is None else day[1]
+
+
+def _may_lack_digits(name: str) -> bool:
+    if len(name) > LONGEST_CLASS or not _FLOAT.fullmatch(name):
+        return False
+    return _EXACT <= abs(float(name)) < math.inf
 
 
 def plain_names(values: Sequence[str]) -> list[str]:
@@ -49,10 +117,12 @@ def plain_names(values: Sequence[str]) -> list[str]:
 
 
 def _plain_name(value: str) -> str:
-    if re.fullmatch(r"[+-]?[0-9]+", value):
+    if len(value) > LONGEST_CLASS:
+        return value
+    if _WHOLE.fullmatch(value):
         return str(int(value))  # exact, however long an identifier is
     number = parse_number(value)
-    if number is None or not math.isfinite(number) or abs(number) >= 2**53:
+    if number is None or not math.isfinite(number) or abs(number) >= _EXACT:
         return value
     return str(int(number)) if number.is_integer() else f"{number:.15g}"
 
@@ -98,7 +168,8 @@ def encode_labels(
 
     Args:
         names: one class name per record.
-        classes: the campaign's class list, or None to take the names that occur.
+        classes: the campaign's class list, or None to take the names that occur. A name that it has not
+            as it is counts as the one of the same value: the label 1 as the class ``True``.
         path: where the names come from, for messages.
         odd: where to note records whose label is none; their index is -1. None: it is an error.
         place: where in the file a record is, by its row.
@@ -117,7 +188,10 @@ def encode_labels(
     if odd is not None and classes is None:
         never = {name for name in set(names) - absent if not can_be_class(name)}
     known = sorted_classes(set(names) - absent - never) if classes is None else tuple(classes)
-    at = dict.fromkeys(absent | never, -1) | {name: spot for spot, name in enumerate(known)}
+    alike = plain_categories(known)
+    at = dict.fromkeys(absent | never, -1)
+    at |= {alike[name]: spot for spot, name in enumerate(known) if alike[name]}
+    at |= {name: spot for spot, name in enumerate(known)}
     unknown = set(names) - at.keys()
     if unknown and odd is None:
         raise SchemaError(

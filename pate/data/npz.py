@@ -1,13 +1,17 @@
 """NumPy ``.npz`` archives of images, never with pickled objects.
 
 Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]); ``labels`` or ``y``, (n,)
-numbers or text; optional ``classes``, (m,) text that integer labels index; optional ``groups``,
-(n,) numbers or text.
+numbers or text; optional ``classes``, (m,) text; optional ``groups``, (n,) numbers or text.
+
+Where there are ``classes``, a label that is a whole number is a place in them, from 0, and any other is a
+name. Each label and each image is read by its own values, whatever type its array has: one missing
+label, or one pixel of more than 8 bits, makes another type of the whole array.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import zipfile
 import zlib
 from typing import IO, TYPE_CHECKING, Final, Literal
@@ -15,9 +19,9 @@ from typing import IO, TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from pate.data.images import WINDOW, DeepImagesError, windowed
-from pate.data.labels import plain_names
+from pate.data.labels import is_nothing, parse_number, plain_identities, plain_names
 from pate.data.limits import require_room
-from pate.data.tables import LONGEST_TEXT
+from pate.data.tables import LONGEST_TEXT, LOST_DIGITS
 from pate.data.values import Images
 from pate.errors import DataError
 
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 _IMAGES: Final = ("images", "x", "data")
 _LABELS: Final = ("labels", "y")
+_WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 _VERSIONS: Final = ((1, 0), (2, 0), (3, 0))
 #: What a damaged archive, or one made to confuse, raises while it is read.
 _UNREADABLE: Final = (
@@ -69,15 +74,21 @@ class Archive:
         require_room(path, sum(member.file_size for member in members))
 
     def images(self, window: Window | None = None) -> Images:
-        """Return the images, all of which must be usable; arguments and errors as below."""
-        pixels, _ = _as_pixels(self._one_of(_IMAGES), self._path, window, None)
+        """Return the images of a public set, all of which must be usable; arguments and errors as below.
+
+        In an array of more than 8 bits all of them are read by the window.
+        """
+        array = self._one_of(_IMAGES)
+        deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
+        pixels, _ = _as_pixels(array, self._path, window, None, all_deep=deep)
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
-        """Return the images, and (n,) which of them can be used.
+        """Return the images, each read by its own pixels, and (n,) which of them can be used.
 
         Args:
-            window: the values that become black and white in whole numbers of more than 8 bits.
+            window: the values that become black and white in an image of whole numbers that don't
+                all lie within 0 to 255.
 
         Raises:
             DataError: if there are none, or they hold NaN or values out of range.
@@ -92,18 +103,29 @@ class Archive:
             key: name of the array, or None for the usual ones.
 
         Raises:
-            DataError: if the array is absent, holds NaN, or points outside ``classes``.
+            DataError: if the array is absent, holds NaN, or points outside ``classes``; or a name in
+                ``classes`` is a whole number that is not its place.
         """
         array = _flat(self._one_of(_LABELS if key is None else (key,)), "labels", self._path)
-        listed = self.declared_classes() if array.dtype.kind in "iu" else None
+        names = self._identities(array, "labels")
+        listed = self.declared_classes()
         if listed is None:
-            return _as_names(array, "labels", self._path, self._odd)
-        outside = [at for at in set(array.tolist()) if not 0 <= at < len(listed)]
+            return names
+        for at, name in enumerate(plain_identities(listed)):
+            if _WHOLE.fullmatch(name) and int(name) != at:
+                raise DataError(
+                    f"{self._path}: 'classes' has the number {listed[at]!r:.80} at place {at}, so a "
+                    "label could be a name or a place; name it in words, such as 'grade 1', or leave "
+                    "'classes' out and save each label by its name"
+                )
+        places = {name: int(name) for name in set(names) if _WHOLE.fullmatch(name)}
+        outside = [at for at in places.values() if not 0 <= at < len(listed)]
         if outside and self._odd is None:
             raise DataError(
                 f"{self._path}: label {outside[0]} lies outside its {len(listed)} classes"
             )
-        return [listed[at] if 0 <= at < len(listed) else "" for at in array.tolist()]
+        found = {name: listed[at] if 0 <= at < len(listed) else "" for name, at in places.items()}
+        return [found.get(name, name) for name in names]
 
     def declared_classes(self) -> list[str] | None:
         """Return the class list of the archive, or None.
@@ -113,7 +135,8 @@ class Archive:
         """
         if "classes" not in self._members:
             return None
-        return _as_names(_flat(self._read("classes"), "classes", self._path), "classes", self._path)
+        array = _flat(self._read("classes"), "classes", self._path)
+        return _as_texts(array, "classes", self._path, None)
 
     def groups(self, key: str | None) -> NDArray[np.str_] | None:
         """Return the group of each record, "" for none, or None if the archive has no groups.
@@ -127,10 +150,20 @@ class Archive:
         if key is None and "groups" not in self._members:
             return None
         array = _flat(self._one_of((key or "groups",)), "groups", self._path)
-        names = _as_names(array, "groups", self._path, self._odd)
+        names = self._identities(array, "groups")
         if self._odd is None and not all(names):
             raise DataError(f"{self._path}: record {names.index('') + 1} has no group")
         return np.array(names, dtype=np.str_)
+
+    def _identities(self, array: NDArray[np.generic], what: str) -> list[str]:
+        """Return the name that each value stands for; "" for none where what is odd is noted."""
+        texts = _as_texts(array, what, self._path, self._odd)
+        names = plain_identities(texts)
+        if self._odd is not None:
+            for row, (text, name) in enumerate(zip(texts, names, strict=True)):
+                if not name and parse_number(text) is not None and not is_nothing(text):
+                    self._odd.cell(what, LOST_DIGITS, f"record {row + 1}")
+        return names
 
     def _one_of(self, keys: Sequence[str]) -> NDArray[np.generic]:
         for key in keys:
@@ -189,9 +222,17 @@ def _header(content: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.gene
 
 
 def _as_pixels(
-    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None
+    array: NDArray[np.generic],
+    path: Path,
+    window: Window | None,
+    odd: Odd | None,
+    *,
+    all_deep: bool = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return pixels of 8 bits, and for each record whether they can be used."""
+    """Return pixels of 8 bits, and for each record whether they can be used.
+
+    With ``all_deep`` images of 8 bits are read by the window, too.
+    """
     if array.ndim == 3:
         array = array[..., np.newaxis]
     if array.ndim != 4 or array.shape[3] not in (1, 3):
@@ -207,16 +248,10 @@ def _as_pixels(
             f"{path}: images are {array.dtype}; they must be uint8, or floats in [0, 1]"
         )
     made = np.zeros(array.shape, dtype=np.uint8)
-    deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1 and window is not None
     for at, picture in enumerate(array):
-        if deep and window is not None:
-            made[at] = windowed(picture, window)
-            continue
-        why = _why_not(picture)
+        found, why = _in_bytes(picture, window, all_deep)
         if not why:
-            made[at] = (
-                picture if array.dtype.kind in "iu" else np.rint(picture.astype(np.float64) * 255)
-            )
+            made[at] = found
         elif odd is None:
             raise (DeepImagesError if WINDOW in why else DataError)(f"{path}: {why}")
         else:
@@ -225,20 +260,31 @@ def _as_pixels(
     return made, good
 
 
-def _why_not(picture: NDArray[np.generic]) -> str:
-    """Return why the pixels of a record can't be used, and what to do; "" if they can."""
+def _in_bytes(
+    picture: NDArray[np.generic], window: Window | None, is_deep: bool
+) -> tuple[NDArray[np.generic], str]:
+    """Return the pixels of a record as 0 to 255, and why it can't be used, "" if it can.
+
+    Its own values decide: whole numbers within 0 to 255 are bytes, other whole numbers are for the
+    window, and all else lies in [0, 1].
+    """
     if not picture.size:
-        return ""
+        return picture, ""
     low, high = picture.min(), picture.max()
-    if picture.dtype.kind in "iu":
-        inside = 0 <= int(low) <= int(high) <= 255
-        return "" if inside else f"pixels lie outside 0 to 255; {WINDOW}"
-    if np.isnan(picture).any():
-        return "images hold NaN; take those records out"
-    # Compared one by one: infinity fails as well.
-    if not (float(low) >= 0.0 and float(high) <= 1.0):
-        return "pixels lie outside 0 to 1; scale them to [0, 1] or uint8"
-    return ""
+    if picture.dtype.kind == "f":
+        if np.isnan(picture).any():
+            return picture, "images hold NaN; take those records out"
+        # Compared one by one: infinity fails as well.
+        if float(low) >= 0.0 and float(high) <= 1.0:
+            return np.rint(picture.astype(np.float64) * 255), ""
+        if not (np.isfinite(picture).all() and (picture == np.floor(picture)).all()):
+            return picture, "pixels lie outside 0 to 1; scale them to [0, 1] or uint8"
+    if not is_deep and 0 <= int(low) <= int(high) <= 255:
+        return picture, ""
+    if window is not None:
+        inside = np.clip(picture.astype(np.float64), *window)
+        return windowed(inside.astype(np.int64), window), ""
+    return picture, f"pixels lie outside 0 to 255; {WINDOW}"
 
 
 def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.generic]:
@@ -249,21 +295,21 @@ def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.gener
     return array
 
 
-def _as_names(
-    array: NDArray[np.generic], what: str, path: Path, odd: Odd | None = None
-) -> list[str]:
-    """Return the name that each value stands for; "" for none where what is odd is noted."""
-    if array.dtype.kind in "iu":
+def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None) -> list[str]:
+    """Return each value as text; "" for none where what is odd is noted."""
+    kind = array.dtype.kind
+    if kind in "iu":
         return [str(value) for value in array.tolist()]
-    if array.dtype.kind == "b":
+    if kind == "b":
         return [str(int(value)) for value in array.tolist()]
-    if array.dtype.kind == "f":
-        finite = np.isfinite(array.astype(np.float64))
-        if odd is None and not finite.all():
+    if kind == "f":
+        if odd is None and not np.isfinite(array).all():
             raise DataError(f"{path}: {what} hold NaN or infinity; take those records out")
-        names = plain_names([repr(float(value)) for value in array.tolist()])
-        return [name if is_one else "" for name, is_one in zip(names, finite.tolist(), strict=True)]
-    if array.dtype.kind == "U":
+        texts = [repr(float(value)) for value in array.tolist()]
+        return ["" if text == "nan" else text for text in plain_names(texts)]
+    if kind == "S":
+        return [_text(value.decode(errors="replace"), odd) for value in array.tolist()]
+    if kind == "U":
         # Code points that are none, which a file may hold in the place of text, can't be encoded.
         return [_text(value, odd) for value in array.tolist()]
     raise DataError(f"{path}: {what} are {array.dtype}; save them as numbers or text")

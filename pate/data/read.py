@@ -269,7 +269,7 @@ def _table_dataset(
     names = text.column(label, "label")
     groups = None if group is None else np.array(text.column(group, "group"), dtype=np.str_)
     told = (label,) if group is None else (label, group)
-    inputs = text.table((*told, *drop), numeric=numeric, reading=reading)
+    inputs = text.table((*told, *drop), numeric=numeric, reading=reading).plain()
     return _dataset(inputs, names, classes, groups, path, odd=odd, place=text.place)
 
 

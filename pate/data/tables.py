@@ -21,7 +21,7 @@ import numpy as np
 
 from pate.data.cells import COMMAS, NO_WORDS, PLAIN, Reading
 from pate.data.csv_lines import Lines
-from pate.data.labels import plain_names
+from pate.data.labels import is_nothing, plain_identities, plain_truth
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL, read_whole, require_room
 from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError
@@ -39,6 +39,11 @@ _MISSING: Final = frozenset({"", "?"})
 #: A longer text in a party's own file counts as missing. An array gives every cell the room of the
 #: longest, so that without a bound one record could take that of all.
 LONGEST_TEXT: Final = 256
+#: What is wrong with a name that was a whole number once.
+LOST_DIGITS: Final = (
+    "is a number of 16 digits or more that was written as a float, so that digits may be lost: "
+    "save the column as whole numbers or text"
+)
 #: What stands in the place of bytes that are no UTF-8.
 _NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -82,16 +87,25 @@ class TextTable:
                 f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
             )
         # 12 and 12.0 are one class, and one patient: were they two, a patient could have two teachers.
-        cells = plain_names(self.columns[name])
+        cells = plain_identities(self.columns[name])
         require_room(self.path, _room(cells))
         for row, cell in enumerate(cells):
-            if not cell or cell.casefold() == "nan":
-                if self.odd is None:
-                    raise DataError(
-                        f"{self.path}: record {row + 1} has no value in the {role} column {name!r}; "
+            if cell:
+                continue
+            found = self.columns[name][row]
+            lost = bool(found) and not is_nothing(found)
+            if self.odd is None:
+                raise DataError(
+                    f"{self.path}: record {row + 1} "
+                    + (
+                        f"{LOST_DIGITS}, in the {role} column {name!r}"
+                        if lost
+                        else f"has no value in the {role} column {name!r}; "
                         "fill it in or take the record out"
                     )
-                cells[row] = ""
+                )
+            if lost:
+                self.odd.cell(name, LOST_DIGITS, self.place(row))
         return cells
 
     def table(
@@ -161,7 +175,7 @@ class TextTable:
 
     def _numbers(self, name: str, numeric: Mapping[str, bool] | None, reading: Reading) -> Column:
         cells = self.columns[name]
-        found = {cell: reading.number(cell) for cell in set(cells)}
+        found = {cell: reading.number(plain_truth(cell)) for cell in set(cells)}
         numbers = {
             cell: math.nan if number is None or math.isinf(number) else number
             for cell, number in found.items()
@@ -264,7 +278,7 @@ def _not_utf8(path: Path, at: int | None) -> DataError:
 
 
 def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
-    """Return the cells of a Parquet file of numbers, truth values and text.
+    """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
 
     A file of some kilobytes may stand for billions of cells, or for one long text a million times.
     So its rows are counted before any is read, and a text that repeats is unpacked once.
@@ -330,6 +344,9 @@ def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
         or kinds.is_integer(plain)
         or kinds.is_floating(plain)
         or kinds.is_null(plain)
+        or kinds.is_decimal(plain)
+        or _is_time(plain)
+        or _is_bytes(plain)
         or _is_text(plain)
     ):
         raise DataError(f"{path}: column {name!r} holds {plain} values; save it as numbers or text")
@@ -340,6 +357,20 @@ def _is_text(kind: pa.DataType) -> bool:
 
     of_text = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)
     return any(is_of(kind) for is_of in of_text)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    """Tell a column of bytes: one such cell makes it of a column of text."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Tell a column of days and times: one cell of text makes all of them text."""
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind))
 
 
 def _bytes_of_texts(chunk: pa.Array) -> int:
@@ -372,6 +403,16 @@ def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) 
 def _as_text(cells: pa.Array, replace: bool) -> list[str]:
     import pyarrow as pa
 
+    if _is_time(cells.type):
+        # As their text is; a column of times says of each as many decimals as the finest has.
+        cells = cells.cast(pa.string())
+        return [
+            "" if cell is None else cell.rstrip("0").rstrip(".") if "." in cell else cell
+            for cell in cells.to_pylist()
+        ]
+    if _is_bytes(cells.type):
+        errors = "replace" if replace else "strict"
+        return ["" if cell is None else cell.decode(errors=errors) for cell in cells.to_pylist()]
     if replace and _is_text(cells.type):
         binary = pa.large_binary() if pa.types.is_large_string(cells.type) else pa.binary()
         return [

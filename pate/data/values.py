@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.data.labels import parse_number
+from pate.data.labels import parse_number, plain_categories, plain_truth
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ def is_numeric(column: Column) -> TypeGuard[NDArray[np.float64]]:
 
 
 def finite_number(cell: str) -> float:
-    """Return the number that a cell writes, NaN if it writes none or no finite one.
+    """Return the number that a cell writes, 1 or 0 for a truth value, NaN for none or no finite one.
 
     >>> finite_number("12.5"), finite_number("12,5"), finite_number(">150"), finite_number("inf")
     (12.5, nan, nan, nan)
+    >>> finite_number("True")
+    1.0
     """
-    number = parse_number(cell)
+    number = parse_number(plain_truth(cell))
     return number if number is not None and math.isfinite(number) else math.nan
 
 
@@ -146,6 +148,15 @@ class Table:
         kinds = ("number" if is_numeric(c) else "category" for c in self.columns)
         return "table " + ", ".join(f"{n}:{k}" for n, k in zip(self.names, kinds, strict=True))
 
+    def plain(self) -> Table:
+        """Return this table with one text for one value in each category; itself if it has that.
+
+        Two tables are compared like this whose columns may have been written as other types.
+        """
+        columns = tuple(map(_plain, self.columns))
+        same = all(made is held for made, held in zip(columns, self.columns, strict=True))
+        return self if same else Table(self.names, columns)
+
     def only(self, names: Sequence[str]) -> Table:
         """Return this table with the given columns, in that order.
 
@@ -191,6 +202,16 @@ class Table:
             hashlib.sha256(head + b"\0" + b"".join(row)).digest()
             for row in zip(*cells, strict=True)
         ]
+
+
+def _plain(column: Column) -> Column:
+    if is_numeric(column):
+        return column
+    cells = column.tolist()
+    plain = plain_categories(cells)
+    if all(cell == made for cell, made in plain.items()):
+        return column
+    return np.array([plain[cell] for cell in cells], dtype=np.str_)
 
 
 def _as_kind(name: str, column: Column, numeric: bool, cell_by_cell: bool) -> Column:

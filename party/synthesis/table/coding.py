@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.labels import parse_number, plain_names
+from pate.data.labels import (
+    is_nothing,
+    parse_number,
+    plain_categories,
+    plain_names,
+    plain_truth,
+)
 from pate.data.values import Column, Table, is_numeric
 from pate.errors import DataError
 
@@ -140,9 +146,14 @@ def _encode(
 
 def _codes(cells: list[str], attribute: Attribute, reading: Reading) -> list[int | None]:
     """Return the code of each cell, or None if it has none."""
+    # One value has one code, whatever type its column was written as.
+    cells = ["" if is_nothing(cell) else plain_truth(cell) for cell in cells]
     if attribute.edges is None:
-        place = {code: at for at, code in enumerate(attribute.codes)}
-        return [place.get(name) for name in plain_names(cells)]
+        alike = plain_categories(attribute.codes)
+        place = {alike[code]: at for at, code in enumerate(attribute.codes)}
+        place |= {code: at for at, code in enumerate(attribute.codes)}
+        plain = plain_categories(cells)
+        return [place.get(plain[cell]) for cell in cells]
     edges = np.array(attribute.edges)
     bins = len(edges) - 1
     found: list[int | None] = []

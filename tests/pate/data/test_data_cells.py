@@ -53,9 +53,9 @@ def test_a_files_own_words_are_missing_in_any_column(tmp_path: Path) -> None:
         reading=Reading.of("point", ["999", "unknown "]),
     )  # fmt: skip
     assert isinstance(data.inputs, Table)
-    np.testing.assert_array_equal(data.inputs.columns[0], [math.nan, 2, 999])  # a word, not a value
+    np.testing.assert_array_equal(data.inputs.columns[0], [math.nan, 2, math.nan])
     assert data.inputs.columns[1].tolist() == ["x", "", ""]
-    assert odd.missing == {"a": {"999": 1}, "b": {"unknown": 1, "999": 1}}
+    assert odd.missing == {"a": {"999": 1, "999.0": 1}, "b": {"unknown": 1, "999": 1}}
 
 
 def test_words_are_read_by_the_column_and_counted_apart_from_what_cannot_be_read(
@@ -106,3 +106,12 @@ def test_tsv(tmp_path: Path, name: str) -> None:
     text = b"a\tb\n1,5\tx\n2\ty\n"
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     assert read_inputs(tmp_path).schema() == "table a:number, b:category"
+
+
+def test_a_word_for_no_value_is_one_whatever_type_its_column_was_written_as() -> None:
+    """One missing cell makes 999.0 of each 999, and a text column holds truth values as text."""
+    words = Reading.of("point", ["999", "False", "Unknown"])
+    for cell in ("999", "999.0", "+999", "false", "0", "UNKNOWN"):
+        assert words.is_missing(cell)
+    assert not any(map(words.is_missing, ["999.5", "9990", "True", "999,0"]))
+    assert Reading.of("comma", ["999"]).is_missing("999,0")

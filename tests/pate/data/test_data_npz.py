@@ -94,7 +94,7 @@ X = PIXELS
         ({"x": X[0], "y": Y}, r"shape \(4, 5\)"),
         ({"x": np.full((3, 4, 5), np.nan), "y": Y}, "images hold NaN"),
         ({"x": np.full((3, 4, 5), np.inf), "y": Y}, "scale them"),
-        ({"x": np.full((3, 4, 5), 16.0), "y": Y}, "scale them"),
+        ({"x": np.full((3, 4, 5), 16.5), "y": Y}, "scale them"),
         ({"x": np.full((3, 4, 5), -1), "y": Y}, "outside 0 to 255"),
         ({"x": np.full((3, 4, 5), 1j), "y": Y}, "complex128"),
         ({"x": X, "y": Y, "groups": np.array(["a", "", "b"])}, "record 2 has no group"),
@@ -190,7 +190,7 @@ def test_an_array_by_columns_is_read_as_it_is(tmp_path: Path) -> None:
 
 def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     images = np.repeat(PIXELS[:1] / 255, 6, axis=0)
-    images[1], images[2] = np.nan, 7.0
+    images[1], images[2] = np.nan, 7.5
     labels = np.array(["a", "a", "a", "", "z", "b"])
     path = save(tmp_path, images=images, labels=labels)
     odd = Odd()
@@ -201,6 +201,27 @@ def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
         "record 4) take no part: it has no label",
         "record 5) take no part: its label is not in the class list",
     ]
+
+
+def test_whole_numbers_are_bytes_whatever_type_their_array_has(tmp_path: Path) -> None:
+    """One missing pixel makes floats of all, and one of more than 8 bits makes them wider."""
+    want = PIXELS[..., np.newaxis]
+    for window in (None, (0, 4080)):
+        for kind in (np.uint8, np.uint16, np.int64, np.float32, np.float64):
+            path = save(tmp_path, x=PIXELS.astype(kind), y=Y)
+            found = read_dataset(path, window=window, odd=Odd()).inputs
+            assert isinstance(found, Images)
+            assert (found.pixels == want).all()
+        deep = np.concatenate([PIXELS.astype(np.uint16), PIXELS[:1] * np.uint16(16)])
+        path = save(tmp_path, x=deep, y=np.array([0, 1, 0, 1]))
+        found = read_dataset(path, window=window, odd=Odd()).inputs
+        assert isinstance(found, Images)
+        assert (found.pixels[:3] == want).all()
+        # Of a public set nobody's record is read: there the array's type may say how deep it is.
+        if window is not None:
+            public = read_inputs(path, window=window)
+            assert isinstance(public, Images)
+            assert (public.pixels[3] == want[0]).all()
 
 
 def test_deep_whole_numbers_need_a_window(tmp_path: Path) -> None:

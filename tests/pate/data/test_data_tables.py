@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -149,9 +150,27 @@ def test_truncated_gzip_and_parquet(tmp_path: Path) -> None:
 
 
 def test_parquet_columns_of_other_kinds(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"when": [datetime(2020, 1, 1, tzinfo=UTC)]}), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match="'when' holds timestamp"):
+    pq.write_table(pa.table({"when": [[1, 2]]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match="'when' holds list"):
         read_inputs(tmp_path)
+
+
+def test_parquet_days_and_exact_numbers_are_what_a_csv_file_would_have(tmp_path: Path) -> None:
+    day, time = datetime(2020, 1, 2, tzinfo=UTC), datetime(2020, 1, 2, 3, 4, 5, 60, tzinfo=UTC)
+    exact = [Decimal("1.50"), Decimal("1.234")]
+    written = {
+        "day": pa.array([day.date(), None]),
+        "time": pa.array([day.replace(tzinfo=None), time.replace(tzinfo=None)]),
+        "exact": pa.array(exact),
+        "bytes": pa.array([b"a", b"b"]),
+    }
+    pq.write_table(pa.table(written), tmp_path / "d.parquet")
+    public = read_inputs(tmp_path)
+    assert isinstance(public, Table)
+    assert public.schema() == "table day:category, time:category, exact:number, bytes:category"
+    columns = [column.tolist() for column in public.plain().columns]
+    times = ["2020-01-02", "2020-01-02 03:04:05.00006"]
+    assert columns == [["2020-01-02", ""], times, [1.5, 1.234], ["a", "b"]]
 
 
 @pytest.mark.slow
