@@ -1,10 +1,10 @@
-"""Private aggregation of teachers' votes: the library's front door.
+"""Private aggregation of teachers' votes: the public interface of the library.
 
 >>> import pate
 >>> sorted(pate.__all__)[:3]
 ['Answers', 'ConfidentGNMax', 'GNMax']
 
-What is named here is loaded when it is asked for, so that a command starts quickly.
+Names are imported on first use, so that commands start quickly.
 """
 
 from __future__ import annotations

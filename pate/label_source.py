@@ -1,9 +1,9 @@
-"""Labels from votes in one process: for a notebook, or for a curator who holds all the data.
+"""Labels from votes in one process: for a notebook, or for a curator who has all the data.
 
-A campaign between parties keeps a durable ledger (``pate-server``). Here the budget lives in the
-memory of one :class:`LabelSource`: it charges before it draws noise, never answers a query twice,
-and never says more than its cap. Two sources over the same votes are two releases, and cost the
-sum of both.
+A campaign between parties keeps a durable ledger (``pate-server``). Here the budget is in the
+memory of one :class:`LabelSource`, which charges before it draws noise, never answers a query
+twice, and never exceeds its cap. Two sources over the same votes are two releases, and cost the sum
+of both.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _TOGETHER = 256
 
 @dataclass(frozen=True)
 class Answers:
-    """What has left so far.
+    """The answers released so far.
 
     Attributes:
         labels: class index by query, for those that were answered with a label.
         asked: queries that were answered, with a label or without, in order.
-        epsilon: what all of it, and all that may still come, is worth at ``delta``: the cap.
+        epsilon: at ``delta``, of all past and future answers: the cap.
         delta: failure probability.
-        unit: what one neighbour differs by.
+        unit: unit of privacy.
     """
 
     labels: Mapping[int, int]
@@ -74,15 +74,15 @@ class LabelSource:
     Args:
         votes: (queries, classes) int64; of ensembles, each row sums to the number of teachers.
         mechanism: that answers one query at a time, and needs no prediction of a student.
-        epsilon: the most that all answers together may be worth, at ``delta``.
+        epsilon: of all answers together, at ``delta``.
         delta: failure probability.
         unit: what ``mechanism.votes_per_unit`` was chosen for: record, patient or party.
-        noise: from the operating system, unless a source of production noise is given.
+        noise: a source of production noise; default: the operating system's.
 
     Raises:
         UsageError: for a mechanism that does not fit, or a seeded source of noise.
-        AccountingError: for an epsilon or delta that makes no sense.
-        ProtocolError: for votes that are none.
+        AccountingError: for an invalid epsilon or delta.
+        ProtocolError: for invalid votes.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class LabelSource:
             raise UsageError(f"{mechanism.name} needs a student's predictions: run a campaign")
         self._noise = SystemNoise() if noise is None else noise
         require_production(self._noise)
-        votes = check_rows(np.array(votes))  # a copy: nobody may change what was voted
+        votes = check_rows(np.array(votes))  # a copy that the caller cannot change
         if len(np.unique(votes.sum(axis=1))) > 1:
             raise ProtocolError("every row of votes sums to the number of teachers: the same sum")
         self._votes = votes
@@ -117,7 +117,7 @@ class LabelSource:
 
     @property
     def answers(self) -> Answers:
-        """What has left so far."""
+        """The answers released so far."""
         return Answers(
             MappingProxyType(dict(self._labels)),
             tuple(self._asked),
@@ -127,18 +127,18 @@ class LabelSource:
         )
 
     def answer(self, queries: Iterable[int] | None = None) -> Answers:
-        """Answer queries in the order given, as far as the budget goes.
+        """Answer queries in the given order, as far as the budget allows.
 
-        A query that was answered before keeps its answer, at no cost.
+        A query that was already answered keeps its answer, at no cost.
 
         Args:
             queries: row numbers of the votes, chosen without looking at them; all rows if None.
 
         Returns:
-            Everything that has left, of earlier calls too.
+            All answers released so far, earlier calls included.
 
         Raises:
-            UsageError: for a query that there is not.
+            UsageError: for an unknown query.
         """
         wanted = range(len(self._votes)) if queries is None else list(queries)
         for query in wanted:
@@ -151,7 +151,7 @@ class LabelSource:
                 break
             chunk, waiting = waiting[:size], waiting[size:]
             held = [self._budget.reserve(self._worst) for _ in chunk]
-            # From here on the budget is charged: what fails below has cost the worst.
+            # The budget is charged here: a failure below has cost the worst case.
             self._asked |= dict.fromkeys(chunk)
             outcomes = self._mechanism.answer_all(self._votes[chunk], self._noise)
             for query, reservation, outcome in zip(chunk, held, outcomes, strict=True):

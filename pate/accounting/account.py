@@ -1,8 +1,8 @@
-"""What a matrix of votes costs: every bound that is known here, side by side.
+"""Epsilon of a matrix of votes by every available bound.
 
-For researchers who hold the votes of an ensemble, and for planning with a public stand-in. A figure
-that depends on votes is itself about them: see ``meaning`` of each, and docs/privacy.md for what
-may be published.
+For researchers who have the votes of an ensemble, and for planning with a public proxy. A
+data-dependent figure reveals something about the votes: see ``meaning`` of each, and
+docs/privacy.md for what may be published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pate.accounting.choices import BoundName
     from pate.accounting.units import Neighbours
 
-#: Half steps where best orders lie in practice, wider ones above.
+#: Half steps where optimal orders lie in practice, wider ones above.
 ORDERS: Final = np.concatenate(
     (
         np.arange(1.5, 33.0, 0.5),
@@ -43,10 +43,10 @@ ORDERS: Final = np.concatenate(
 #: Moments of the 2017 paper, as orders.
 MOMENTS_2017: Final = np.arange(2.0, 10.0)
 
-#: Orders of gates and noisy releases that are tried, in those of the bound's best order, less 1.
+#: Orders tried for gates and noisy releases, as multiples of the bound's best order - 1.
 _RELEASE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
 
-#: What a figure is, and is not.
+#: The meaning of each figure, by bound.
 MEANING: Final[dict[BoundName, str]] = {
     "paper-2017": "moments 1 to 8 with Theorem 3 of 2017; a bound, depends on the votes",
     "paper-2018": (

@@ -1,11 +1,11 @@
-"""A privacy filter: how much of a budget is spent, held back, and left.
+"""A privacy filter: how much of a budget is spent, reserved, and left.
 
-A query first *reserves* its worst cost, is answered, and is then *settled* at what it did cost:
-an unanswered query gives back the cost of the label that it did not release. Reservation is what
-makes mechanisms with a random number of answers correct: at no time can the costs already incurred
-exceed the budget, whatever comes out. All that the filter looks at is public: parameters, and
-whether a query was answered. It must never be fed a cost that depends on votes in another way,
-since when it stops would then say something about them.
+A query first *reserves* its worst cost, is answered, and is then *settled* at its actual cost: an
+unanswered query returns the cost of the label that it did not release. Reservation makes mechanisms
+with a random number of answers correct: incurred costs never exceed the budget, whatever the
+outcome. The filter sees only public values: parameters, and whether a query was answered. It must
+never receive a cost that depends on votes in another way, since its stopping time would then leak
+information about them.
 
 Costs are exact fractions in the currency of one composition (:mod:`pate.accounting.composition`:
 rho of zCDP, or half of mu squared of GDP). In either, stopping at an adaptive moment costs nothing.
@@ -29,11 +29,11 @@ def _text(cost: Fraction) -> str:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What one query, or one batch of queries, holds back of a budget.
+    """The part of a budget that is reserved for one query or batch.
 
     Attributes:
         number: of the reservation within its filter.
-        cost: held back.
+        cost: the reserved amount.
     """
 
     number: int
@@ -47,14 +47,14 @@ class PrivacyFilter:
     without a lock.
 
     >>> budget = PrivacyFilter(Fraction(1, 100))
-    >>> held = budget.reserve(Fraction(1, 150))
-    >>> budget.settle(held, Fraction(1, 600))
+    >>> reservation = budget.reserve(Fraction(1, 150))
+    >>> budget.settle(reservation, Fraction(1, 600))
     >>> budget.left
     Fraction(1, 120)
 
     Args:
         cap: the budget.
-        spent: already spent of it, when a campaign is taken up again.
+        spent: amount already spent, when a campaign is resumed.
 
     Raises:
         AccountingError: for a budget that is not exact or negative, or less than is spent.
@@ -79,21 +79,21 @@ class PrivacyFilter:
 
     @property
     def spent(self) -> Fraction:
-        """What settled queries did cost."""
+        """Total cost of settled queries."""
         return self._spent
 
     @property
     def reserved(self) -> Fraction:
-        """What open queries may yet cost."""
+        """Total worst cost of open queries."""
         return self._reserved
 
     @property
     def left(self) -> Fraction:
-        """What a new query may reserve."""
+        """The amount that a new query may reserve."""
         return self._cap - self._spent - self._reserved
 
     def fits(self, cost: Fraction, times: int) -> int:
-        """Return how many of ``times`` queries, each of worst cost ``cost``, fit what is left.
+        """Return how many of ``times`` queries of worst cost ``cost`` the budget still covers.
 
         Raises:
             AccountingError: for a cost that is not exact or negative, or a negative number.
@@ -104,10 +104,10 @@ class PrivacyFilter:
         return times if cost == 0 else min(times, self.left // cost)
 
     def reserve(self, cost: Fraction) -> Reservation:
-        """Hold ``cost`` back for a query that is about to be answered.
+        """Reserve ``cost`` for a query that is about to be answered.
 
         Raises:
-            BudgetError: if it does not fit; nothing is then held back.
+            BudgetError: if it does not fit; nothing is then reserved.
             AccountingError: for a cost that is not exact or negative.
         """
         cost = check_rho(cost, "a cost")
@@ -122,7 +122,7 @@ class PrivacyFilter:
         return Reservation(self._issued, cost)
 
     def settle(self, reservation: Reservation, used: Fraction) -> None:
-        """Spend ``used`` of a reservation, and give the rest back.
+        """Spend ``used`` of a reservation and return the rest to the budget.
 
         Raises:
             AccountingError: if the reservation is not open, or ``used`` is negative or more than

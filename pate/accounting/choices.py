@@ -1,10 +1,10 @@
-"""What an account chooses among."""
+"""Choices of an account: bounds, mechanisms, adjacency."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-#: How neighbours differ: votes are cast otherwise, or not at all.
+#: How neighbours differ: votes are changed, or removed.
 Adjacency = Literal["change", "remove"]
 
 BoundName = Literal[

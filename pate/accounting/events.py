@@ -1,4 +1,4 @@
-"""What a mechanism did, as frozen values. The docstrings are the specification.
+"""Events: immutable records of what a mechanism released. The docstrings are the specification.
 
 *Adjacency, votes changed*: two neighbouring data sets differ by one unit (a record, a patient or a
 party). A unit reaches at most ``votes_per_unit`` = k teachers, and every teacher still votes, so of
@@ -10,8 +10,8 @@ a query's histogram at most k votes move from some classes to others.
 (Bun and Steinke 2016, arXiv 1605.02065). No cost depends on the votes. The proofs are in
 ``docs/proofs/discrete-noise.md`` and ``docs/proofs/server-view.md``.
 
-An event is a thing of the past with a meaning for ever: a ledger holds its text form, so the
-meaning of a kind never changes. A new meaning is a new kind.
+Ledgers store the text form of events, so the meaning of a kind never changes. A new meaning is a
+new kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pate.text_form import TextForm, read
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: More votes than that of one unit are a mistake, not a campaign.
+#: Largest accepted number of votes of one unit; more is a mistake.
 _MOST_VOTES = 2**31
 
 #: Largest order, or cost in nats, of a gate: more is a mistake.
@@ -93,7 +93,7 @@ class GaussianThreshold(_GaussianEvent):
     The same for max_j (n_j - r_j) with integers r that follow from public values. The maximum of
     integers is an integer, and moves by at most k: each coordinate moves by at most k, and a
     maximum is 1-Lipschitz in the largest coordinate. The bit is post-processing of the noisy
-    maximum. The threshold T does not matter to the cost.
+    maximum. The cost does not depend on the threshold T.
 
     rho = k^2 / (2 sigma^2).
 
@@ -194,11 +194,11 @@ class LaplaceMax(_Text):
 
 @dataclass(frozen=True)
 class NoisyHistogram(_Concentrated):
-    """A noisy histogram was released whole: n_j + Z_j for every class j, nothing hidden of it.
+    """A whole noisy histogram was released: n_j + Z_j for every class j.
 
-    Z_j is a sum of independent shares of N_Z(0, share^2). Of them at least ``honest`` are unknown to
-    whoever looks; whatever else was added is a shift by a known number, and costs nothing. Labels and
-    checks that are functions of this one histogram are post-processing.
+    Z_j is a sum of independent shares of N_Z(0, share^2). At least ``honest`` of them are unknown
+    to the observer; anything else that was added is a shift by a known number, and costs nothing.
+    Labels and checks that are functions of this one histogram are post-processing.
 
     A sum of shares is no discrete Gaussian. Over the integers its law divided by that of parameter
     V = honest * share^2 varies by at most a factor exp(tau)
@@ -211,7 +211,7 @@ class NoisyHistogram(_Concentrated):
 
     Attributes:
         share: parameter of each share, in votes; at least 1.
-        honest: shares in the sum that nobody else knows.
+        honest: shares in the sum that the observer does not know.
         votes_per_unit: k.
 
     Raises:
@@ -249,16 +249,16 @@ class NoisyHistogram(_Concentrated):
 
 @dataclass(frozen=True)
 class GatedBatch(_Text):
-    """A whole batch was answered, and its labels were let out or kept back by a private test.
+    """A whole batch was answered, and its labels were released or withheld by a private test.
 
-    It has no rho: what it costs is known at one order, and but for the test's failure
+    It has no rho: its cost is known at one order, except with the probability of the test's failure
     (:class:`~pate.accounting.publishing.gate.GateParameters`, whose attributes these are).
 
     Attributes:
         order: Renyi order.
-        target: largest cost of the labels with which they may go out, nats at the order.
+        target: largest cost at which the labels may be released, nats at the order.
         test: cost of the test, nats at the order.
-        failure: probability that it lets out what it should not.
+        failure: probability that it releases labels that cost more.
 
     Raises:
         UsageError: for parameters that make no sense.
@@ -284,7 +284,7 @@ class GatedBatch(_Text):
 
 #: What a mechanism does to one query.
 Event = GaussianThreshold | GaussianMax | LaplaceMax | NoisyHistogram
-#: What a ledger charges for: events of one query each, or a batch as a whole.
+#: Units of charging in a ledger: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
 
 _KINDS: tuple[type[Charged], ...] = (

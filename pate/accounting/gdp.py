@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: the exact profile of the Gaussian mechanism, and who may use it.
+"""Gaussian differential privacy: the exact profile, and conditions for discrete noise.
 
 A mechanism is *mu-GDP* if telling two neighbours apart from its output is never easier than telling
 N(0, 1) from N(mu, 1). ``mu`` of Gaussian noise is l2 sensitivity over sigma, and squares of mu add
@@ -12,8 +12,8 @@ relative accuracy down to the smallest delta. 1 - delta is as simple a sum, for 
 Every figure is on the safe side: a delta and an epsilon are rounded up, a budget in mu down. The
 relative excess is below 1e-11 of a delta and 1e-12 of an epsilon that is not itself rounding error.
 
-The noise that is drawn is discrete. :func:`squared_step` says what it costs in this currency; it is
-a theorem about integers shifted by integers. Proof: docs/proofs/discrete-gaussian-gdp.md.
+The noise that is drawn is discrete. :func:`squared_step` gives its cost in this currency, by a
+theorem about integers shifted by integers. Proof: docs/proofs/discrete-gaussian-gdp.md.
 
 Sources: Balle and Wang 2018 (arXiv 1805.06530), Theorem 8; Dong, Roth and Su 2022 (1905.02383).
 """
@@ -33,8 +33,8 @@ from pate.errors import AccountingError
 #: The least sigma of discrete Gaussian noise of which :func:`squared_step` is proved.
 LEAST_SIGMA: Final = Fraction(2)
 
-#: Relative rounding error of a delta is below this times (8 + h^2): with room to spare, each of a
-#: dozen operations, and Mills ratios good to 8 units in the last place.
+#: Relative rounding error of a delta is below this times (8 + h^2), with a margin: a dozen
+#: operations, and Mills ratios good to 8 units in the last place.
 _ROUNDING: Final = 2.0**-49
 #: Beyond this h even Phi(-h) is below the least float, which is about Phi(-38.5).
 _FAR: Final = 40.0
@@ -50,11 +50,11 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 def squared_step(sigma: Fraction) -> Fraction:
     """Return mu^2 of one unit step of discrete Gaussian noise: a rational number just above it.
 
-    The law N_Z(0, sigma^2) against its shift by an integer D is mu-GDP with mu = |D| d, where
-    d^2 = 2 (1 - sqrt(1 - l)) and l = 1/sigma^2. What is returned is l (1 + l/3): with
-    1 - l/2 - l^2/6 > 0 squared, d^2 <= l (1 + l/3) is l^2 + 6 l - 3 <= 0, true for l <= 0.46.
-    Displacements in several coordinates add: mu^2 is this times their squared l2 norm.
-    Proof: docs/proofs/discrete-gaussian-gdp.md.
+    The law N_Z(0, sigma^2) against its shift by an integer D is mu-GDP with mu = |D| d, where d^2 =
+    2 (1 - sqrt(1 - l)) and l = 1/sigma^2. The returned value is l (1 + l/3): with 1 - l/2 - l^2/6 >
+    0 squared, d^2 <= l (1 + l/3) is l^2 + 6 l - 3 <= 0, true for l <= 0.46. Displacements in
+    several coordinates add: mu^2 is this times their squared l2 norm. Proof:
+    docs/proofs/discrete-gaussian-gdp.md.
 
     >>> squared_step(Fraction(2))
     Fraction(13, 48)
@@ -92,7 +92,7 @@ def delta_from_epsilon(mu: float, epsilon: float) -> float:
     >>> round(delta_from_epsilon(1.0, 1.0), 10)
     0.1269367375
 
-    A delta too small for a float comes out as the least float above 0: zero would claim pure DP.
+    A delta too small for a float becomes the least float above 0: zero would claim pure DP.
 
     Args:
         mu: l2 sensitivity over sigma; 0 gives 0.
@@ -113,8 +113,8 @@ def delta_from_epsilon(mu: float, epsilon: float) -> float:
 def epsilon_from_delta(mu: float, delta: float) -> float:
     """Return the epsilon at ``delta`` of the Gaussian mechanism, rounded up.
 
-    Of the result :func:`delta_from_epsilon` is at most ``delta``, but for its own rounding. Two mu
-    that differ by less than the rounding may come out in the wrong order.
+    :func:`delta_from_epsilon` of the result is at most ``delta``, up to its own rounding. Two mu
+    that differ by less than the rounding may be ordered wrongly.
 
     >>> round(epsilon_from_delta(0.6179, 1e-5), 10)
     2.5271870979
@@ -139,10 +139,10 @@ def epsilon_from_delta(mu: float, delta: float) -> float:
 
 
 def mu_squared_from_epsilon(epsilon: float, delta: float) -> Fraction:
-    """Return a budget in mu^2 that is worth ``epsilon``: the largest of 12 digits, rounded down.
+    """Return the budget in mu^2 for ``epsilon``: the largest of 12 digits, rounded down.
 
-    Of its root, rounded up as :func:`mu_of` does, :func:`epsilon_from_delta` is at most
-    ``epsilon``, always. A budget below 1e-300, which no noise can meet, comes out as 0.
+    :func:`epsilon_from_delta` of its root, rounded up as in :func:`mu_of`, is always at most
+    ``epsilon``. A budget below 1e-300, which no noise can meet, becomes 0.
 
     >>> mu_squared_from_epsilon(2.527187097873, 1e-5)
     Fraction(38180041, 100000000)

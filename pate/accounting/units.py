@@ -1,10 +1,9 @@
-"""Whom a bound protects: how many votes neighbours differ by, and in which way.
+"""Unit of privacy: by how many votes neighbours differ, and in which way.
 
 One *unit* of privacy (a record, a patient, a party) reaches k votes of a query. Neighbours differ
-either in how those votes are cast (``change``: they are still cast, each for any class), or in
-whether they are cast at all (``remove``). A record added or removed retrains the one teacher whose
-shard it is in; that teacher goes on voting, so even then it is votes that *change*. Votes are
-*removed* when a whole party comes or goes with all its teachers.
+either in the classes of those votes (``change``), or in whether those votes exist (``remove``). A
+record added or removed retrains the one teacher whose shard it is in; that teacher still votes, so
+its votes *change*. Votes are *removed* when a whole party joins or leaves with all its teachers.
 
 For a unit of k votes this is not group privacy: dividing votes and noise by k leaves every
 probability as it is, so k votes with noise s cost what one vote costs with noise s / k.
@@ -31,7 +30,7 @@ _IN_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """What two neighbouring vote matrices differ by.
+    """The difference between two neighbouring vote matrices.
 
     Attributes:
         votes: k, votes of one unit in each query, and the same voters in every query.

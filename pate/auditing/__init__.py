@@ -1,1 +1,1 @@
-"""Lower bounds on epsilon, measured on the code that ships: what an attacker does find out."""
+"""Auditing: lower bounds on epsilon, measured by attacks on the shipped code."""

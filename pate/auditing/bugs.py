@@ -1,7 +1,7 @@
-"""Bugs that an audit is there to find, and what each does to the law of what comes out.
+"""Bugs that an audit should find, and the effect of each on the law of the output.
 
-Only the law is here. Tests plant each bug in the code that ships, and hold what the audit then finds
-against what :mod:`pate.auditing.power` said beforehand.
+Tests plant each bug in the shipped code, and compare the audit's findings with the predictions of
+:mod:`pate.auditing.power`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bug:
-    """One way in which code may fail to do what its accountant charges for.
+    """One way in which code may deviate from what the accountant charges for.
 
     Attributes:
-        name: in plain words, stable: JSON has it.
-        check: factor of the noise of the check; 0 where there is none.
-        label: the same of the noise on the counts, of classes with even and with odd index.
-        one_draw: for what the noise on the counts is drawn once, and used for each of them.
-        gate: factor of the noise of the gate's coin; 0 where there is none.
-        ungated: whether labels leave without the gate being asked.
+        name: in plain words, stable, since JSON contains it.
+        check: factor on the noise of the threshold test; 0 for none.
+        label: factors on the noise of the counts, for classes with even and with odd index.
+        one_draw: over which axis the noise on the counts is drawn only once.
+        gate: factor on the noise of the gate's coin; 0 for none.
+        ungated: whether labels are released without the gate.
         shares_missing: how many of the noise shares are left out: ``one``, or ``half`` of them.
-        one_vote: whether the accountant takes each unit to reach one vote.
+        one_vote: whether the accountant assumes that each unit reaches one vote.
         free: whether every second charge is skipped.
     """
 
@@ -52,7 +52,7 @@ class Bug:
     free: bool = False
 
 
-#: Queries up to which three kinds of answers are told apart where there are two sorts of rows, or one.
+#: Most queries for which three kinds of answers are distinguished, with two kinds of rows or one.
 _FEW, _MANY = 16, 64
 
 _NO, _ONE, _SMALL = Fraction(0), Fraction(1), Fraction(2, 3)
@@ -71,8 +71,7 @@ HALF_SHARES: Final = Bug("the noise shares of half the parties missing", shares_
 ONE_VOTE: Final = Bug("a unit charged as if it reached one vote", one_vote=True)
 FREE: Final = Bug("every second charge skipped", free=True)
 
-#: Of mechanisms that decide by a check first; of those that only take the largest; of noisy counts
-#: that are released, or seen, as they are.
+#: Bugs of mechanisms with a threshold test; of those without; of released or visible noisy counts.
 _CHECKED: Final = (
     NO_CHECK_NOISE, NO_LABEL_NOISE, NO_NOISE, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE, FREE,
 )  # fmt: skip
@@ -80,7 +79,7 @@ _LABELLED: Final = (NO_NOISE, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE
 _SHARED: Final = (
     NO_NOISE, ONE_SHARE, HALF_SHARES, ONE_DRAW, SAME_DRAW, EVERY_SECOND, SMALL, ONE_VOTE, FREE,
 )  # fmt: skip
-#: Of a gate before a whole batch.
+#: Bugs of a gate before a whole batch.
 GATED: Final = (NO_GATE_NOISE, NO_GATE, NO_LABEL_NOISE, NO_NOISE, ONE_DRAW, SMALL, ONE_VOTE)
 
 
@@ -92,13 +91,13 @@ def bugs_of(mechanism: Mechanism) -> tuple[Bug, ...]:
 
 
 def label_runs(mechanism: Mechanism, pair: Pair, queries: int, bug: Bug) -> Floats:
-    """Return (outcomes, 2): the chances of what a run shows, in the two worlds.
+    """Return (outcomes, 2): the probabilities of a run's outcomes in the two worlds.
 
-    Outcomes that differ little are taken together, which can only hide something: it is how often
-    each of three kinds of answers came about.
+    An outcome is how often each of three kinds of answers occurred. Merging outcomes can only hide
+    something.
 
     Args:
-        mechanism: one that draws noise of its own, and answers with labels.
+        mechanism: one that draws noise itself, and answers with labels.
         pair: the neighbours.
         queries: of a run.
         bug: in the code.
@@ -114,7 +113,7 @@ def label_runs(mechanism: Mechanism, pair: Pair, queries: int, bug: Bug) -> Floa
     ]
     if bug.one_draw == "queries":
         return _same_draw(mechanism, pair, times, bug)
-    if rows > 1 and queries > _MANY:  # too many outcomes: the other rows are not looked at
+    if rows > 1 and queries > _MANY:  # too many outcomes: the other rows are ignored
         answers, times = answers[:1], times[:1]
     most = 3 if queries <= (_FEW if len(times) > 1 else _MANY) else 2
     parts = [
@@ -141,7 +140,7 @@ def _noise(mechanism: Mechanism, factor: Fraction) -> Floats:
 
 
 def _passes(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug) -> float:
-    """Return the chance that a query gets a label of the teachers."""
+    """Return the probability that a query gets a teachers' label."""
     if not isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
         return 1.0
     top = int((row if expected is None else row - expected).max())
@@ -150,7 +149,7 @@ def _passes(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug) 
 
 
 def _answers(mechanism: Mechanism, row: Votes, expected: Votes | None, bug: Bug) -> Floats:
-    """Return (classes + 1,) chances of each label, and of none by the teachers."""
+    """Return (classes + 1,) probabilities of each teachers' label, and of none."""
     passes = _passes(mechanism, row, expected, bug)
     if bug.one_draw == "classes":
         labels = np.eye(len(row))[int(row.argmax())]
@@ -171,7 +170,7 @@ def _fewest(chances: Floats, most: int) -> Floats:
 
 
 def _repeated(chances: Floats, times: int) -> Floats:
-    """Return (outcomes, 2) chances of how often each kind comes about in so many answers."""
+    """Return (outcomes, 2) probabilities of how often each kind occurs in ``times`` answers."""
     logs = np.log(np.maximum(chances, 1e-300))
     counts = _splits(times, len(chances))
     ways = gammaln(times + 1) - gammaln(counts + 1).sum(axis=1)
@@ -181,7 +180,7 @@ def _repeated(chances: Floats, times: int) -> Floats:
 
 @cache
 def _splits(total: int, parts: int) -> Floats:
-    """Return (splits, parts): all ways in which so many answers are of one of up to 3 kinds."""
+    """Return (splits, parts): all ways to split ``total`` answers over up to 3 kinds."""
     if parts == 1:
         return np.array([[float(total)]])
     if parts == 2:
@@ -195,8 +194,8 @@ def _splits(total: int, parts: int) -> Floats:
 def _same_draw(mechanism: Mechanism, pair: Pair, times: list[int], bug: Bug) -> Floats:
     """Return the law of a run whose label noise is the same for all queries.
 
-    Each sort of row gets one label then, of the two classes that lead. Runs in which some query
-    stays without a label are taken together.
+    Each kind of row then gets one label, of the two leading classes. Runs with an unanswered query
+    are merged.
     """
     gap = laws.total(_noise(mechanism, Fraction(1)), 2)
     middle = np.arange(len(gap)) - len(gap) // 2

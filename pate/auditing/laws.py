@@ -1,7 +1,7 @@
-"""Exact laws of noise and of answers, for saying beforehand what an audit is going to find.
+"""Exact laws of noise and of answers, for predicting what an audit will find.
 
-A law is a float array of odd length: entry i is the chance of the integer i - (length - 1) / 2. Tails
-below 1e-30 are cut off.
+A law is a float array of odd length: entry i is the probability of the integer i - (length - 1) /
+2. Tails below 1e-30 are cut off.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.mechanisms.contract import Votes
 
-#: Noise that is missing.
+#: The law of no noise.
 NOTHING: Final = np.ones(1)
-#: Chances below it are cut off at the ends.
+#: Smaller probabilities are cut off at the ends.
 _LEAST: Final = 1e-30
 
 
@@ -38,7 +38,7 @@ def laplace(scale: Fraction) -> Floats:
 
 
 def total(law: Floats, times: int) -> Floats:
-    """Return the law of the sum of so many independent draws; of none, :data:`NOTHING`."""
+    """Return the law of the sum of ``times`` independent draws; for 0, :data:`NOTHING`."""
     made, doubled = NOTHING, law
     while times:
         if times % 2:
@@ -58,13 +58,13 @@ def joined(first: Floats, second: Floats) -> Floats:
 
 
 def at_least(law: Floats, level: int) -> float:
-    """Return the chance that a draw is ``level`` or more."""
+    """Return the probability that a draw is ``level`` or more."""
     start = level + len(law) // 2
     return float(law[max(0, start) :].sum())
 
 
 def argmax(row: Votes, noises: Sequence[Floats]) -> Floats:
-    """Return (classes,) chances that a class has most noisy votes, the lowest index among equals.
+    """Return (classes,) probabilities of most noisy votes, with ties to the lowest index.
 
     Args:
         row: (classes,) int64, votes.

@@ -1,1 +1,1 @@
-"""What a campaign is: its specification, its roster, and the terms that follow from both."""
+"""A campaign: its specification, its roster, and its terms."""

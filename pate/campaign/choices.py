@@ -1,4 +1,4 @@
-"""What a campaign chooses among, and the checks that its server and its parties make alike."""
+"""Choices of a campaign, and validation shared by server and parties."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 Aggregator = Literal["lnmax", "gnmax", "confident-gnmax", "interactive-gnmax", "neighbour"]
 
-#: How votes reach the server. ``plain``: each party's as they are. ``masked``: only their sum.
+#: How votes reach the server. ``plain``: each party's votes. ``masked``: only their sum.
 Aggregation = Literal["plain", "masked"]
 
-#: Who draws the noise. ``central``: the server. ``distributed``: the parties, a share each, so that
+#: Who draws the noise. ``central``: the server. ``distributed``: each party draws a share, so that
 #: the server sees no exact sum.
 NoiseSource = Literal["central", "distributed"]
 
-#: How labels leave. ``capped``: as they are answered, under a cap that looks at no vote. ``gated``:
-#: all of a batch, if a private test finds their data-dependent cost below a target.
+#: How labels are released. ``capped``: as they are answered, under a data-independent cap.
+#: ``gated``: all of a batch, if a private test finds their data-dependent cost below a target.
 Publish = Literal["capped", "gated"]
 
-#: What one neighbour differs by, the weakest promise first.
+#: Unit of privacy, the weakest guarantee first.
 Unit = Literal["record", "patient", "party"]
 
 #: How the costs of answers add up.
@@ -38,10 +38,10 @@ COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)
 
 
 def check_choice(field: str, value: object, possible: Sequence[str]) -> None:
-    """Check that ``value`` is one of those that are possible.
+    """Check that ``value`` is one of the possible ones.
 
     Raises:
-        UsageError: naming the field and what is possible.
+        UsageError: naming the field and the possible values.
     """
     if value not in possible:
         raise UsageError(f"{field} is {value!r:.40}, possible are {', '.join(possible)}")
@@ -53,7 +53,7 @@ def check_count(field: str, value: object, least: int, most: float = math.inf) -
     Raises:
         UsageError: naming the field.
     """
-    # bool is an int to Python, and True parties is not a number of parties.
+    # bool is an int in Python.
     if type(value) is not int or value < least:
         raise UsageError(f"{field} must be an integer of at least {least}, got {value!r:.60}")
     if value > most:
@@ -61,7 +61,7 @@ def check_count(field: str, value: object, least: int, most: float = math.inf) -
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Check that a budget is one.
+    """Check a privacy budget.
 
     Raises:
         UsageError: naming epsilon or delta.

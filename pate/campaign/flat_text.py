@@ -1,4 +1,4 @@
-"""Values within values whose text is flat: ledgers and messages have each field by a name of its own."""
+"""Flat text of nested values: ledgers and messages have one name per field."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pate.errors import PateError
     from pate.storage.hash_chain import Json
 
-#: By the name of a field in the text: the attribute that has the inner value, and its field there.
+#: Maps a field of the text to the attribute of the inner value and its field there.
 Places = Mapping[str, tuple[str, str]]
 
 
 def write_flat(value: object, places: Places) -> dict[str, Json]:
-    """Return the text of a frozen dataclass, its inner values' fields beside its own.
+    """Return the text of a frozen dataclass together with the fields of its inner values.
 
     A field of an inner value that is None is None.
     """

@@ -1,8 +1,8 @@
-"""What a campaign of neighbour votes asks beside all others: which queries, and how many votes.
+"""Additional terms of a campaign with neighbour votes: its queries and numbers of votes.
 
-One matrix over all its queries is released at once, so that there is one batch, one charge and one
-round. Nobody declares a number of teachers, since there are none, nor of records, which are private:
-what every party knows instead is the most votes that it may put on one count.
+One matrix over all queries is released at once, so there is one batch, one charge and one round.
+Parties declare neither teachers, since there are none, nor records, whose number is private, but
+the largest number of votes that one party may cast on one count.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pate.campaign.choices import Unit, check_count
 from pate.errors import UsageError
 from pate.mechanisms.neighbour import MAX_MATRIX, MAX_MATRIX_QUERIES, require_unit
 
-#: Most votes of one party on one count, unless the campaign says otherwise: five parties and their
-#: noise then fit 16 bits. A party whose records crowd at one query sends no more than that.
+#: Default for the most votes of one party on one count: five parties and their noise then fit 16
+#: bits. A party with more records at one query sends no more than that.
 MOST_VOTES: Final = 4095
 _LARGEST_COUNT: Final = 2**16
 
 
 @dataclass(frozen=True)
 class NeighbourTerms:
-    """What a campaign of neighbour votes fixes beside all others.
+    """Additional fixed terms of a campaign with neighbour votes.
 
     Attributes:
         representatives: the queries at which records vote, ascending rows of the public set.
@@ -40,11 +40,11 @@ class NeighbourTerms:
 
         Args:
             queries: size of the public set.
-            classes: how many there are, 2 while that is open.
-            unit: what one neighbour differs by.
+            classes: number of classes, 2 while unknown.
+            unit: unit of privacy.
 
         Raises:
-            UsageError: for a value that makes no sense, by name of the field.
+            UsageError: for an invalid value, naming the field.
         """
         require_unit(unit)
         rows = self.representatives

@@ -1,4 +1,4 @@
-"""The order of queries: public, and nobody's choice."""
+"""The order of queries: public and pseudo-random."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class VotedRows:
         return self.place_of(query) is not None
 
     def place_of(self, query: int) -> int | None:
-        """Return where ``query`` stands among them, or None."""
-        if isinstance(self.rows, range):  # the whole public set: no table of it is needed
+        """Return the position of ``query``, or None."""
+        if isinstance(self.rows, range):  # the whole public set needs no table
             return self.rows.index(query) if query in self.rows else None
         return self._places.get(query)
 
@@ -61,7 +61,7 @@ def public_ranking(campaign: str, queries: int) -> NDArray[np.int64]:
     ranks = bytearray()
     for query in range(queries):
         ranks += hashlib.sha256(key + query.to_bytes(8, "big")).digest()
-    # By the bytes of the digests: four big-endian words, the last key counts most. Side by side
-    # they take a third of the memory of as many Python objects.
+    # By the bytes of the digests: four big-endian words, the last key counts most. As columns they
+    # take a third of the memory of Python objects.
     words = np.frombuffer(ranks, dtype=">u8").reshape(queries, 4)
     return np.lexsort(words.T[::-1]).astype(np.int64)

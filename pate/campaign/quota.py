@@ -1,27 +1,27 @@
-"""An order of queries that evens out the classes of the labels, made of public values alone.
+"""An order of queries that balances the classes of labels, from public values only.
 
-Confident mechanisms answer where teachers agree, and teachers agree least on what is rare or hard:
-left alone, labels gather in the easy classes, and a student learns the others badly (Uniyal et al.
-2021, "DP-SGD vs PATE: which has less disparate impact on model accuracy?", arXiv 2106.12576; Tran,
-Dinh, Beiter and Fioretto 2021, "A fairness analysis on private aggregation of teacher ensembles",
-arXiv 2109.08630). A budget buys a certain number of questions; this decides whom to ask about, not
-how an answer is given.
+Confident mechanisms answer where teachers agree, and teachers agree least on rare or hard inputs:
+labels concentrate in the easy classes, and the student learns the others badly (Uniyal et al. 2021,
+"DP-SGD vs PATE: which has less disparate impact on model accuracy?", arXiv 2106.12576; Tran, Dinh,
+Beiter and Fioretto 2021, "A fairness analysis on private aggregation of teacher ensembles", arXiv
+2109.08630). A budget pays for a number of queries; this chooses the queries, not how they are
+answered.
 
-**It costs nothing.** Let D be the private records and Y the labels released so far, with the list of
-the queries asked. The order is ``f(order, labels, predictions)``, where ``order`` follows from the
-campaign's id, ``labels`` is a part of Y, and ``predictions`` is what the student submitted, whose
-maker sees the public set, Y and his own coins. So the order is a random function of Y alone: given Y
-it is independent of D, and by post-processing it is as private as Y is. Every question asked in this
-order is then one more adaptive step: a mechanism chosen by looking at earlier outputs, as composition
-in zCDP and in Gaussian DP allows, also under a filter that stops at an adaptive moment (Whitehouse
-et al. 2023, arXiv 2203.05481; Koskela, Tobaben and Honkela 2023, arXiv 2209.15596). Its charge is the
-mechanism's worst cost, the same for every query, so what a budget pays for does not hang on the order
-either. This stays true if the predictions are false or malicious: an adaptive adversary may choose
-the queries.
+**It costs nothing.** Let D be the private records and Y the labels released so far, with the list
+of the queries asked. The order is ``f(order, labels, predictions)``, where ``order`` follows from
+the campaign's id, ``labels`` is a part of Y, and ``predictions`` is what the student submitted,
+computed from the public set, Y and independent randomness. So the order is a random function of
+only Y: given Y it is independent of D, and by post-processing it is as private as Y is. Every query
+in this order is then one more adaptive step: a mechanism chosen by looking at earlier outputs, as
+composition in zCDP and in Gaussian DP allows, also under a filter that stops at an adaptive moment
+(Whitehouse et al. 2023, arXiv 2203.05481; Koskela, Tobaben and Honkela 2023, arXiv 2209.15596). Its
+charge is the mechanism's worst cost, the same for every query, so the order does not change the
+number of affordable queries either. This stays true if the predictions are false or malicious: an
+adaptive adversary may choose the queries.
 
-It would cost something if the histogram, a margin, or a label that was not released yet came in, or a
-student who had seen private records. And a bound that looks at the votes of a fixed list of queries
-(a gated campaign) is about that list: there the order must be fixed before the first answer.
+It would cost privacy if the order used the histogram, a margin, an unreleased label, or a student
+trained on private records. And a data-dependent bound for a fixed list of queries (a gated
+campaign) holds for that list only: there the order must be fixed before the first answer.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ def quota_order(
 ) -> tuple[int, ...]:
     """Return ``order`` with the queries of scarce classes first.
 
-    A query stands for the class that the student thinks likeliest, the first among equals. One by
-    one, the next place goes to the class with the fewest labels, counting those that were released
-    and the places given so far as if each were answered; among classes with equally many, to the one
-    whose next query is earliest in ``order``. So classes fill up from the bottom like vessels that
-    are joined, and within a class the given order stays. Queries that have a label already are not
-    asked again: they come last, in the given order.
+    A query counts for the class that the student predicts, the first among equals. Greedily, the
+    next place goes to the class with the fewest labels, counting released labels and the places
+    assigned so far as if each were answered; among equals, to the class whose next query is
+    earliest in ``order``. Within a class the given order stays. Queries that already have a label
+    are not asked again: they come last, in the given order.
 
-    Only comparisons of floats and sums of integers decide, so every machine finds the same order.
-    After an interruption it must be made anew of the same values: the labels of *earlier* rounds,
-    not those that the present round has given until then.
+    Only comparisons of floats and sums of integers decide, so every machine computes the same
+    order. After an interruption it must be recomputed from the same values: the labels of *earlier*
+    rounds, without those of the current round.
 
     >>> sure = np.eye(2, dtype=np.float32)[[0, 0, 0, 1, 1]]
     >>> quota_order([4, 3, 2, 1, 0], {}, sure)
@@ -63,8 +62,8 @@ def quota_order(
     (4, 3, 2, 1, 0)
 
     Args:
-        order: distinct indices of queries in the order that they had before, such as the rows that
-            parties vote on.
+        order: distinct indices of queries in their previous order, such as the rows that parties
+            vote on.
         labels: released labels of earlier rounds by query, of any source; also of queries that are
             not in ``order``.
         predictions: (queries, classes) float32, the student's probabilities for the public set.

@@ -1,4 +1,4 @@
-"""The parties of a campaign, as its ledger has them."""
+"""The parties of a campaign, as recorded in its ledger."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RosterParty:
-    """One party as the roster has it.
+    """One party of the roster.
 
     Attributes:
         name: unique within the campaign.
-        identity: its public identity key in hex, or empty where parties have none.
-        teachers: k, its number of teachers; of neighbour votes, the most that it puts on one count.
-        unit: what its shards keep together: ``record`` or ``patient``.
+        identity: its public identity key in hex, or empty if parties have none.
+        teachers: k, its number of teachers; for neighbour votes, the most votes that it casts on
+            one count.
+        unit: which rows its shards keep together: ``record`` or ``patient``.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""Feature spaces: inputs as vectors whose distances mean something, without any private data."""
+"""Feature spaces: inputs as vectors with meaningful distances, fitted without private data."""

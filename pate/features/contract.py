@@ -1,4 +1,4 @@
-"""What every feature space is."""
+"""The interface of feature spaces."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class FeatureSpace(Protocol):
 
     @property
     def name(self) -> str:
-        """Return what the space is called on the command line."""
+        """Return the name of the space on the command line."""
 
     @property
     def width(self) -> int:
         """Return the number of coordinates of a point."""
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, one point per input, each made from that input alone.
+        """Return (n, width) float32, one point per input, each computed from only that input.
 
         Raises:
             SchemaError: if the inputs are not of the kind and size that the space is for.

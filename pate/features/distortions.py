@@ -1,6 +1,6 @@
-"""Images distorted in ways that keep what they show: turned, stretched, leant, bent, thickened.
+"""Class-preserving distortions of images: rotation, scaling, shear, bending, stroke width.
 
-Which way each image goes is fixed by its place in the set, so that all who hold the set make the same.
+The distortion of an image is determined by its index in the set, so every party computes the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Changes whenever the images do that come out.
+#: Version: changes whenever the resulting images do.
 VERSION: Final = "1"
 
 #: Largest changes, either way. Shifts and bends are shares of the sides.
@@ -27,13 +27,13 @@ _LEAN: Final = 0.12
 _SHIFT: Final = 0.08
 _BEND: Final = 0.03
 _CONTRAST: Final = 0.1
-_GRAIN: Final = 0.05  # of the whole range of grey
+_GRAIN: Final = 0.05  # as a share of the grey range
 _KNOTS: Final = 4  # a side, of the net that bends the image
 _PIXELS_AT_ONCE: Final = 1 << 20
 
 
 def distorted(images: Images) -> Images:
-    """Return each image distorted in its own way."""
+    """Return the distorted images."""
     moved = np.empty_like(images.pixels)
     height, width, _ = images.size
     step = max(1, _PIXELS_AT_ONCE // (height * width))
@@ -43,7 +43,7 @@ def distorted(images: Images) -> Images:
 
 
 def _distort(pixels: NDArray[np.uint8], first: int) -> NDArray[np.uint8]:
-    """Return images, the first of which has the place ``first`` in the set."""
+    """Return distorted images, the first of which has the index ``first`` in the set."""
     count, height, width, _ = pixels.shape
     drawn = draws(first, count, 8 + 2 * _KNOTS**2, "shape")
     turn, grow, stretch, lean, down, right, contrast, weight = drawn[:, :8].T[..., None, None]
@@ -67,13 +67,13 @@ def _distort(pixels: NDArray[np.uint8], first: int) -> NDArray[np.uint8]:
 
 
 def draws(first: int, count: int, each: int, purpose: str) -> Floats:
-    """Return (count, each) numbers from -1 to 1, fixed by purpose and place in the set.
+    """Return (count, each) numbers from -1 to 1, determined by purpose and index in the set.
 
     Args:
-        first: place of the first row.
+        first: index of the first row.
         count: rows.
         each: numbers a row.
-        purpose: what makes other numbers.
+        purpose: domain separation.
     """
     drawn = np.empty((count, each), dtype=np.float32)
     for at in range(count):

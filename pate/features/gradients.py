@@ -1,4 +1,4 @@
-"""Histograms of oriented gradients: features of images that are fixed before any data is seen.
+"""Histograms of oriented gradients: fixed features of images, fitted on no data.
 
 Gradients at two scales, on two grids of overlapping cells, normalised by the energy around each
 cell, and average colours where there are any. Nothing here is fitted.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Changes whenever the features do.
+#: Version: changes whenever the features do.
 VERSION: Final = "1"
 
 _ORIENTATIONS: Final = 8

@@ -1,7 +1,7 @@
-"""Rows of features, each worked on by itself: to the last bit, whatever rows stand beside it.
+"""Row-wise operations on features whose results do not depend on the other rows, bit for bit.
 
-A record's place must depend on that record alone. How a product of matrices rounds a row depends, on
-some processors, on where the row stands among the others; so what places records goes through here.
+A record's place must depend on only that record. On some processors a matrix product rounds a row
+differently depending on its position among the others; so all placing of records uses these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TINY: Final = 1e-12  # shorter rows are not stretched to length one
 
 
 def blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield the first row's number and the rows of each block, which bounds memory."""
+    """Yield the first row's index and the rows of each block, which bounds memory."""
     for start in range(0, len(points), _BLOCK):
         yield start, points[start : start + _BLOCK]
 

@@ -1,16 +1,16 @@
-"""Wavelet scattering: features of images that are fixed before any data is seen.
+"""Wavelet scattering: fixed features of images, fitted on no data.
 
 An image is filtered with Morlet wavelets of L orientations at J scales, the modulus is taken, and
 the result is averaged over windows of 2^J pixels (first order); before the averaging it is filtered
-once more with the wavelets of every coarser scale, and the modulus taken again (second order). What
-comes out hardly changes when the image is shifted or bent a little, which is why a linear model on
-it needs few examples. Nothing here is fitted, so all teachers of all parties may share it.
+once more with the wavelets of every coarser scale, and the modulus taken again (second order). The
+features hardly change when the image is shifted or bent a little, so a linear model on them needs
+few examples. Nothing here is fitted, so all teachers of all parties may share it.
 
-Every product of wavelet and image is made in the Fourier domain, where a wavelet of scale j fills
-only a window of 1/2^j of either axis. The window is cut out around the wavelet's own centre
-frequency and transformed back on that coarser grid: this shifts the spectrum, which multiplies the
-signal by a wave of modulus one, and the modulus is what is kept. So nothing is computed on a finer
-grid than it needs.
+Every convolution is computed in the Fourier domain, where a wavelet of scale j fills only a window
+of 1/2^j of either axis. The window is cut out around the wavelet's own centre frequency and
+transformed back on that coarser grid: this shifts the spectrum, which multiplies the signal by a
+wave of modulus one, which does not change the modulus. So nothing is computed on a finer grid than
+necessary.
 
 Source: Bruna and Mallat, "Invariant scattering convolution networks", IEEE PAMI 35(8), 2013;
 Oyallon and Mallat, "Deep roto-translation scattering for object classification", CVPR 2015.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 
-#: Changes whenever the features do.
+#: Version: changes whenever the features do.
 VERSION: Final = "1"
 
 _ORIENTATIONS: Final = 8  # L, over half a turn
@@ -49,7 +49,7 @@ _PIXELS_AT_ONCE: Final = 1 << 15  # few enough to stay in the cache
 
 @dataclass(frozen=True)
 class _Plan:
-    """How images of one size are taken apart.
+    """The decomposition of images of one size.
 
     Attributes:
         size: height and width after averaging down.
@@ -65,7 +65,7 @@ class _Plan:
 
     @property
     def maps(self) -> int:
-        """Return how many maps one plane of an image becomes: 1 + J L + J (J - 1) / 2 L^2."""
+        """Return the number of maps of one image plane: 1 + J L + J (J - 1) / 2 L^2."""
         pairs = self.scales * (self.scales - 1) // 2
         return 1 + self.scales * _ORIENTATIONS + pairs * _ORIENTATIONS**2
 
@@ -257,8 +257,8 @@ def _averaged(planes: Floats, plan: _Plan, scale: int) -> Floats:
     """Return (n, p, rows, columns): averages under a Gaussian window around each cell's centre."""
     weights = _low_pass(plan, scale)
     count, many = planes.shape[:2]
-    # One product an image: how a larger one is rounded depends on how many images are in it, and a
-    # record more or less must not move the votes of others.
+    # One product per image: rounding in a larger one depends on the number of images, and one
+    # record more or less must not change the votes of others.
     averages: Floats = np.matmul(planes.reshape(count, many, -1), weights)
     return averages.reshape(count, many, *plan.cells)
 

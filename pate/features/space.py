@@ -1,7 +1,7 @@
-"""Feature spaces: where two inputs that lie close should have the same label.
+"""Feature spaces, in which close inputs should have the same label.
 
-A space is fixed before any private record is seen: it is either the same for all data, or fitted on
-the public set alone. So every party, and the coordinator, may share one.
+A space is fixed before any private record is used: it is either the same for all data, or fitted on
+only the public set. So every party, and the coordinator, may share one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: The spaces for images. Those of diffusion are fitted on the public set and have the purest
-#: neighbours where classes are few: of 16,000 MNIST digits, 98 in 100 have the label that most others
-#: have at the nearest of 100 representatives of 9,000 others, against 92 in plain gradients. Steady ones
-#: are fitted on the public set too, and are the best for many classes that look alike.
+#: The spaces for images. Diffusion spaces are fitted on the public set and have the purest
+#: neighbours for few classes: of 16,000 MNIST digits, 98 in 100 have the majority label of the
+#: nearest of 100 representatives of 9,000 others, against 92 in plain gradients. Steady
+#: (deformation-invariant) spaces are fitted on the public set, too, and are best for many similar
+#: classes.
 IMAGE_SPACES: Final = (
     "steady-upright",
     "steady-gradients",
@@ -46,17 +47,17 @@ IMAGE_SPACES: Final = (
 #: The spaces for tables.
 TABLE_SPACES: Final = ("table",)
 
-#: Public images of drawn shapes from which on the space is a steady one by default: of fewer, the
-#: chains of diffusion say more than what distortions teach about a thousand features.
+#: Least number of public images of drawn shapes for which a steady space is the default: with
+#: fewer, diffusion does better than distortions in a thousand features.
 STEADY_FROM: Final = 10_000
 
-_LOOKED_AT: Final = 1000  # images, to tell whether they are drawn
+_LOOKED_AT: Final = 1000  # images used to detect drawn shapes
 _DARK: Final = 32  # of 255: ink or paper
 _MOSTLY: Final = 2 / 3
-_FEWEST_PIXELS: Final = 16  # a side; smaller images lose more than they gain by being set upright
+_FEWEST_PIXELS: Final = 16  # pixels a side; deskewing smaller images loses more than it gains
 
 
-#: How images are described, and how wide that is for a height, width and number of channels.
+#: Feature functions, and their width for a height, width and number of channels.
 _WAYS: Final[dict[str, tuple[Callable[[Images], Floats], Callable[[int, int, int], int]]]] = {
     "upright": (lambda images: gradients(upright(images)), gradients_width),
     "gradients": (gradients, gradients_width),
@@ -66,10 +67,10 @@ _WAYS: Final[dict[str, tuple[Callable[[Images], Floats], Callable[[int, int, int
 
 @dataclass(frozen=True)
 class ImageSpace:
-    """Images of one size, by features that are fixed before any data is seen.
+    """Images of one size, by fixed features.
 
     Attributes:
-        name: "upright" (gradients of the image set upright), "gradients" or "scattering".
+        name: "upright" (gradients of the deskewed image), "gradients" or "scattering".
         size: height, width, channels.
     """
 
@@ -96,18 +97,17 @@ class ImageSpace:
 def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     """Return the feature space of a public set.
 
-    With "auto", drawn shapes are set upright, if they have pixels enough, and told by their
-    gradients, whose contrast is evened out; photographs are told as they are by scattering, which
-    keeps contrast. Either is bent along the public set if that is large enough; drawn shapes, if there
-    are :data:`STEADY_FROM` or more, are told by what distortions leave as it is instead. For tables
-    there is one space.
+    With "auto", drawn shapes are deskewed, if they are large enough, and use gradients with
+    normalised contrast; photographs use scattering, which keeps contrast. Both get a diffusion
+    space if the public set is large enough; from :data:`STEADY_FROM` drawn shapes on a steady space
+    is used instead. For tables there is one space.
 
     Args:
-        public: the public set; what is fitted is fitted on it alone.
+        public: the public set, the only data used for fitting.
         name: one of :data:`IMAGE_SPACES` or :data:`TABLE_SPACES`, or "auto".
 
     Raises:
-        UsageError: if there is no such space, or it is not for inputs of this kind.
+        UsageError: for an unknown space, or one for other inputs.
         DataError: if there are too few public inputs to fit it.
     """
     if not isinstance(public, Images):
@@ -139,7 +139,7 @@ def _unknown(name: str, public: Inputs, known: tuple[str, ...]) -> UsageError:
 
 
 def _plain(images: Images) -> str:
-    """Tell drawn shapes, nearly all ink or paper, from photographs, which have greys."""
+    """Distinguish drawn shapes, nearly all ink or paper, from photographs, which have greys."""
     some = images.pixels[:: max(1, len(images) // _LOOKED_AT)]
     extreme = (some < _DARK) | (some > 255 - _DARK)
     if not extreme.size or float(extreme.mean(dtype=float)) <= _MOSTLY:

@@ -1,7 +1,7 @@
-"""Drawn shapes that nobody drew: a few random strokes each, the same for everybody.
+"""Synthetic stroke images with a fixed seed: a few random strokes each.
 
-They stand for drawings where no data may be looked at: what turning, bending and thickening does to
-the features of a stroke can be learnt from any strokes.
+They replace drawings where no data may be used: the effect of rotation, bending and stroke width on
+features can be learnt from any strokes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pate.features.distortions import draws
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Changes whenever the drawings do.
+#: Version: changes whenever the drawings do.
 VERSION: Final = "1"
 
 _MOST: Final = 4  # strokes an image

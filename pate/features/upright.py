@@ -1,8 +1,8 @@
-"""Images set upright: what is drawn is centred, its slant taken out, its size made standard.
+"""Deskewed images: the drawing is centred, its slant removed, its size normalised.
 
-Of each image by itself, from the moments of its contrast against its own border: nothing is fitted
-and nothing is compared between images. It helps where something is drawn on an empty ground
-(digits, glyphs), and harms where the place in the image matters (photographs, X-rays).
+Each image is processed by itself, from the moments of its contrast against its own border. It helps
+for drawings on an empty ground (digits, glyphs), and harms where the position in the image matters
+(photographs, X-rays).
 
 Source: the moment-based removal of slant is that of LeCun, Bottou, Bengio and Haffner,
 "Gradient-based learning applied to document recognition", Proc. IEEE 86(11), 1998, section III.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Changes whenever the images do that come out.
+#: Version: changes whenever the resulting images do.
 VERSION: Final = "1"
 
 _SPREAD: Final = (0.18, 0.145)  # standard deviations down and across, as shares of the sides
@@ -52,7 +52,7 @@ def _move(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     mass = _contrast(planes.mean(axis=3))
     total = mass.sum(axis=(1, 2)) + np.float32(1e-3)
     by_row, by_column = mass.sum(axis=2), mass.sum(axis=1)
-    # Not a product with a vector: how that rounds an image depends on how many there are.
+    # Not a product with a vector, whose rounding would depend on the number of images.
     middle_down = (by_row * down).sum(axis=1) / total
     middle_across = (by_column * across).sum(axis=1) / total
     off_down, off_across = down - middle_down[:, None], across - middle_across[:, None]
@@ -61,7 +61,7 @@ def _move(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     both = np.einsum("nij,ni,nj->n", mass, off_down, off_across, optimize=True) / total
 
     slant = np.clip(both / spread_down, -_STEEPEST, _STEEPEST)
-    # What is left of the spread across once the slant is taken out.
+    # The remaining horizontal spread once the slant is removed.
     left = np.maximum(spread_across - 2 * slant * both + slant**2 * spread_down, 1e-3)
     tall = np.clip(np.sqrt(spread_down) / (_SPREAD[0] * height), *_ZOOM)
     wide = np.maximum(

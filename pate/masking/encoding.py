@@ -1,4 +1,4 @@
-"""One way to turn a list of byte strings into one, and back into no other list."""
+"""An injective encoding of a list of byte strings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _DOMAIN: Final = "pate/v1/masking/"
 def encode(label: str, *parts: bytes) -> bytes:
     """Return an injective encoding of a label and parts: each after its length, 8 bytes.
 
-    What is signed, hashed or put into a key derivation goes through here, each use under a label
-    of its own, so bytes made for one use never stand for another.
+    Everything that is signed, hashed or used in a key derivation is encoded here under its own
+    label, so bytes made for one use are never valid for another.
 
     >>> encode("x", b"ab", b"") == encode("x", b"a", b"b")
     False
@@ -40,7 +40,7 @@ def draw(random: Callable[[int], bytes], count: int) -> bytes:
     """Return ``count`` bytes of a random source.
 
     Raises:
-        UsageError: if it gave another number of them; a short secret must not be used.
+        UsageError: if it returned another number; a short secret must not be used.
     """
     raw = random(count)
     if len(raw) != count:

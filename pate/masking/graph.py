@@ -1,4 +1,4 @@
-"""Who masks with whom: everybody, or one's neighbours on a ring that the announced keys order."""
+"""The masking graph: complete, or neighbours on a ring ordered by the announced keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Graph:
 
     Attributes:
         order: names around the ring.
-        degree: how many neighbours each has; k/2 on either side, or all.
+        degree: number of neighbours; k/2 on either side, or all.
     """
 
     order: tuple[str, ...]
@@ -29,19 +29,19 @@ class Graph:
 
     @property
     def threshold(self) -> int:
-        """Shares that give a secret back: t_k."""
+        """t_k, number of shares that reconstruct a secret."""
         return self.degree.threshold
 
     def neighbours(self, name: str) -> frozenset[str]:
-        """Return the parties that ``name`` masks with. A party is nobody's neighbour of itself."""
+        """Return the parties that ``name`` masks with, without itself."""
         return self._neighbours[name]
 
     def holders(self, name: str) -> frozenset[str]:
-        """Return the parties that hold shares of the secrets of ``name``; it is one of them."""
+        """Return the parties with shares of the secrets of ``name``, itself included."""
         return self._neighbours[name] | {name}
 
     def enough(self, left: Collection[str], parties: Iterable[str]) -> bool:
-        """Whether of the holders of each of ``parties`` a threshold is in ``left``."""
+        """Whether ``left`` has a threshold of the holders of each of ``parties``."""
         among = frozenset(left)
         return all(len(self.holders(name) & among) >= self.threshold for name in parties)
 
@@ -60,15 +60,15 @@ class Graph:
 
 
 def graph_of(context: Context, announced: bytes, names: Collection[str]) -> Graph:
-    """Return the graph of those that announced keys: the same wherever it is worked out.
+    """Return the graph of the parties that announced keys, the same on every machine.
 
-    The order is that of one hash per party. With SHA-256 as a random function it is uniform, and
-    another one for every other set of keys.
+    The order is that of one hash per party. With SHA-256 as a random function it is uniform and
+    independent for every set of keys.
 
     Args:
         context: of the attempt.
         announced: digest of their keys (:attr:`pate.masking.roster.Announced.digest`).
-        names: theirs.
+        names: of the parties that announced them.
     """
     degree = degree_for(len(names), context.threshold, context.colluders)
     place = {name: digest("place", context.digest, announced, name.encode()) for name in names}

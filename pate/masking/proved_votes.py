@@ -1,4 +1,4 @@
-"""What the server holds of a masked sum whose votes are proved, until it knows who is in it."""
+"""The server's state of a masked sum with vote proofs, until the survivors are known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Collected:
         ring: of masked votes and links.
 
     Attributes:
-        proved: hash of the proof that held, by party.
+        proved: hash of the accepted proof, by party.
     """
 
     def __init__(self, context: Context, seed: bytes, ring: LinkedRing) -> None:
@@ -45,7 +45,7 @@ class Collected:
         self.proved: dict[str, bytes] = {}
 
     def masked(self, name: str, packed: bytes) -> Residues:
-        """Return what a party masked, out of what it sent: a commitment, and that.
+        """Return the masked values of a party's message, which follow its commitment.
 
         Raises:
             ProtocolError: if it has another length, or is out of range.
@@ -54,7 +54,7 @@ class Collected:
         return self._ring.unpack(packed[HASH_BYTES:], self._context.values)
 
     def keep(self, name: str, packed: bytes) -> None:
-        """Keep what a party sent: nobody is in the sum before it has proved its votes."""
+        """Store a party's message: it is not in the sum before its votes are proved."""
         self._packed[name] = packed
 
     def take_proof(self, name: str, proof: bytes) -> None:
@@ -69,7 +69,7 @@ class Collected:
         self.proved[name] = hashlib.sha256(proof).digest()
 
     def total(self, survivors: Sequence[str]) -> Residues:
-        """Return the sum over these parties, under their masks. What was masked is let go."""
+        """Return the masked sum over these parties, and drop their masked values."""
         total = self._ring.reduce(np.zeros(self._context.values, dtype=np.int64))
         for name in survivors:
             self._ring.add(total, self.masked(name, self._packed[name]))
@@ -77,10 +77,10 @@ class Collected:
         return total
 
     def opened(self, total: Residues, survivors: Sequence[str]) -> NDArray[np.int64]:
-        """Return the sum of votes, (count,), out of a total whose masks are off.
+        """Return the sum of votes, (count,), from an unmasked total.
 
         Raises:
-            ProtocolError: if it is not of the votes that the survivors proved; nobody is named.
+            ProtocolError: if it is not of the votes that the survivors proved; names no party.
         """
         context = self._context
         votes, masks = self._ring.split(total)

@@ -1,4 +1,4 @@
-"""The keys that were announced for an attempt: who signed what, and one digest of them all."""
+"""The announced keys of an attempt: their signatures and common digest."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Announced:
 
     Raises:
         QuorumError: for fewer than t parties.
-        ProtocolError: for a stranger, a signature that does not verify, or a key that is there
-            twice; names the party.
+        ProtocolError: for a party outside the roster, a signature that does not verify, or a
+            repeated key; names the party.
     """
 
     context: Context
@@ -55,7 +55,7 @@ class Announced:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 over names and keys of all, 32 bytes. Signatures are left out of it."""
+        """SHA-256 over names and keys of all, without signatures, 32 bytes."""
         parts = [
             part
             for name, keys in self.keys.items()
@@ -65,16 +65,16 @@ class Announced:
 
     @cached_property
     def graph(self) -> Graph:
-        """Who masks with whom."""
+        """The masking graph."""
         return graph_of(self.context, self.digest, self.keys.keys())
 
     def mask_name(self, name: str) -> tuple[bytes, bytes]:
-        """Return what a party is called in a pair mask: its name and public mask key."""
+        """Return a party's name and public mask key, its identification in a pair mask."""
         return name.encode(), self.keys[name].mask_key
 
 
 def sign_keys(context: Context, name: str, identity: Ed25519PrivateKey, keys: Keys) -> Keys:
-    """Return the keys of ``name`` with the signature over them that its identity makes."""
+    """Return the keys of ``name``, signed by its identity."""
     return Keys(
         keys.mask_key,
         keys.share_key,
@@ -84,10 +84,10 @@ def sign_keys(context: Context, name: str, identity: Ed25519PrivateKey, keys: Ke
 
 
 def check_keys(context: Context, name: str, keys: Keys) -> None:
-    """Check what one party announced.
+    """Check the keys that one party announced.
 
     Raises:
-        ProtocolError: if a size is wrong, both keys are one, or the signature is not that of the
+        ProtocolError: if a size is wrong, both keys are equal, or the signature is not by the
             party's identity over these keys in this context.
     """
     if not isinstance(keys, Keys):
@@ -105,10 +105,10 @@ def check_keys(context: Context, name: str, keys: Keys) -> None:
 
 
 def survivors_to_sign(announced: Announced, survivors: Sequence[str]) -> bytes:
-    """Return what is signed about a sorted list of survivors.
+    """Return the bytes to sign for a sorted list of survivors.
 
-    The announced keys are in it: whoever opens shares knows that t parties saw the same keys, and
-    so the same graph.
+    They include the announced keys: a party that reveals shares knows that t parties saw the same
+    keys, and so the same graph.
     """
     names = encode("names", *(name.encode() for name in survivors))
     return encode("signed survivors", announced.context.digest, announced.digest, names)
@@ -124,7 +124,7 @@ def check_survivors(context: Context, name: str, signed: bytes, signature: bytes
         signature: 64 bytes.
 
     Raises:
-        ProtocolError: if it is not one by the identity of ``name`` over this list.
+        ProtocolError: if it is not by the identity of ``name`` over this list.
     """
     check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
     otherwise = f"the list of survivors is not signed by {name}: it saw another list, or other keys"
@@ -134,7 +134,7 @@ def check_survivors(context: Context, name: str, signed: bytes, signature: bytes
 def _verify(context: Context, name: str, signature: bytes, signed: bytes, otherwise: str) -> None:
     try:
         Ed25519PublicKey.from_public_bytes(context.identities[name]).verify(signature, signed)
-    except (InvalidSignature, ValueError) as error:  # ValueError: an identity that is no point
+    except (InvalidSignature, ValueError) as error:  # ValueError: an identity that is not a point
         raise ProtocolError(otherwise) from error
 
 

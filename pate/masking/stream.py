@@ -17,23 +17,23 @@ _LINK_NONCE: Final = bytes(8) + b"pate/lnk"
 
 
 class MaskStream(Protocol):
-    """Where masks come from. Tests put ideal ones, and tiny rings, in the place of ChaCha20."""
+    """Source of masks. Tests replace ChaCha20 by ideal masks and tiny rings."""
 
     @property
     def ring(self) -> Group:
         """The group of the masks, and of the sum."""
 
     def __call__(self, key: bytes, count: int) -> Residues:
-        """Return the mask of a key: (count,) residues, the same each time.
+        """Return the mask of a key: (count,) residues, deterministic.
 
         Args:
             key: 32 bytes, used for nothing else.
-            count: rows times classes; and link masks, if votes are proved.
+            count: rows times classes, plus link masks if votes are proved.
         """
 
 
 class VoteStream(MaskStream, Protocol):
-    """Masks of votes alone."""
+    """Masks of votes only."""
 
     @property
     def ring(self) -> Ring:
@@ -43,7 +43,7 @@ class VoteStream(MaskStream, Protocol):
 class ChaChaStream:
     """The key stream of ChaCha20 (RFC 8439), read as little-endian integers.
 
-    Its nonce and counter start at zero: every key is derived for one mask alone.
+    Its nonce and counter start at zero: every key is derived for only one mask.
     """
 
     def __init__(self, ring: Ring) -> None:
@@ -56,14 +56,14 @@ class ChaChaStream:
 
 
 class LinkedStream:
-    """Masks of votes, followed by masks of what links them to their proofs.
+    """Masks of votes, followed by link masks, which tie them to their proofs.
 
     Both come from one key: those of votes as without proofs, those of links from the key stream of
     ChaCha20 under another nonce, 16 bytes for each element, within 2^-99 of uniform.
 
     Args:
-        votes: where masks of votes come from.
-        links: link masks of a party.
+        votes: source of the masks of votes.
+        links: number of link masks of a party.
     """
 
     def __init__(self, votes: VoteStream, links: int) -> None:

@@ -1,4 +1,4 @@
-"""Secrets from shares that may be wrong, and the masks that they take off a sum."""
+"""Unmasking: reconstructs secrets from shares that may be wrong, and removes masks from a sum."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pate.masking.roster import Announced
     from pate.masking.stream import MaskStream
 
-#: Most choices of shares that are tried for one secret. With shares to spare, one wrong share is
-#: done without at any threshold below this, and two at one of up to 40.
+#: Most subsets of shares tried for one secret. With spare shares, one wrong share is excluded at
+#: any threshold below this, and two at thresholds up to 40.
 MOST_TRIES: Final = 1_000
-#: What all tries beyond the first may cost for one sum, in squares of the threshold: some twenty
+#: Largest cost of all tries beyond the first for one sum, in squares of the threshold: some twenty
 #: seconds. Many bad dealers must not cost the server an hour.
 MOST_WORK: Final = 45_000_000
 
 
 class Unmasking:
-    """Takes masks off a sum of masked votes.
+    """Removes masks from a sum of masked votes.
 
     Attributes:
-        faults: pairs (whose secret, who gave the share) of shares that did not fit. Either the
+        faults: pairs (owner of the secret, sender of the share) of inconsistent shares. Either the
             first dealt a wrong share to the second, or the second revealed another one.
     """
 
@@ -41,15 +41,15 @@ class Unmasking:
         self.faults: set[tuple[str, str]] = set()
 
     def own_mask(self, total: Residues, name: str, shares: Mapping[str, int]) -> None:
-        """Take off the mask that a survivor put on by itself.
+        """Remove a survivor's own mask.
 
         Args:
             total: changed in place.
             name: of the survivor.
-            shares: of its seed, by who revealed them.
+            shares: of its seed, by sender.
 
         Raises:
-            ProtocolError: if the shares do not give the seed that it is committed to.
+            ProtocolError: if the shares do not give the committed seed.
         """
         committed = self._announced.keys[name].seed_commitment
         context = self._announced.context.digest
@@ -65,16 +65,16 @@ class Unmasking:
     def pair_masks(
         self, total: Residues, name: str, survivors: Sequence[str], shares: Mapping[str, int]
     ) -> None:
-        """Take off the masks that survivors share with a party that dropped out.
+        """Remove the masks that survivors share with a dropout.
 
         Args:
             total: changed in place.
-            name: of the party that dropped out.
+            name: of the dropout.
             survivors: those that mask with it.
-            shares: of its mask key, by who revealed them.
+            shares: of its mask key, by sender.
 
         Raises:
-            ProtocolError: if the shares do not give the private key of its public one.
+            ProtocolError: if the shares do not give its private key.
         """
         public = self._announced.keys[name].mask_key
         private = self._recover(
@@ -94,7 +94,7 @@ class Unmasking:
         threshold = self._announced.graph.threshold
         points = self._announced.context.points
         liars = {holder for _, holder in self.faults}
-        # Who gave a wrong share before is asked last.
+        # Senders of earlier wrong shares come last.
         holders = sorted(shares, key=lambda holder: (holder in liars, points[holder]))
         for tried, chosen in enumerate(_choices(holders, threshold)):
             self._work += threshold**2 if tried else 0
@@ -113,7 +113,7 @@ class Unmasking:
         )
 
     def _blame(self, name: str, shares: Mapping[str, int], good: Sequence[str]) -> None:
-        """Note whose shares are not on the polynomial of ``good``."""
+        """Record the senders of shares that are not on the polynomial of ``good``."""
         points = self._announced.context.points
         at = [points[holder] for holder in good]
         for holder in sorted(shares.keys() - set(good)):
@@ -129,7 +129,7 @@ class Unmasking:
 
 
 def _choices(holders: Sequence[str], threshold: int) -> Iterator[tuple[str, ...]]:
-    """Give different sets of ``threshold`` holders: without any one, any two, ... of them."""
+    """Yield different sets of ``threshold`` holders: without any one, any two, ... of them."""
     tried: set[tuple[str, ...]] = set()
     for without in range(len(holders) - threshold + 1):
         for left_out in combinations(range(len(holders)), without):

@@ -1,7 +1,7 @@
 """Mechanisms: from a vote histogram to a label or no answer, and the events that say what was done.
 
-A mechanism holds its parameters, is handed votes and noise, and knows no budget: charging is
-the caller's, before it lets a label out.
+A mechanism has parameters, receives votes and noise, and knows no budget: the caller charges before
+it releases a label.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
 
 
 def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], queries: int) -> Fraction:
-    """Return the most that answers to so many queries cost by one of some mechanisms.
+    """Return the largest cost of answering ``queries`` queries by any of some mechanisms.
 
-    Each query costs anew, but of neighbour votes: there a matrix is one release, whatever its rows.
+    Costs add up over queries, except for neighbour votes, where a matrix is one release.
 
     Args:
         composition: in whose currency.

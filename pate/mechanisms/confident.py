@@ -1,4 +1,4 @@
-"""Confident-GNMax: answer only where the teachers agree, as far as a noisy check can tell."""
+"""Confident-GNMax: answer only where a noisy threshold test finds that the teachers agree."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 class ConfidentGNMax(MechanismText):
     """If max_j n_j + N_Z(0, sigma1^2) >= threshold, release GNMax with sigma2; else nothing.
 
-    The check is paid for by every query, the label only by those that get one.
+    Every query pays for the test, only those with a label for the label.
 
     Attributes:
         threshold: T, in votes.
-        sigma1: parameter of the noise of the check, in votes.
+        sigma1: parameter of the noise of the test, in votes.
         sigma2: parameter of the noise on every class, in votes.
         votes_per_unit: votes that one unit of privacy can move.
 
@@ -59,7 +59,7 @@ class ConfidentGNMax(MechanismText):
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """The check and the label."""
+        """The threshold test and the label."""
         return (
             GaussianThreshold(self.sigma1, self.votes_per_unit),
             GaussianMax(self.sigma2, self.votes_per_unit),

@@ -1,4 +1,4 @@
-"""What every mechanism takes and gives: vote rows in, outcomes out."""
+"""The interface of mechanisms: vote rows in, outcomes out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TEACHERS = 2**40
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer to one query, and what was done for it.
+    """The answer to one query and its privacy events.
 
     Attributes:
         label: the class, or None where there is no answer.
@@ -54,13 +54,13 @@ class Mechanism(Protocol):
     name: ClassVar[str]
     #: Whether :meth:`answer_all` needs the student's predictions.
     interactive: ClassVar[bool]
-    #: Whether the rows that it is handed have the parties' noise in them already. It then draws
-    #: none: on exact rows it would protect nobody, and it cannot tell. Whoever hands it rows must.
+    #: Whether its rows already contain the parties' noise. It then draws none: exact rows would be
+    #: unprotected, and it cannot detect that, so the caller must ensure it.
     noise_inside: ClassVar[bool]
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """The events of the most costly outcome: what a query reserves."""
+        """The events of the most expensive outcome, which a query reserves."""
 
     def answer_all(
         self, rows: Votes, noise: Noise, predictions: Votes | None = None
@@ -72,7 +72,7 @@ class Mechanism(Protocol):
         Args:
             rows: (queries, classes) int64, votes; with their noise, and maybe below 0, if
                 ``noise_inside``.
-            noise: where the noise comes from; not asked if ``noise_inside``.
+            noise: source of noise; unused if ``noise_inside``.
             predictions: (queries, classes) int64, expected votes of the student as of
                 :func:`~pate.mechanisms.interactive.round_predictions`; only an interactive
                 mechanism reads them.
@@ -123,5 +123,5 @@ def check_threshold(threshold: int) -> int:
 
 
 def noisy_argmax(rows: Votes, noise: Votes) -> list[int]:
-    """Return per row the class with most noisy votes, the lowest index among equals."""
+    """Return the class with most noisy votes of each row, the lowest index among equals."""
     return [int(label) for label in np.argmax(rows + noise.reshape(rows.shape), axis=1)]

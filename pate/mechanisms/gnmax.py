@@ -40,7 +40,7 @@ class GNMax(MechanismText):
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """What a query reserves, and uses."""
+        """The one event that a query reserves and uses."""
         return (GaussianMax(self.sigma, self.votes_per_unit),)
 
     def answer_all(

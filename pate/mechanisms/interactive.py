@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from pate.noise.exact import Noise
 
-#: How far the sum of a predicted distribution may be from 1: room for float32.
+#: Tolerance of the sum of a predicted distribution, for float32.
 _SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class InteractiveGNMax(MechanismText):
-    """Compare the votes n with those r that the student's prediction p leads one to expect.
+    """Compare the votes n with the votes r expected from the student's prediction p.
 
     With r_j = M p_j rounded to integers that sum to M (:func:`round_predictions`):
 
@@ -41,13 +41,13 @@ class InteractiveGNMax(MechanismText):
     - else, if max_j r_j > confidence * M, release argmax_j r_j: the prediction is *reinforced*;
     - else nothing.
 
-    r is public and an integer, so the check has the sensitivity of a count; comparing with
-    M p_j in floats and rounding the margin afterwards can double it. The last two cases release
-    nothing but the bit of the check: what else they depend on is public.
+    r is public and an integer, so the test has the sensitivity of a count; comparing with M p_j in
+    floats and rounding the margin afterwards can double it. The last two cases release only the bit
+    of the test; everything else they depend on is public.
 
     Attributes:
         threshold: T, in votes of margin.
-        sigma1: parameter of the noise of the check, in votes.
+        sigma1: parameter of the noise of the test, in votes.
         sigma2: parameter of the noise on every class, in votes.
         confidence: of a prediction that may be reinforced, in [0, 1).
         votes_per_unit: votes that one unit of privacy can move.
@@ -78,7 +78,7 @@ class InteractiveGNMax(MechanismText):
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """The check and the label."""
+        """The threshold test and the label."""
         return (
             GaussianThreshold(self.sigma1, self.votes_per_unit),
             GaussianMax(self.sigma2, self.votes_per_unit),
@@ -100,7 +100,7 @@ class InteractiveGNMax(MechanismText):
         return labelled(disagreed, labels, expected, self, asked=worst[:1], answered=worst)
 
     def reinforced(self, expected: Votes) -> int | None:
-        """Return the class that the student is sure enough of; see :func:`reinforced_by`."""
+        """Return the class that the student predicts confidently; see :func:`reinforced_by`."""
         return reinforced_by(expected, self.confidence)
 
 
@@ -108,12 +108,12 @@ class Reinforcing(Protocol):
     """A mechanism that confirms a prediction where the teachers do not object."""
 
     def reinforced(self, expected: Votes) -> int | None:
-        """Return the class of (classes,) expected votes that the student is sure enough of."""
+        """Return the class of (classes,) expected votes that the student predicts confidently."""
 
 
 def check_confidence(confidence: Fraction) -> Fraction:
     """Return ``confidence`` if it is exact and in [0, 1), else raise UsageError."""
-    if type(confidence) not in (Fraction, int):  # no floats, and no truth values
+    if type(confidence) not in (Fraction, int):  # no floats, no bools
         raise UsageError(f"confidence must be exact, got {confidence!r}: give a Fraction")
     if not 0 <= confidence < 1:
         raise UsageError(f"confidence must be at least 0 and below 1, got {confidence}")
@@ -121,11 +121,11 @@ def check_confidence(confidence: Fraction) -> Fraction:
 
 
 def check_expected(name: str, rows: Votes, predictions: Votes | None) -> Votes:
-    """Return the (queries, classes) votes that predictions lead one to expect.
+    """Return the (queries, classes) votes expected from the predictions.
 
     Raises:
         UsageError: if there are none.
-        ProtocolError: if they cannot be, or have another shape than ``rows``.
+        ProtocolError: if they are invalid, or have another shape than ``rows``.
     """
     if predictions is None:
         raise UsageError(
@@ -142,7 +142,7 @@ def reinforced_by(expected: Votes, confidence: Fraction) -> int | None:
     """Return the class with more than ``confidence`` of the expected votes, None if there is none.
 
     Args:
-        expected: (classes,) votes that the student's prediction leads one to expect, public.
+        expected: (classes,) votes expected from the student's prediction, public.
         confidence: in [0, 1).
     """
     # Exact: confidence * M is compared as integers, cross-multiplied by Fraction.
@@ -162,13 +162,12 @@ def labelled(
     """Return the outcomes of queries, in order.
 
     Args:
-        disagreed: (queries,) whether the teachers disagree with the student, as far as the check
-            can tell.
-        labels: what the teachers say where they do.
-        expected: (queries, classes) votes that the predictions lead one to expect.
-        mechanism: says which predictions are reinforced elsewhere.
-        asked: events of a query without a label of the teachers.
-        answered: events of one with it.
+        disagreed: (queries,) whether the test finds that the teachers disagree with the student.
+        labels: the teachers' labels where they do.
+        expected: (queries, classes) votes expected from the predictions.
+        mechanism: decides which other predictions are reinforced.
+        asked: events of a query without a teachers' label.
+        answered: events of a query with one.
     """
     given = iter(labels)
     outcomes = []
@@ -182,18 +181,17 @@ def labelled(
 
 
 def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Votes:
-    """Return the votes that predictions lead one to expect: integers that sum to ``teachers``.
+    """Return the votes expected from predictions: integers that sum to ``teachers``.
 
-    Each row is scaled to sum to exactly 1, multiplied by M and rounded down; the votes that are
-    then missing go to the largest remainders, the lowest index among equals. Everything here is
-    public.
+    Each row is scaled to sum to exactly 1, multiplied by M and rounded down; the missing votes go
+    to the largest remainders, the lowest index among equals. Everything here is public.
 
     >>> round_predictions(np.array([[0.5, 0.25, 0.25]]), 10)
     array([[5, 3, 2]])
 
     Args:
         probabilities: (queries, classes), each row a distribution.
-        teachers: M, of those that vote.
+        teachers: M, number of voting teachers.
 
     Returns:
         (queries, classes) int64.

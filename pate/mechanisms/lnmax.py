@@ -40,7 +40,7 @@ class LNMax(MechanismText):
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """What a query reserves, and uses."""
+        """The one event that a query reserves and uses."""
         return (LaplaceMax(self.scale, self.votes_per_unit),)
 
     def answer_all(

@@ -1,1 +1,1 @@
-"""Files that keep what was committed: SQLite, hash chains, backups, and caches of tables."""
+"""Durable storage: SQLite files, hash chains, backups, and caches of tables."""

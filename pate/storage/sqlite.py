@@ -1,4 +1,4 @@
-"""How a SQLite file of ours is opened so that what is committed is on the disk, and what it may say."""
+"""Opening SQLite files with durable commits, and translating their errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 #: Beginnings of SQLite's error names: the disk is full, read-only, failing, or closed to this user.
 _DISK: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
-#: Somebody else holds the file.
+#: Another process has locked the file.
 _IN_USE: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-#: What the operating system says in the cases of :data:`_DISK`.
+#: Error numbers of the operating system in the cases of :data:`_DISK`.
 _DISK_ERRNO: Final = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
 })  # fmt: skip
@@ -25,7 +25,7 @@ _WAIT_SECONDS: Final = 30.0
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Connect to a file that is there; transactions are begun by whoever connects."""
+    """Connect to an existing file; the caller begins transactions."""
     where = f"{path.absolute().as_uri()}?mode=rw"
     return sqlite3.connect(
         where, uri=True, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
@@ -38,7 +38,7 @@ def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> No
     Args:
         link: to the file, fresh.
         path: of the file, for the message.
-        read_only: only look; the file is as another process configured it.
+        read_only: configure nothing; another process configured the file.
 
     Raises:
         StateError: if the disk does not support a write-ahead log, as some network disks.
@@ -47,7 +47,7 @@ def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> No
         link.execute("PRAGMA query_only = ON")
     else:
         (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":  # SQLite answers with the old mode where it cannot
+        if mode != "wal":  # SQLite answers with the old mode if it cannot
             raise StateError(f"{path.parent} does not support a write-ahead log; use a local disk")
     for pragma in (
         "synchronous = FULL",
@@ -63,11 +63,11 @@ def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> No
 
 @contextmanager
 def translated(path: object, damaged: type[PateError]) -> Iterator[None]:
-    """Turn errors of SQLite and of the file system on ``path`` into ours.
+    """Translate errors of SQLite and of the file system on ``path``.
 
     Raises:
         DiskError: if the disk is full, read-only, failing, or closed to this user.
-        StateError: if another process holds the file, or it is a folder.
+        StateError: if another process has locked the file, or it is a folder.
         PateError: of the type ``damaged``, if the file is damaged, or a rule of its tables was
             broken.
     """

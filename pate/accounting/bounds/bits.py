@@ -1,7 +1,7 @@
-"""One bit against another one: E, the sum of p^order p'^(1 - order), however near or far they are.
+"""The moment E of one bit against another, the sum of p^order p'^(1 - order), at any distance.
 
-The order of magnitude is no obstacle: E - 1 keeps its relative accuracy down to 1e-270, and ln E up to
-the largest float. Every figure is rounded up.
+E - 1 keeps its relative accuracy down to 1e-270, and ln E up to the largest float. Every figure is
+rounded up.
 
 Proof: docs/proofs/threshold.md, section 3.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: A few units in the last place: relative error of one logarithm, exponential or product.
 ROUNDING: Final = 2.0**-50
-#: Beyond this growth of the bit 1 its term is to be formed from logarithms.
+#: Above this growth the term of the bit 1 is computed from logarithms.
 LARGEST_GROWTH: Final = 100.0
 #: Beyond this a sum of exponentials is added up in logarithms.
 _LARGE: Final = 500.0
@@ -33,7 +33,7 @@ class Bits(NamedTuple):
     Attributes:
         log_p: (2, queries), logarithms of the chances here.
         ratio: (2, queries), logarithms of p'/p.
-        error: (2, queries), by how much a ratio may be off, where that has not been made good.
+        error: (2, queries), bound on the error of a ratio that is not yet compensated.
     """
 
     log_p: Floats

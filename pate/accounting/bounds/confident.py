@@ -1,19 +1,19 @@
-"""A check and, if it passes, a label: what Confident-GNMax and Interactive-GNMax cost together.
+"""Costs of a threshold test and, if it passes, a label: Confident-GNMax and Interactive-GNMax.
 
-Three figures per query, and for whom each is a bound:
+Three figures per query:
 
-* :func:`joint` bounds the divergence of check and label as one mechanism, at the votes at hand, for
-  a list of queries that was fixed beforehand, whatever turns out to be answered. Sums over queries
-  are bounds for the list.
-* :func:`realised` charges each answer that was in fact given. It is no divergence of any mechanism,
-  for which queries are answered is itself random: it describes one run. What is true of it, at the
-  votes at hand: for any d, except with probability d over the noise, the logarithm of the
-  likelihood ratio of the whole transcript is at most the sum plus ln(1/d)/(order - 1).
+* :func:`joint` bounds the divergence of test and label as one mechanism, at the given votes, for a
+  list of queries fixed in advance, whichever of them are answered. Sums over queries are bounds for
+  the list.
+* :func:`realised` charges each answer that was actually given. It describes one run and is not the
+  divergence of a mechanism, since the set of answered queries is itself random. At the given votes:
+  for any d, except with probability d over the noise, the logarithm of the likelihood ratio of the
+  whole transcript is at most the sum plus ln(1/d)/(order - 1).
 * :func:`expected` is the cost that the 2018 reference reports: **not a bound**. The moments behind
   a Renyi divergence average exponentials of costs, which exceed the exponential of the average.
 
-All are one-sided where they depend on the votes: D(M(D) || M(D')) for the D at hand, and each may
-itself be published only through a mechanism that pays for it.
+Data-dependent figures are one-sided, D(M(D) || M(D')) for the given D, and may be published only
+through a mechanism that pays for it.
 
 Proof: docs/proofs/threshold.md, section 4.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def joint(
     v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike, rdp_label: ArrayLike
 ) -> Floats:
-    """Return a bound on the divergence of check and label as one mechanism.
+    """Return a bound on the divergence of threshold test and label as one mechanism.
 
     With p the chance to pass at ``v``, p' at a neighbour's and r the label's divergence,
 
@@ -53,13 +53,13 @@ def joint(
     0.005569748
 
     Args:
-        v: (queries,) what the check looks at, in votes: the largest count, or max_j (n_j - r_j).
+        v: (queries,) statistic of the test, in votes: the largest count, or max_j (n_j - r_j).
         threshold: T, in votes.
-        law: of the noise of the check.
+        law: of the noise of the test.
         k: votes of one unit.
         orders: (orders,) Renyi orders.
-        rdp_label: (queries, orders) upper bound on the label's divergence at these votes, or
-            (1, orders) of one that looks at no votes; in nats.
+        rdp_label: (queries, orders) upper bound on the label's divergence at these votes, or a
+            data-independent one of shape (1, orders); in nats.
 
     Returns:
         (queries, orders), in nats.
@@ -87,7 +87,7 @@ def joint(
 def realised(rdp_check: ArrayLike, rdp_label: ArrayLike, answered: ArrayLike) -> Floats:
     """Return the cost of the check, and of the label where one was given.
 
-    What it means stands at the head of this module.
+    For its meaning see the head of this module.
 
     >>> realised([[0.1], [0.1]], [[1.0], [1.0]], np.array([True, False])).tolist()
     [[1.1], [0.1]]
@@ -114,7 +114,7 @@ def realised(rdp_check: ArrayLike, rdp_label: ArrayLike, answered: ArrayLike) ->
 def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) -> Floats:
     """Return the cost of the check plus P[answer] times that of the label: **not a bound**.
 
-    Here to compare with published figures, which are of this kind.
+    For comparison with published figures, which are of this kind.
 
     >>> expected([0.0, -np.inf], [[0.1], [0.1]], [[1.0], [1.0]]).tolist()
     [[1.1], [0.1]]
@@ -138,7 +138,7 @@ def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) ->
         raise AccountingError(f"log P[answer] is a list of numbers, got shape {chances.shape}")
     checks, labels = _costs(rdp_check, rdp_label, chances.size)
     charged = np.zeros((chances.size, labels.shape[1]))
-    # What is never answered costs nothing, even where it would be infinite.
+    # A query that is never answered costs nothing, even where its label would cost infinity.
     np.multiply(chances[:, None], labels, out=charged, where=chances[:, None] > 0.0)
     return checks + charged
 

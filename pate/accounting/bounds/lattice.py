@@ -1,4 +1,4 @@
-"""Tails of laws on the integers whose masses are those of a Gaussian, to a relative 1e-11.
+"""Tails of discrete Gaussian laws on the integers, to a relative 1e-11.
 
 Within 37 spreads of the middle the masses are summed one by one, once; farther out a series is
 summed in closed form, whose error is on the side of a larger tail.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
 
 LOG_HALF = -math.log(2.0)
-#: Integers beyond are taken for it: the tail of a smaller one is an upper bound.
+#: Larger integers are replaced by it: the tail of a smaller one is an upper bound.
 FARTHEST = 2.0**60
 
 
@@ -72,7 +72,7 @@ class Lattice:
 
 @lru_cache(maxsize=8)
 def lattice(spread: float, log_odd: float) -> Lattice:
-    """Return that law with its table; the last few are kept."""
+    """Return that law with its table; the last few are cached."""
     # Masses down to exp(-700) are summed one by one: beyond, floats would be lost and the series
     # of the far tail is exact. The least odd mass is exp(-(x^2 + 1)/(2 spread^2)).
     farthest = math.isqrt(max(0, math.floor(1400.0 * spread**2 - 1.0)))

@@ -121,7 +121,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """N_Z(0, sigma^2), P[z] proportional to exp(-z^2/(2 sigma^2)): the noise that is drawn here.
+    """N_Z(0, sigma^2), P[z] proportional to exp(-z^2/(2 sigma^2)): the noise drawn here.
 
     All values are exact sums over the integers, to a relative 1e-11 of the probability.
 

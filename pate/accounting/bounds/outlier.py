@@ -1,4 +1,4 @@
-"""log q: how likely it is that the noisy plurality is not the plurality.
+"""log q: the probability that the noisy plurality is not the plurality.
 
 i* is the class with most votes. Class j can win only if Z_j - Z_i* >= n_i* - n_j, so
 
@@ -8,8 +8,8 @@ is an upper bound on P[label != i*], with ties lost by i*. The cap holds since n
 likely to win than the one with most votes. Among several with most votes it makes no difference
 to q which is called i*.
 
-The noise here is all that was added: where parties add shares, that of all of them. Noise of a
-*smaller* variance than what was added would make q too small.
+``law`` is that of all noise added: where parties add shares, of their sum. A *smaller* variance
+than that of the added noise would make q too small.
 
 Proof: docs/proofs/outlier.md.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Sums of probabilities below it are formed again in logarithms.
 _LEAST_SUM = 1e-280
-#: Logarithms below it are taken for it: -inf would leave nothing to compare with.
+#: Smaller logarithms are replaced by it: -inf could not be compared.
 _LEAST_LOG = -1e300
 #: Votes above it are not looked up in a table.
 _LARGEST_TABLE = 2**20
@@ -62,7 +62,7 @@ def gnmax_log_q(votes: ArrayLike, law: Law) -> Floats:
         (queries,) float64.
 
     Raises:
-        AccountingError: for votes that are none.
+        AccountingError: for invalid votes.
 
     Source: Papernot et al. 2018, Proposition 7, for any law.
     """
@@ -92,7 +92,7 @@ def lnmax_log_q(votes: ArrayLike, gamma: float, *, discrete: bool = False) -> Fl
         (queries,) float64.
 
     Raises:
-        AccountingError: for votes that are none, or a gamma that is not finite and above 0.
+        AccountingError: for invalid votes, or a gamma that is not finite and above 0.
 
     Source: Papernot et al. 2017, Lemma 4; discrete: docs/proofs/outlier.md.
     """
@@ -152,7 +152,8 @@ def _union_of_integers(
 ) -> Floats:
     """Return the same as :func:`_union`, without a detour by floats.
 
-    Classes level with the plurality are counted apart, so that its own tail never enters the sum.
+    Classes tied with the plurality are counted separately, so that its own tail never enters the
+    sum.
     """
     if votes.min(initial=0) < 0:
         check_histograms(votes)  # raises
@@ -189,7 +190,7 @@ def _union(votes: Floats, log_tail: Callable[[Floats], Floats], tail: Floats | N
 
 
 def _log_sum(gaps: Floats, best: NDArray[np.intp], log_tail: Callable[[Floats], Floats]) -> Floats:
-    """Return the same with sums in logarithms, for probabilities below the least float."""
+    """:func:`_union` in logarithms, for probabilities below the least float."""
     logs = np.maximum(log_tail(gaps), _LEAST_LOG)
     np.put_along_axis(logs, best, -np.inf, axis=1)
     largest = logs.max(axis=1)

@@ -1,4 +1,4 @@
-"""The sharpest bound of a query that is known here, from what it looks at: top count and log q."""
+"""The sharpest known bound on the cost of a query, from its top count and log q."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
     from pate.accounting.units import Neighbours
 
-#: Gives the table of Theorem 6+ for a mu and orders; a cache on disk may stand behind it.
+#: Returns the table of Theorem 6+ for a mu and orders, possibly from a cache on disk.
 Tables = Callable[[float, Floats], Table]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianSetting:
-    """GNMax, with a check before it where ``check`` is given.
+    """GNMax, preceded by a threshold test if ``check`` is given.
 
     Attributes:
         label: law of the noise on each count.
-        check: law of the noise of the check, or None.
+        check: law of the noise of the test, or None.
         threshold: T, in votes.
     """
 
@@ -39,9 +39,9 @@ def sharp_bound(
 ) -> Callable[[Floats, Floats], Floats]:
     """Return the function from (queries,) tops and (queries,) log q to (queries, orders) costs.
 
-    Theorem 6+ for the label; with a check before it, the joint bound over both, so that it holds
-    for a fixed list of queries whichever of them are answered. It rises in q. The top is the largest
-    count, or what else the check looks at, and without a check it is not looked at.
+    Theorem 6+ for the label; with a threshold test, the joint bound over both, so that it holds for
+    a fixed list of queries whichever of them are answered. It increases with q. The top is the
+    largest count, or the other statistic of the test; without a test it is ignored.
 
     Args:
         setting: the mechanism.

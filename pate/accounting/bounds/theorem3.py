@@ -1,8 +1,8 @@
 """LNMax: the cost of a query under pure differential privacy, when its outcome is nearly certain.
 
 The label is epsilon0-DP with epsilon0 = gap_shift * gamma, for Laplace noise of scale 1/gamma and
-likewise for the two-sided geometric noise that is drawn here. With l = order - 1, E = e^epsilon0,
-and q the chance, or an upper bound on it, that the plurality does not win:
+for the two-sided geometric noise that this project draws. With l = order - 1, E = e^epsilon0, and q
+the chance, or an upper bound on it, that the plurality does not win:
 
 - *independent* of the votes: min(order * epsilon0^2 / 2, epsilon0), as published; :func:`pure_dp`
   is the exact worst case, 0.5 to 3 % of epsilon less;
@@ -14,8 +14,8 @@ and q the chance, or an upper bound on it, that the plurality does not win:
 
   and :func:`pure_dp` above that q. The published bound takes the larger half of each.
 
-Both grow with q, so an upper bound on it may be put for it. Both are one-sided: they are about the
-votes at hand against any neighbour, not the reverse.
+Both increase with q, so an upper bound on q may be used. Both are one-sided: they bound the
+divergence of the given votes from any neighbour, not the reverse.
 
 Source: Papernot et al. 2017, Theorems 2 and 3; sharp: own.
 Proof: docs/proofs/theorem-3-plus.md.
@@ -68,7 +68,7 @@ def rdp(log_q: ArrayLike, epsilon0: float, orders: ArrayLike, sharp: bool) -> Fl
         :func:`pure_dp` nor the published bound.
 
     Raises:
-        AccountingError: for arguments that make no sense, or a result that cannot be a cost.
+        AccountingError: for invalid arguments, or a result that cannot be a cost.
     """
     checked, epsilon0, alphas = _check(log_q, epsilon0, orders)
     ceiling = pure_dp(epsilon0, alphas) if sharp else independent(epsilon0, alphas)
@@ -120,7 +120,7 @@ def independent(epsilon0: float, orders: ArrayLike) -> Floats:
         orders: (orders,), each above 1.
 
     Raises:
-        AccountingError: for arguments that make no sense.
+        AccountingError: for invalid arguments.
 
     Source: Papernot et al. 2017, Theorem 2; Bun and Steinke 2016, Proposition 1.4.
     """
@@ -143,7 +143,7 @@ def pure_dp(epsilon0: float, orders: ArrayLike) -> Floats:
         orders: (orders,), each above 1.
 
     Raises:
-        AccountingError: for arguments that make no sense.
+        AccountingError: for invalid arguments.
 
     Proof: docs/proofs/theorem-3-plus.md, section 1.
     """

@@ -13,7 +13,7 @@ A and B depend on the query alone. They are formed once for each query, and per 
 exponentials and a logarithm. All terms of (1-q) (A^l - 1) + q (B^l - 1) are positive, so a cost of
 1e-10 has as many good digits as one of 1.
 
-The bound is one-sided: it is about the votes at hand against any neighbour, not the reverse.
+The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
 
 Source: Papernot et al. 2018, Theorem 6, Proposition 10, Lemma 9.
 Proof: docs/proofs/theorem-6.md.
@@ -69,7 +69,7 @@ def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
         (queries, orders), never above c * order.
 
     Raises:
-        AccountingError: for arguments that make no sense, or a result that cannot be a cost.
+        AccountingError: for invalid arguments, or a result that cannot be a cost.
     """
     checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
@@ -129,7 +129,7 @@ def log_q0(c: float, order: float) -> float:
         order: above 1.
 
     Raises:
-        AccountingError: for arguments that make no sense.
+        AccountingError: for invalid arguments.
     """
     grid = _Orders.of(c, [order])
     excess, level = float(grid.excess[0]), float(grid.excess[0] * grid.independent[0])
@@ -253,7 +253,7 @@ def _no_moments(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:  # noq
 def _plain_moments(parts: _Parts, grid: _Orders, scratch: Floats) -> Floats:
     """Return the theorem's value where no exponential overflows, and q does not underflow."""
     q = np.exp(parts.log_q)
-    # Most of the time would go to fresh pages of memory, were these not used again.
+    # Reused: allocating fresh memory would take most of the time.
     first: Floats = scratch[0, : q.size]
     second: Floats = scratch[1, : q.size]
     np.multiply(parts.log_a[:, None], grid.excess, out=first)

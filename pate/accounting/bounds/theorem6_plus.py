@@ -5,12 +5,12 @@ the chance under D of anything but one fixed output (the plurality). Then
 
     (order - 1) * RDP  <=  ln V(q),     V(q) = max over t in [0, 1] of T1 + T2,
 
-with T1 and T2 of :mod:`pate.accounting.bounds.two_tails`: what is told is that output, or else
-which point of two tails that share the mass q as t to 1 - t. V rises in q and in mu, is 1 at q = 0,
-and exp((order - 1) * order * mu^2 / 2), the cost without votes, at q = 1. So there are no side
+with T1 and T2 of :mod:`pate.accounting.bounds.two_tails`: the observer sees that output, or else a
+point of two tails that share the mass q as t to 1 - t. V rises in q and in mu, is 1 at q = 0, and
+exp((order - 1) * order * mu^2 / 2), the cost without votes, at q = 1. So there are no side
 conditions, and q and mu may be rounded up.
 
-The bound is one-sided: it is about the votes at hand against any neighbour, not the reverse.
+The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
 
 As it depends on a query through q alone and rises with it, it may be computed at *knots* of log q,
 and a query takes the value at the next knot above its own q: a bound still. That is :class:`Table`.
@@ -45,15 +45,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-#: Of the values: raised whenever a change makes them other ones, so that no stored table outlives it.
+#: Version of the values: raised when a change alters them, so that no stored table is used after
+# it.
 VERSION: Final = 1
-#: Of a table unless told otherwise: knots, and what a value may be above the least provable one.
+#: Defaults of a table: knots, and the relative excess of a value above the least provable one.
 KNOTS: Final = 4096
 TIGHTNESS: Final = 3e-4
 
 #: Above this q the cost without votes is given; it is above V by less than 1e-6 of itself.
 _CAP_ABOVE: Final = 0.99
-#: Above this mu too: a label with so little noise has no privacy left to be measured.
+#: Above this mu too: such little noise gives no privacy worth measuring.
 _CAP_ABOVE_MU: Final = 1e3
 #: Where the density of the knots is measured, how often, and how closely.
 _PROBES: Final = 256
@@ -61,7 +62,7 @@ _PROBE_TIGHTNESS: Final = 0.01
 #: At the lowest knot no query costs more: 1e-12, or this part of the cost without votes.
 _NEGLIGIBLE: Final = 1e-12
 _NEGLIGIBLE_PART: Final = 1e-9
-#: Costs far below this, or this part of the cost without votes, need not be told apart closely.
+#: Costs far below this, or this part of the cost without votes, are resolved coarsely.
 _SMALL: Final = 1e-7
 _SMALL_PART: Final = 1e-4
 #: Part of the knots that is spread evenly, whatever the bounds do.
@@ -102,7 +103,7 @@ def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Theorem 6+ by log q, evaluated once and then looked up. Its arrays cannot be written to.
+    """Lookup table of Theorem 6+ by log q. Its arrays are read-only.
 
     Knots stand closer where the bounds change faster. Below the lowest one every bound is
     negligible, and the value there is taken; at q = 1 it is the cost without votes.
@@ -166,7 +167,7 @@ class Table:
             raise AccountingError(f"a table needs at least 16 knots, got {knots}")
         places = _knots(mu, orders, knots)
         values = rdp(places, mu, orders, tightness)
-        # A value bounds those at all smaller q: where it has less slack than they, it is theirs.
+        # A value bounds those at all smaller q, so the least from each knot upwards is taken.
         values = np.minimum.accumulate(values[::-1], axis=0)[::-1]
         return cls(mu, orders, places, values)
 
@@ -210,7 +211,7 @@ class Table:
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Table:
         """Return the table that :meth:`to_arrays` wrote.
 
-        That these are arrays of a table is checked; that the values are right cannot be.
+        Only the form of the arrays is checked; wrong values cannot be detected.
 
         Raises:
             AccountingError: for missing or additional names, other types than float64, or arrays
@@ -230,7 +231,7 @@ class Table:
 
 
 def _own(values: ArrayLike) -> Floats:
-    """Return a copy that nobody can write to."""
+    """Return a read-only copy."""
     made = np.array(values, np.float64, order="C")
     made.flags.writeable = False
     return made

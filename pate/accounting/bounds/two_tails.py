@@ -1,4 +1,4 @@
-"""Two tails of a normal law: what they weigh before and after a shift. The numbers of Theorem 6+.
+"""Masses of two tails of a normal law before and after a shift: the numbers of Theorem 6+.
 
 The tails x < a and x > b have mass q together under N(0, 1), and q' under N(-mu, 1); the lower one
 has the part t of q. With the likelihood ratio L(x) = exp(mu * x + mu^2 / 2),
@@ -37,7 +37,7 @@ LOGIT, FIRST, SECOND, LOG_SLOPE, LOG_Q2, LOG_REST = range(6)
 _FAR: Final = 1e9
 #: Where ln p is below this, -ln(1 - p) is p to the last digit of a float.
 _TINY: Final = -40.0
-#: Exponents are cut off here where they are not used, or belong to what is larger than all else.
+#: Exponents are cut off here where they are unused, or belong to a dominating term.
 _MOST_EXPONENT: Final = 600.0
 #: The Mills ratio is exp(_log_mills + this); the constant cancels in ratios.
 _LOG_MILLS_SCALE: Final = 0.5 * math.log(math.pi / 2.0)
@@ -49,7 +49,7 @@ class Cuts:
 
     Attributes:
         log_q: logarithm of the mass of both tails together under N(0, 1).
-        logit: ln(t / (1 - t)); -inf is the upper tail alone, inf the lower.
+        logit: ln(t / (1 - t)); -inf is only the upper tail, inf only the lower.
         a: upper end of the lower tail, in standard deviations.
         b: lower end of the upper tail.
         log_low: logarithm of the mass of the lower tail, t * q.
@@ -151,7 +151,7 @@ def points(cuts: Cuts, order: Floats, mu: float, ref: Floats) -> Floats:
 def largest_part(upper: Cuts, lower: Cuts, order: Floats, mu: float) -> Floats:
     """Return ``ref``: no part of T1 - 1 or T2 exceeds a few times its exponential, at any t.
 
-    T2 is largest for the upper tail alone, T1 for the lower; and T1 - 1 >= -min(1, order * q).
+    T2 is largest for only the upper tail, T1 for only the lower; and T1 - 1 >= -min(1, order * q).
 
     Args:
         upper: cuts with t = 0.

@@ -64,7 +64,7 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
 
     ref, log_q, order = ref.ravel(), np.repeat(log_q, len(orders)), np.tile(orders, len(log_q))
     exponent = order * (order - 1.0) * (mu * mu / 2.0)
-    # Rounding of the sum of the parts, in the units of ref; exponents are dealt with at the end.
+    # Rounding of the sum of the parts, in the units of ref; exponents are handled at the end.
     slack = _ROUNDING * (1.0 - order * np.exp(log_q) / np.expm1(log_q))
     cap = np.exp(np.minimum(_log_expm1(exponent) - ref, _MOST_EXPONENT))
     best = (made[FIRST] + made[SECOND]).max(axis=1)
@@ -73,7 +73,7 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
         least, most = _log_width(left, right, log_q[item], mu)
         bound = _cell_bound(left, right, least - ref[item], most - ref[item])
         goal = best * (1.0 + tightness) + slack
-        # Halving cannot mend what is due to the rounding of w.
+        # Halving cannot reduce an error due to the rounding of w.
         mended = _cell_bound(left, right, most - ref[item], least - ref[item])
         is_open = (mended > goal[item]) & (goal < cap)[item] & (halving < _HALVINGS)
         is_open &= is_open.sum() <= _MOST_CELLS
@@ -94,7 +94,7 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
 
 
 def _cell_bound(left: Floats, right: Floats, least: Floats, most: Floats) -> Floats:
-    """Return what T1 + T2 - 1 cannot exceed between two points; see the head of this module.
+    """Return an upper bound on T1 + T2 - 1 between two points; see the head of this module.
 
     Args:
         left: points, as of :func:`pate.accounting.bounds.two_tails.points`.
@@ -103,7 +103,7 @@ def _cell_bound(left: Floats, right: Floats, least: Floats, most: Floats) -> Flo
         most: ln w - ref, not less than it is.
     """
     rise = right[FIRST] - left[FIRST]
-    # Where the upper tail is alone T2 is level; where the lower is, it falls without bound.
+    # With only the upper tail T2 is flat; with only the lower it falls without bound.
     drop = np.exp(np.minimum(left[LOG_SLOPE] + least, _MOST_EXPONENT))
     drop = np.where(np.isneginf(left[LOGIT]), 0.0, drop)
     climb = np.exp(np.minimum(right[LOG_SLOPE] + most, _MOST_EXPONENT))

@@ -1,1 +1,1 @@
-"""How a cost that depends on the votes may be told, or made a guarantee of."""
+"""Publishing a data-dependent cost, or turning it into a guarantee."""

@@ -1,8 +1,9 @@
-"""The largest cost of any votes within so many units: what a gate and a description stand on.
+"""The largest cost within d units: the basis of the gate and of smooth sensitivity.
 
-A data-dependent cost is a sum over a fixed list of queries of a bound that looks at the votes of a
-query through two numbers only: ``top``, the largest count, which decides how probable it is that
-the check passes, and q, the chance that the label is not the plurality, in which the bound rises.
+A data-dependent cost is a sum over a fixed list of queries of a bound that depends on the votes of
+a query through two numbers only: ``top``, the largest count, which determines the probability that
+the threshold test passes, and q, the probability that the label is not the plurality, with which
+the bound increases.
 
 One unit moves k votes of every query. Within d units ``top`` moves by some integer s, at most d*k
 either way, and q rises at most to what it would be if each gap to the plurality were narrower by
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
     from pate.accounting.units import Neighbours
 
-#: Gives, for (queries,) tops and (queries,) log q, the (queries, orders) costs. It must rise in q.
+#: Maps (queries,) tops and (queries,) log q to (queries, orders) costs. It must increase with q.
 Bound = Callable[[Floats, Floats], Floats]
 
-#: What a step of distance costs beyond what it must, so that rounding cannot break the order of
-#: F_d of a neighbour and F_(d+1): gap in sigmas, part of a cost, nats per query. Rounding errors are a
-#: hundred times smaller.
+#: Margin added per step of distance, so that rounding cannot break the order of F_d of a neighbour
+#: and F_(d+1): gap in sigmas, part of a cost, nats per query. Rounding errors are a hundred times
+#: smaller.
 _SLACK_SIGMAS: Final = 1e-9
 _SLACK_PART: Final = 1e-11
 _SLACK_NATS: Final = 1e-12
@@ -58,22 +59,22 @@ _SLACK_NATS: Final = 1e-12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """A fixed list of queries, as far as the bound looks at their votes. Secret, like the votes.
+    """A fixed list of queries, reduced to what the bound depends on. Secret, like the votes.
 
     The list must not depend on labels that the same batch releases.
 
     Attributes:
         top: (queries,) largest counts, or margins, votes.
         log_q: (queries,) ln of the chance that the noisy plurality is not the plurality.
-        times: (queries,) how often each of these occurs.
-        classes: how many there are.
+        times: (queries,) multiplicity of each.
+        classes: number of classes.
         law: noise on each count.
         neighbours: whom the cost protects.
         orders: (orders,) of the bound.
         bound: cost of a query from top and log q.
         checked: whether ``bound`` depends on top at all.
-        margins: whether top is no count, but what else the check looks at: how far gaps can
-            narrow then does not depend on how top moves.
+        margins: whether top is not a count but a margin: how far gaps can narrow then does not
+            depend on how top moves.
     """
 
     top: Floats = field(repr=False)
@@ -90,7 +91,7 @@ class Batch:
 
     @cached_property
     def gaps(self) -> Floats:
-        """(queries,) how far behind all other classes would be, were they level, for that q."""
+        """(queries,) the common gap of all other classes that gives this q."""
         return self.law.gap_at(self.log_q - math.log(self.classes - 1))
 
     @classmethod
@@ -113,10 +114,10 @@ class Batch:
             neighbours: whom it protects.
             bound: (queries,) tops and log q to (queries, orders) costs, data set D first.
             orders: (orders,) at which it is.
-            checked: whether a check comes before the label.
-            margins: (queries,) what the check looks at, if not the largest count: for
-                Interactive-GNMax max_j (n_j - r_j), with whole numbers r that follow from what was
-                public before this batch.
+            checked: whether a threshold test precedes the label.
+            margins: (queries,) statistic of the test, if not the largest count: for
+                Interactive-GNMax max_j (n_j - r_j), with whole numbers r that were determined by
+                public values before this batch.
 
         Raises:
             AccountingError: for impossible votes or margins, or ones that are not whole.
@@ -132,7 +133,7 @@ class Batch:
         seen = np.stack([tops, check_log_probabilities(gnmax_log_q(counts, law))])
         if not checked:
             seen[0] = 0.0
-        # Many queries look alike: each kind is worked out once.
+        # Many queries are equal: each kind is computed once.
         (top, log_q), times = np.unique(seen, axis=1, return_counts=True)
         return cls(
             top=top,
@@ -182,12 +183,12 @@ class Batch:
         return self._known[distance]
 
     def distance_to(self, target: float, order: float, farthest: int) -> int:
-        """Return how many units may change, any of them, without a cost above ``target``.
+        """Return how many units, whichever they are, may change without a cost above ``target``.
 
         Args:
             target: nats.
             order: one of the orders of the batch.
-            farthest: not more than this is of interest.
+            farthest: largest distance of interest.
 
         Returns:
             The largest d up to ``farthest`` with F_d <= target; -1 if there is none. Neighbours'
@@ -219,9 +220,9 @@ class Batch:
         return made
 
     def worst_of_each(self, distance: int) -> Floats:
-        """Return (queries, orders): the summands of :meth:`worst`, before they are multiplied."""
+        """Return (queries, orders): the summands of :meth:`worst`, each counted once."""
         k = self.neighbours.votes
-        # A bound that does not look at top is largest where the gaps are narrowest.
+        # A bound that does not depend on top is largest where the gaps are narrowest.
         farthest_up = distance * k if self.checked else -distance * k
         steps = np.arange(-distance * k, farthest_up + 1, dtype=np.float64)
         closer = self.narrower(steps, distance)

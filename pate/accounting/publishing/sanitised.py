@@ -1,9 +1,10 @@
-"""The 2018 paper's noisy data-dependent epsilon, priced: what it would be for votes like these.
+"""The 2018 paper's sanitised data-dependent epsilon, computed for given public votes.
 
 A release of f(D) and of ln SS(D), each with noise scaled by the smooth sensitivity, gives an upper
-bound of f(D), the data-dependent cost. Labels, release and the chance that the bound fails are then
-one guarantee. Nothing is drawn here: the figures are those at noise 0, which the bound exceeds half of
-the time. They and their parameters follow from the votes, so they may be told of public votes only.
+bound of f(D), the data-dependent cost. Labels, release and the failure probability of the bound
+then form one guarantee. Nothing is drawn here: the figures are those at noise 0, which the bound
+exceeds half of the time. They and their parameters depend on the votes, so they may be published
+for public votes only.
 
 Source: Papernot et al. 2018 (arXiv 1802.08908), section B; Redberg, Zhu, Wang 2023 (arXiv 2301.00301).
 Proof: docs/proofs/gate.md, section 5.
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 #: Parameters that are tried: beta times the order, which 1 / 2 bounds, and noise in sensitivities.
 _BETAS: Final = np.array([0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45])
 _SIGMAS: Final = np.geomspace(1.0, 200.0, 60)
-#: Noise on ln SS, in that on f.
+#: Noise on ln SS, relative to that on f.
 _LOG_SIGMAS: Final = (0.5, 1.0, 2.0)
-#: A sensitivity below it is as good as none.
+#: Sensitivities below it are treated as zero.
 _LEAST: Final = 1e-300
 #: Of delta, for the event that the released bound is below f(D).
 _FAILURE: Final = 0.5
@@ -72,7 +73,7 @@ def least_sanitised(batch: Batch, teachers: int, delta: float) -> Sanitised:
     found = []
     for order, exact in zip(batch.orders.tolist(), batch.cost().tolist(), strict=True):
         betas = _BETAS / order
-        # As far as the smallest beta looks, no larger one has to look further.
+        # The smallest beta needs the largest distances.
         local = smooth_sensitivity(batch, teachers, order, float(betas[0])).local
         logs = np.log(np.maximum(local, _LEAST))
         for beta in betas.tolist():

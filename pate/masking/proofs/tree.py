@@ -1,8 +1,7 @@
 """A hash tree over the columns of a codeword matrix: one root, and paths to some leaves.
 
-Leaves, inner nodes and what else is hashed in a proof can't be mistaken for one another: they
-begin with different bytes. A leaf says whose it is and where it stands, and has a salt of 32 bytes,
-which hides a column that is not opened.
+Leaves, inner nodes and other hashes of a proof begin with different bytes. A leaf includes its
+owner, its position and a salt of 32 bytes, which hides a column that is not opened.
 
 Source: Merkle, "A certified digital signature", CRYPTO 1989.
 """
@@ -22,7 +21,7 @@ def leaf(binding: bytes, place: int, salt: bytes, column: bytes) -> bytes:
     """Return the hash of a column.
 
     Args:
-        binding: whose it is and in what, 32 bytes.
+        binding: of the statement, 32 bytes.
         place: of the column, below 2^32.
         salt: 32 bytes.
         column: its symbols.
