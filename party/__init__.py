@@ -1,1 +1,1 @@
-"""The data holder: trains teachers on its own records and answers queries with vote vectors."""
+"""The party (data holder): trains teachers on its own records and answers queries with votes."""

@@ -1,4 +1,4 @@
-"""``python -m party`` is ``pate-party``."""
+"""``python -m party`` is the same as ``pate-party``."""
 
 from party.cli.main import main
 

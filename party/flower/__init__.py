@@ -1,1 +1,1 @@
-"""Everything of a party that speaks Flower: its SuperNode, and the connection to it."""
+"""The Flower side of a party: its SuperNode, and the connection to it."""

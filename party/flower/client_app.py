@@ -1,4 +1,4 @@
-"""The Flower app of a party: bytes in, bytes out, and of what goes wrong only a class name."""
+"""The Flower app of a party: bytes in, bytes out; of an error only its class name leaves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     """Return the app that answers each message of the server with ``handle``.
 
     Args:
-        handle: takes the body of a message and returns the body of the answer. What it raises is
-            logged here, with its text; the server is told the name of its class and nothing more,
-            since the text of an exception can hold paths and values of records.
+        handle: takes the body of a message and returns the body of the answer. Its exceptions are
+            logged here, with their text; the server gets only the name of the class, since the text
+            of an exception can contain paths and values of records.
     """
     app = ClientApp()
 
@@ -33,7 +33,7 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     def answer(message: Message, _context: Context) -> Message:
         try:
             body = handle(unpack_message(message))
-            # In the form that was asked in, which whoever asked can read.
+            # In the format of the request, which the sender can read.
             return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
             _log.exception("a message of the server could not be answered")

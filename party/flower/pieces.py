@@ -1,7 +1,7 @@
-"""Waiting for the pieces of a message: as long as some come, and not much longer.
+"""Timeout for stalled messages: waits for pieces of a message only while some arrive.
 
 A SuperNode takes one message at a time, and Flower's waits up to two hours for a piece that its
-server announced and does not have. Nothing else that it is asked is looked at meanwhile.
+server announced and does not have. Other messages are blocked meanwhile.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: How long a server may have no piece for us, in seconds. The time in which a piece comes does not
-#: count, however slow the link.
+#: How many seconds a server may have no piece for us. The time of a transfer does not count,
+#: however slow the link.
 SILENCE_S: Final = 60.0
 
 
 def unless_silent(
     pull: Callable[..., bytes], clock: Callable[[], float] = time.monotonic
 ) -> Callable[..., bytes]:
-    """Return ``pull`` so that it gives a message up of which nothing comes any more.
+    """Wrap ``pull`` so that it gives up on a stalled message.
 
     Args:
         pull: fetches a piece; it raises ObjectUnavailableError if the server has only announced it.
@@ -39,7 +39,7 @@ def unless_silent(
         try:
             content = pull(*args)
         except ObjectUnavailableError:
-            # Others may be on their way, in threads of their own.
+            # Other pieces may be in transfer in other threads.
             if under_way == 1 and clock() - last > SILENCE_S:
                 raise ObjectPullError(
                     str(args[-1]), f"the server has had nothing of it for {SILENCE_S:.0f} s"

@@ -1,7 +1,7 @@
-"""The SuperNode: Flower's end at a party, as a child process that only calls out.
+"""The SuperNode: Flower's process at a party, a child that only makes outgoing connections.
 
-It speaks to the server on the party's behalf and offers what arrives to this process, on a port
-of loopback and to nobody without its secret.
+It talks to the server for the party and offers messages to this process, on a loopback port that
+requires its secret.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ _PROBE_TIMEOUT_S: Final = 5.0
 _ERRNO: Final = re.compile(r"^\[Errno -?\d+\] ")
 #: How a SuperNode says in its log why it could not connect.
 _REFUSAL: Final = re.compile(rb"\[code: (\d{1,6})\]")
-#: How much of its log is looked through for that, from its start on, in bytes.
+#: How many bytes of its log are searched for it, from the start.
 _FIRST_WORDS: Final = 65_536
-#: What a certificate that is not accepted may have against it, and what to do.
+#: Reasons for rejecting a certificate, and what to do.
 _FAULTS: Final = {
     "certificate has expired": "has expired: is the clock of this machine right? Then its coordinator "
     "renews it with `pate-server rotate`",
     "not yet valid": "is not valid yet: is the clock of this machine right?",
     "mismatch": "is for another host: connect to the address that the coordinator's bundle names",
 }
-#: Of these, what a clock that is set, and one that is set right again, brings and takes away.
+#: Of these, reasons that a change of the clock may cause and remove.
 _OF_CLOCKS: Final = ("certificate has expired", "not yet valid")
 
 
 class UntrustedServerError(UnreachableError):
-    """A server that cannot prove who it is: waiting will not help."""
+    """A server that cannot prove its identity: waiting does not help."""
 
 
 class Server:
-    """Where the server is and how it is trusted.
+    """The address of a server and how it is trusted.
 
     Attributes:
         address: ``host:port``.
-        url: the same with the protocol that is spoken.
-        verify: whose certificates it may show; True: those of this system.
-        pinned: certificate of the one authority that is trusted, None for this system's.
-        is_here: whether it is on this machine: proxies are passed by.
-        skew: by how many seconds its clock was ahead of ours when it last answered.
+        url: the same with the protocol.
+        verify: accepted certificate authorities; True: those of this system.
+        pinned: certificate of the only trusted authority, None for this system's.
+        is_here: whether it is on this machine: no proxy is used.
+        skew: seconds that its clock was ahead of ours at its last answer.
     """
 
     def __init__(self, address: str, root_certificates: Path | None = None) -> None:
@@ -72,7 +72,7 @@ class Server:
                 certificates of this system.
 
         Raises:
-            UsageError: if the address cannot be read or the certificates are not there.
+            UsageError: if the address is invalid or the certificates are missing.
         """
         try:
             self.host, self.port = split_address(address)
@@ -90,11 +90,11 @@ class Server:
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
 
     def client(self, timeout: float, verify: ssl.SSLContext | None = None) -> httpx.Client:
-        """Return a client that goes the way that Flower goes, through proxies too.
+        """Return a client that uses the same route as Flower, proxies included.
 
         Args:
             timeout: of each step, in seconds.
-            verify: whose certificates are accepted; None: as at a start.
+            verify: accepted certificate authorities; None: those of ``self.verify``.
 
         Raises:
             UsageError: if the environment names a proxy of a kind that is not supported.
@@ -107,15 +107,15 @@ class Server:
             raise UsageError(f"the proxy variables cannot be used: {error}") from error
 
     def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:
-        """Ask the server's health, once.
+        """Check the server's health once.
 
         Args:
-            within: seconds that each part of it may take, if fewer than usual.
+            within: timeout in seconds of each step.
 
         Raises:
-            UntrustedServerError: if its certificate is not signed by one that is trusted, or is
-                not valid now and never was before.
-            UnreachableError: if it does not answer, or answers that it is not ready.
+            UntrustedServerError: if its certificate is not signed by a trusted authority, or is not
+                valid now and never was before.
+            UnreachableError: if it does not answer, or is not ready.
             UsageError: if the environment names a proxy of a kind that is not supported.
         """
         try:
@@ -130,7 +130,7 @@ class Server:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
 
     def failure(self, error: httpx.HTTPError) -> UnreachableError:
-        """Return what a request to this server that failed means, in one line."""
+        """Return the error for a failed request to this server."""
         text = str(error)
         if "CERTIFICATE_VERIFY_FAILED" in text:
             for fault, words in _FAULTS.items():
@@ -156,7 +156,7 @@ class Server:
         return UnreachableError(f"{self.address} does not answer: {_ERRNO.sub('', text)}")
 
     def _speaks_tls(self) -> bool:
-        """Say whether a handshake gets an answer; whose it is does not matter here."""
+        """Return whether a TLS handshake gets an answer, from anyone."""
         try:
             with (
                 socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as plain,
@@ -168,7 +168,7 @@ class Server:
 
 
 def of_anybody() -> ssl.SSLContext:
-    """Return what accepts every certificate: to look at one that is not trusted, never to send."""
+    """Return a context that accepts every certificate: for inspecting it, never for sending data."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.check_hostname = False
     made.verify_mode = ssl.CERT_NONE
@@ -176,7 +176,7 @@ def of_anybody() -> ssl.SSLContext:
 
 
 def date_of(reply: httpx.Response) -> dt.datetime | None:
-    """Return the time by the clock of whoever replied, None if that is not said."""
+    """Return the Date header of a reply, None if there is none."""
     try:
         said = parsedate_to_datetime(reply.headers.get("date", "")[:64])
     except (ValueError, OverflowError):
@@ -185,23 +185,23 @@ def date_of(reply: httpx.Response) -> dt.datetime | None:
 
 
 class SuperNode:
-    """A SuperNode that was started; whether it is connected is for it to find out.
+    """A SuperNode process; it may not be connected yet.
 
-    It is imported when it is made, which takes a while, and connects after :meth:`connect`.
+    It starts importing at once, which takes a while, and connects after :meth:`connect`.
 
     Attributes:
-        address: where it offers what arrives once it connects, ``host:port``.
-        secret: what allows this process, and no other, to take it.
+        address: where it offers messages once it connects, ``host:port``.
+        secret: authorises only this process to take them.
         child: its process.
     """
 
     def __init__(self, home: Path, server: Server, node_key: Path | None = None) -> None:
-        """Start one.
+        """Start the process.
 
         Args:
             home: its directory, for its log and its secret.
-            server: whom it connects to.
-            node_key: file of the key by which an enrolled party is let in (OpenSSH format).
+            server: that it connects to.
+            node_key: file of the key that admits an enrolled party (OpenSSH format).
 
         Raises:
             DiskError: if ``home`` cannot be written.
@@ -232,7 +232,7 @@ class SuperNode:
         )
 
     def connect(self) -> None:
-        """Let it connect to the server. Only now, so that its port is free when it takes it."""
+        """Let it connect to the server; only now, so that its port is free when it binds it."""
         port = free_port(_HOST)
         self.address = f"{_HOST}:{port}"
         self.child.go(str(port))
@@ -248,7 +248,7 @@ class SuperNode:
         return int(codes[-1]) if codes else None
 
     def stop(self) -> None:
-        """End it, so that the server knows that this party has left, and remove its secret."""
+        """Stop it, so that the server knows that this party has left, and remove its secret."""
         self.child.stop()
         self._secret_file.unlink(missing_ok=True)
 
@@ -256,7 +256,7 @@ class SuperNode:
 def _trust(
     root_certificates: Path | None,
 ) -> tuple[ssl.SSLContext | bool, x509.Certificate | None]:
-    """Return whose certificates are accepted, and the one authority if there is one."""
+    """Return the accepted certificate authorities, and the only one if it is pinned."""
     if root_certificates is None:
         return True, None
     try:

@@ -1,21 +1,21 @@
-"""Flower's SuperNode as a process of ours, which waits less and leaves in order.
+"""Flower's SuperNode in our own process, which waits less and shuts down cleanly.
 
-It is imported while the server is not ready yet, and begins when its parent says so. Then:
+It is imported while the server is not ready yet, and starts on a signal of its parent. Then:
 
-* Between two looks at the server Flower's SuperNode sleeps three seconds, always. A masked sum has
-  five steps, each of which waits for it. Our server holds a look open until there is a message, and
-  says so (:mod:`aggregator_server.flower.held_pulls`): after that this one looks again at once, and else it
-  sleeps half a second for a while after a message.
-* A message of which nothing comes is given up after a minute, not after two hours
+* Flower's SuperNode polls the server every three seconds, and each of the five steps of a masked
+  sum waits for it. Our server holds a poll open until there is a message, and says so
+  (:mod:`aggregator_server.flower.held_pulls`): then this one polls again at once, and otherwise
+  every half second for a while after a message.
+* It gives up on a stalled message after a minute instead of two hours
   (:mod:`party.flower.pieces`).
-* Its party asks it ten times a second whether there is something to do. Here that question waits
-  until a message is all here, or for :data:`HOLD_S`.
-* While its party computes an answer it tells the server every few seconds that it is there, so that
-  one that was killed is known from one that is busy (:mod:`aggregator_server.flower.node_sessions`).
-* When it is asked to end it first sends the answer that its party has given it.
+* Its party polls it ten times a second for tasks. Here that poll waits until a message is
+  complete, or for :data:`HOLD_S`.
+* While its party computes an answer it sends the server a heartbeat every few seconds, so that a
+  killed node can be distinguished from a busy one (:mod:`aggregator_server.flower.node_sessions`).
+* When asked to stop it first sends the pending answer of its party.
 
-Nothing else of it is changed. ``tests/test_flower_internals.py`` holds the names that this relies
-on; without them it is Flower's SuperNode as it is, and slower.
+Nothing else is changed. ``tests/test_flower_internals.py`` checks the names that this relies on;
+without them Flower's SuperNode runs unchanged, and slower.
 """
 
 from __future__ import annotations
@@ -44,39 +44,37 @@ if TYPE_CHECKING:
 
     _Handler = Callable[[int, FrameType | None], Any] | int | None
 
-#: What the loop gets messages with, and what it sends answers with.
+#: The loop's functions for pulling messages and pushing answers.
 _PULL: Final = "_pull_and_store_message"
 _PUSH: Final = "_push_messages"
-#: What the party's question for something to do is answered with.
+#: The function that answers the party's poll for tasks.
 _ACQUIRE: Final = "acquire_task"
-#: What tells the server that the node is there, and what signs each request.
+#: The heartbeat, and the signer of each request.
 _HEARTBEAT: Final = "HeartbeatSender"
 _SIGNER: Final = "NodeAuthHttpInterceptor"
-#: Flower's own pause between two looks, and the one that takes its place, in seconds.
+#: Flower's pause between polls, and its replacement, in seconds.
 SLOW_S: Final = 3
 _QUICK_S: Final = 0.5
 _BREATH_S: Final = 0.05
-#: How long after a message the next one is looked for soon: parties may take that long to train
-#: nothing more and vote.
+#: Seconds after a message during which polling is fast: parties may take that long to vote.
 _LIVELY_S: Final = 120.0
-#: Flower's pause between two looks at what the party has answered, and ours.
+#: Flower's pause between checks for the party's answer, and ours.
 ANSWER_S: Final = 0.5
 _LOOK_S: Final = 0.02
-#: How long a party that asks for something to do waits at most, in seconds: it looks up in between,
-#: to see whether it is to stop.
+#: Longest wait of a party's poll for tasks, in seconds: it checks in between whether to stop.
 HOLD_S: Final = 1.0
 
 
 class Pauses:
-    """Stands in for :mod:`time` in Flower's loop.
+    """Replacement for :mod:`time` in Flower's loop.
 
     Args:
         clock: seconds, monotonic.
         sleep: waits that many seconds.
 
     Attributes:
-        beat: tells the server that this node is there; None until there is a connection.
-        was_held: whether the server held the last look open.
+        beat: sends the server a heartbeat; None until there is a connection.
+        was_held: whether the server held the last poll open.
     """
 
     def __init__(
@@ -88,15 +86,15 @@ class Pauses:
         self._sleep = sleep
         self._last: float | None = None
         self.was_held = False
-        self._is_asked = False  # a message has come, and its answer has not gone
+        self._is_asked = False  # a message has arrived, and its answer is not sent yet
         self._sends = False
         self._spoke = clock()
         self._ending: tuple[int, FrameType | None] | None = None
         self._patience = 0
         self._end: _Handler = signal.SIG_DFL
         self.beat: Callable[[], object] | None = None
-        #: A message is all here, and nobody has asked for it since. At the start, so that the party's
-        #: first question is answered at once: by that it knows that this process is up.
+        #: A complete message has not been polled yet. Set at the start, so that the party's first
+        #: poll is answered at once, by which it knows that this process is up.
         self._has_come = threading.Event()
         self._has_come.set()
 
@@ -104,18 +102,18 @@ class Pauses:
         return getattr(time, name)
 
     def noted(self, pull: Callable[..., int | None]) -> Callable[..., int | None]:
-        """Return ``pull`` so that it notes when it got a message."""
+        """Wrap ``pull`` so that it records the arrival of a message."""
 
         def pulling(*args: object, receive: Callable[[], Any], **kwargs: Any) -> int | None:
             if signal.getsignal(signal.SIGTERM) != self.ended:
                 self._end = signal.signal(signal.SIGTERM, self.ended)
             if "pull_object" in kwargs:
-                # For each message anew: its pieces are what is waited for.
+                # A fresh timeout for the pieces of each message.
                 kwargs["pull_object"] = unless_silent(kwargs["pull_object"])
 
             def receiving() -> Any:
                 received = receive()
-                # From here on the party may have the message, and answer it.
+                # From here on the party may get the message, and answer it.
                 self._is_asked = received is not None
                 return received
 
@@ -131,18 +129,18 @@ class Pauses:
         return pulling
 
     def holding(self, acquire: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``acquire`` so that it waits until there may be a message, at most a while."""
+        """Wrap ``acquire`` so that it waits for a message, but not long."""
 
         def acquiring(*args: object, **kwargs: object) -> Any:
             self._has_come.wait(HOLD_S)
-            # Before the look: what comes after it is seen by the next one.
+            # Cleared before the poll: a later message is found by the next poll.
             self._has_come.clear()
             return acquire(*args, **kwargs)
 
         return acquiring
 
     def sending(self, push: Callable[..., None]) -> Callable[..., None]:
-        """Return ``push`` so that a request to end waits until an answer that is there is sent."""
+        """Wrap ``push`` so that a request to stop waits until a pending answer is sent."""
 
         def pushing(*args: object, **kwargs: object) -> None:
             self._sends, self._patience, self._spoke = True, 1, self._clock()
@@ -154,20 +152,20 @@ class Pauses:
         return pushing
 
     def _answered(self) -> None:
-        """Take note that there is nothing to answer any more, and end if that was waited for."""
+        """Record that no answer is pending, and stop if that was requested."""
         self._is_asked = self._sends = False
         if self._ending is not None:
             self._leave(*self._ending)
 
     def ended(self, number: int, frame: FrameType | None) -> None:
-        """Take the request to end: at once, or after the answer that is there."""
+        """Handle the request to stop: at once, or after the pending answer."""
         if self._is_asked and self._ending is None:
             self._ending = number, frame
         else:
             self._leave(number, frame)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, and less than Flower would while messages come."""
+        """Sleep, but less than Flower would while messages arrive."""
         if self._sends and seconds == ANSWER_S:
             self._await_answer()
             return
@@ -178,12 +176,12 @@ class Pauses:
 
     def _await_answer(self) -> None:
         if self._ending is not None:
-            # An answer was given before the request to end, so one more look would have found it.
+            # The answer preceded the request to stop, so one more check would have found it.
             if self._patience == 0:
                 self._leave(*self._ending)
             self._patience -= 1
         if self.beat is not None and self._clock() - self._spoke >= BEAT_S:
-            with contextlib.suppress(Exception):  # Flower's own heartbeat decides what it means
+            with contextlib.suppress(Exception):  # Flower's own heartbeat handles failures
                 self.beat()
             self._spoke = self._clock()
         self._sleep(_LOOK_S)
@@ -197,7 +195,7 @@ class Pauses:
 
 
 def main() -> None:
-    """Run the SuperNode with the arguments of this process and the port that its parent says."""
+    """Run the SuperNode with the arguments of this process and the port from its parent."""
     pauses = Pauses()
     loop = sys.modules[start_client_internal.__module__]
     connection = sys.modules[http_request_response.__module__]
@@ -209,7 +207,7 @@ def main() -> None:
 
 
 def _replace(loop: Any, pauses: Pauses) -> None:
-    """Let Flower's loop pause as ours does, if it has what that needs."""
+    """Replace the pauses of Flower's loop, if it has the expected names."""
     pull, push = getattr(loop, _PULL, None), getattr(loop, _PUSH, None)
     if pull is None or push is None or not hasattr(loop, "time"):
         return
@@ -219,14 +217,14 @@ def _replace(loop: Any, pauses: Pauses) -> None:
 
 
 def hold(handlers: Any, pauses: Pauses) -> None:
-    """Let the party's question for something to do wait, if Flower answers it as we know it."""
+    """Let the party's poll for tasks wait, if Flower's handler has the expected form."""
     acquire = getattr(handlers, _ACQUIRE, None)
     if acquire is not None:
         setattr(handlers, _ACQUIRE, pauses.holding(acquire))
 
 
 def speak_up(connection: Any, pauses: Pauses) -> None:
-    """Join Flower's ``connection`` to ``pauses``, and let each request name this process."""
+    """Connect Flower's ``connection`` to ``pauses``, and name this process in each request."""
     number = secrets.token_hex(16)
     signer, heartbeat = getattr(connection, _SIGNER, None), getattr(connection, _HEARTBEAT, None)
     if signer is None or heartbeat is None:

@@ -1,1 +1,1 @@
-"""Who a party is to its server: its key, and its enrolment."""
+"""The identity of a party: its key, and its enrolment."""

@@ -1,6 +1,6 @@
-"""The secrets of a party: its identity, and the key that decides its shards.
+"""The secrets of a party: its identity key, and the key of its shards.
 
-Both are made on first use in the party's home directory and never leave it.
+Both are created on first use in the party's home directory and never leave it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def identity_key(home: Path) -> Ed25519PrivateKey:
-    """Return the Ed25519 key by which the server knows this party, whatever node id it has.
+    """Return the Ed25519 key that identifies this party to the server, whatever its node id.
 
     Raises:
         StateError: if the stored key is damaged.
@@ -27,7 +27,7 @@ def identity_key(home: Path) -> Ed25519PrivateKey:
 
 
 def stored_identity(home: Path) -> Ed25519PrivateKey | None:
-    """Return the identity key of a party that has one; none is made.
+    """Return the stored identity key, or None; none is created.
 
     Raises:
         StateError: if the stored key is damaged.
@@ -48,7 +48,7 @@ def shard_key(home: Path) -> bytes:
 def votes_key(home: Path) -> bytes:
     """Return the 32 bytes that key the tags of votes in this party's ledger.
 
-    They follow from the key of the shards: who has lost that has other teachers, too.
+    They are derived from the key of the shards: a party that lost it has other teachers, too.
 
     Raises:
         StateError: if the stored key is damaged.

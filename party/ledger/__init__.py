@@ -1,1 +1,1 @@
-"""The party's own ledger: what it answered, what that costs, and what may still be answered."""
+"""The party's own ledger: its answers, their cost, and the rules for further answers."""

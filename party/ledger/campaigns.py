@@ -1,6 +1,6 @@
-"""A campaign as the rules of a party's ledger look at it, and an entry.
+"""The state of a campaign, and an entry, as used by the rules of a party's ledger.
 
-A part of :mod:`party.ledger.rules`. Campaigns are held in memory, a few kilobytes each; hashes of
+A part of :mod:`party.ledger.rules`. Campaigns are in memory, a few kilobytes each; hashes of
 queries are not: a party answers millions.
 """
 
@@ -31,8 +31,9 @@ class Entry:
         kind: of the entry.
         body: of the entry.
         at: when it was written.
-        hashes: of the queries of the batch that it is about; empty if it is about none.
-        tags: of the votes on them, where its first answer has some; see :mod:`party.ledger.sent_votes`.
+        hashes: of the queries of its batch; empty without a batch.
+        tags: of the votes on them, if its first answer has some; see
+            :mod:`party.ledger.sent_votes`.
     """
 
     seq: int
@@ -45,22 +46,23 @@ class Entry:
 
 @dataclass
 class Campaign:
-    """A campaign as the rules look at it.
+    """The state of a campaign for the rules.
 
     Attributes:
-        offer: the terms, as far as they were ever known.
+        offer: the terms, as far as known.
         joined_at: UTC.
         last: number of the last entry about it.
         batches: by their digests, in the order of their first answers.
-        digests: what the queries of a batch hash to together, by batch.
+        digests: of all queries of a batch, by batch.
         answers: number of the entry that is the first answer to a batch, and that batch.
-        votes: what the tags of a batch's votes hash to together, by batch; none of an old ledger.
-        hows: whose votes are in the sum of a batch that was opened, by batch.
-        queries: different queries of which votes left.
-        source: digest of the data and settings that its votes are made of; empty before the first.
-        matrix: what decides its records' votes; see :func:`party.ledger.sent_votes.matrix_of`.
-        view: how our data were seen; see :func:`party.ledger.sent_votes.view_of`.
-        ending: None while it may go on.
+        votes: digest of the tags of a batch's votes, by batch; absent in old ledgers.
+        hows: whose votes are in the sum of an unmasked batch, by batch.
+        queries: number of distinct queries answered.
+        source: digest of the data and settings behind its votes; empty before the first.
+        matrix: digest of what determines records' votes; see
+            :func:`party.ledger.sent_votes.matrix_of`.
+        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
+        ending: None while it may continue.
     """
 
     offer: Offer
@@ -79,11 +81,11 @@ class Campaign:
 
     @property
     def asked(self) -> int:
-        """Queries summed over different batches."""
+        """Queries summed over batches."""
         return sum(each.queries for each in self.batches.values())
 
     def new(self, hashes: Iterable[bytes], history: History) -> int:
-        """Return how many different queries among ``hashes`` it was never asked before."""
+        """Return how many distinct queries of ``hashes`` it was never asked before."""
         found = set(hashes)
         if self.answers:
             first, last = min(self.answers), max(self.answers)
@@ -92,16 +94,16 @@ class Campaign:
 
     @property
     def given(self) -> Given:
-        """What new votes are compared with."""
+        """The value to compare new votes with."""
         return Given(self.offer, self.source, self.matrix, self.view)
 
     @property
     def totals(self) -> Totals:
-        """What an accountant looks at."""
+        """The accountant's input."""
         return Totals(self.offer, self.queries, self.asked)
 
     def record(self) -> CampaignRecord:
-        """Return all of it as a value."""
+        """Return it as a value."""
         return CampaignRecord(
             self.offer,
             self.joined_at,

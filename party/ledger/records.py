@@ -1,4 +1,4 @@
-"""What a party's ledger says of a campaign, as values."""
+"""Records of a campaign in a party's ledger, as values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class BatchRecord:
 
     Attributes:
         batch: its digest, hex.
-        queries: how many it has.
-        answered_at: when votes left for it, the first time and each one after, UTC.
-        survivors: with whom its sum was opened; None if that did not happen.
-        opened_at: when, UTC.
+        queries: number of queries.
+        answered_at: times at which votes on it left, UTC.
+        survivors: with whom its sum was unmasked; None if it was not.
+        opened_at: time of the unmasking, UTC.
     """
 
     batch: str
@@ -32,14 +32,14 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndingRecord:
-    """How the server said that a campaign ended.
+    """The server's report of the end of a campaign.
 
     Attributes:
-        queries_asked: queries put to the mechanism, each round by itself.
-        labels_released: labels that left the server.
-        epsilon: what the cap is worth.
-        delta: at which it is.
-        at: when we were told, UTC.
+        queries_asked: queries put to the mechanism, each round counted separately.
+        labels_released: labels released by the server.
+        epsilon: of the cap.
+        delta: of that epsilon.
+        at: time of the report, UTC.
     """
 
     queries_asked: int
@@ -51,16 +51,16 @@ class EndingRecord:
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """All that a party's ledger has of one campaign.
+    """A party's ledger's content about one campaign.
 
     Attributes:
-        offer: the terms, as far as they were ever known; its ``queries`` mean nothing here.
+        offer: the terms, as far as known; its ``queries`` are meaningless here.
         joined_at: UTC.
         last: number of the last entry about it.
-        queries: different queries of which votes left.
+        queries: number of distinct queries answered.
         batches: in the order of their first answers.
-        ending: None while it may go on.
-        view: how our data were seen; see :func:`party.ledger.sent_votes.view_of`.
+        ending: None while it may continue.
+        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
     """
 
     offer: Offer
@@ -73,15 +73,15 @@ class CampaignRecord:
 
     @property
     def asked(self) -> int:
-        """Queries summed over different batches."""
+        """Queries summed over batches."""
         return sum(each.queries for each in self.batches)
 
     @property
     def opened(self) -> tuple[BatchRecord, ...]:
-        """The batches whose sum was opened."""
+        """The batches whose sum was unmasked."""
         return tuple(each for each in self.batches if each.survivors is not None)
 
     @property
     def totals(self) -> Totals:
-        """What an accountant looks at."""
+        """The accountant's input."""
         return Totals(self.offer, self.queries, self.asked)

@@ -1,4 +1,4 @@
-"""How a party that runs is watched: its state, as metrics and as health."""
+"""Monitoring of a running party: its state, as metrics and as health."""
 
 from party.monitoring.http import watched
 from party.monitoring.status import Status

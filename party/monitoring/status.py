@@ -1,6 +1,6 @@
-"""Where a party's run stands: written by the run, read by whoever watches it.
+"""Status of a party's run, written by the run and read by monitoring.
 
-Nothing about the party's records is in it: not how many they are, not what classes they have.
+It contains nothing about the party's records, neither their number nor their classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pate.accounting.filters import Delta
 
 State = Literal["reading", "training", "connecting", "connected", "away", "ended"]
-#: What a party may be doing; ``away``: it is connected, and the server does not answer just now.
+#: States of a party; ``away``: it is connected, but the server does not answer at present.
 STATES: Final[tuple[State, ...]] = get_args(State)
 
 
@@ -25,13 +25,13 @@ class Standing:
     """A party's run at one moment.
 
     Attributes:
-        state: what it does.
-        teachers: how many it is to have; 0 if its records vote themselves.
-        trained: how many of them are ready.
+        state: of the run.
+        teachers: number of teachers; 0 if its records vote.
+        trained: number of teachers that are ready.
         ledger: its ledger, None before it is open.
-        delta: at which its own accountant counts, with its parts.
-        largest_epsilon: where that stops; None: nowhere.
-        ends: when what it trusts the server by expires; None: it is not enrolled.
+        delta: of its own accountant, with its parts.
+        largest_epsilon: bound of the accountant; None: no bound.
+        ends: expiry of the server's authority; None if the party is not enrolled.
     """
 
     state: State = "reading"
@@ -44,7 +44,7 @@ class Standing:
 
 
 class Status:
-    """The present standing; threads may write and read it."""
+    """The current standing; thread-safe."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
@@ -52,16 +52,16 @@ class Status:
 
     @property
     def standing(self) -> Standing:
-        """The run as it stands now."""
+        """The current standing of the run."""
         return self._standing
 
     def is_now(self, state: State) -> None:
-        """Note what the party does from now on."""
+        """Set the state."""
         with self._turn:
             self._standing = replace(self._standing, state=state)
 
     def trained(self, done: int, total: int) -> None:
-        """Note how many teachers are ready."""
+        """Set the number of ready teachers."""
         with self._turn:
             self._standing = replace(self._standing, trained=done, teachers=total)
 
@@ -73,7 +73,7 @@ class Status:
         largest_epsilon: float | None,
         ends: datetime | None,
     ) -> None:
-        """Note the party's ledger, what its policy allows in it, and until when it may connect."""
+        """Set the party's ledger, its policy's bound, and the expiry of its enrolment."""
         with self._turn:
             self._standing = replace(
                 self._standing,

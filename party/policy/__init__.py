@@ -1,1 +1,1 @@
-"""What a site agrees to, and the bound that its ledger keeps for it."""
+"""A site's policy, and the bound in its ledger."""

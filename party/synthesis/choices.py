@@ -1,4 +1,4 @@
-"""What a release of synthetic rows chooses among."""
+"""Choices of a release of synthetic rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Literal
 #: Generators of rows, the default first.
 Method = Literal["l1", "cfs", "marginals", "uniform"]
 Release = Literal["seedless", "seeded"]
-#: Of a seeded release: how the cost of an attempt is bounded, and the test of its rows.
+#: For a seeded release: the bound on an attempt's cost, and the test of its rows.
 Accounting = Literal["paper", "tight"]
 Test = Literal["randomised", "deterministic"]

@@ -1,4 +1,4 @@
-"""Generators: what learns a network from rows, and what that costs.
+"""Generators: learn a Bayesian network from rows at a privacy cost.
 
 ``l1`` is the default; ``cfs`` is the paper's; ``marginals`` keeps no dependence between columns;
 ``uniform`` reads no data and costs nothing.

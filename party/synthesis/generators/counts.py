@@ -1,4 +1,4 @@
-"""Tables of counts: exact, with noise, and what is made of noisy ones."""
+"""Tables of counts: exact, noisy, and their normalisation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Counts = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 def table(
     codes: NDArray[np.intp], domain: Domain, child: int, parents: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Return (configurations of the parents, codes of the child) int64, how many rows of each."""
+    """Return (configurations of the parents, codes of the child) int64 numbers of rows."""
     size = domain.sizes[child]
     rows = 1
     for parent in parents:
@@ -39,7 +39,7 @@ def table(
 def noisy(
     tables: Sequence[NDArray[np.int64]], scale: Fraction, noise: Noise
 ) -> list[NDArray[np.int64]]:
-    """Return the tables with fresh noise in every cell, the empty ones too; cells may be negative.
+    """Return the tables with fresh noise in every cell, empty ones included; cells may be negative.
 
     Args:
         tables: of counts, any shapes.
@@ -83,7 +83,7 @@ def conditional(
     Args:
         counts: (rows, codes) noisy counts; negative ones are taken as 0.
         law: (codes,) probabilities.
-        weight: how many rows' worth the law counts, above 0.
+        weight: of the law, as a number of rows, above 0.
     """
     mixed = np.maximum(counts, 0) + weight * law
     made: NDArray[np.float64] = mixed / mixed.sum(axis=1, keepdims=True)

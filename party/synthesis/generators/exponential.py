@@ -1,9 +1,9 @@
 """The exponential mechanism, exactly: an index is chosen with probability ~ exp(rate score).
 
-Scores are integers and the rate is a fraction, so no float decides anything. Candidates are
-proposed uniformly, and one is accepted with probability exp(-rate (best - score)); what is
-accepted has the stated law. With rate = epsilon / (2 sensitivity) the choice is epsilon-DP, and,
-because the ratio of its probabilities has bounded range, (epsilon^2/8)-zCDP.
+Scores are integers and the rate is a fraction, so no float is involved. Candidates are proposed
+uniformly, and one is accepted with probability exp(-rate (best - score)); what is accepted has the
+stated law. With rate = epsilon / (2 sensitivity) the choice is epsilon-DP, and, because the ratio
+of its probabilities has bounded range, (epsilon^2/8)-zCDP.
 
 Source: McSherry, Talwar 2007, Theorem 6; Cesar, Rogers 2021, Lemma 3.2; the coins are Canonne,
 Kamath, Steinke 2020, Algorithm 1.
@@ -33,7 +33,7 @@ _PROPOSALS: Final = 2**15
 
 
 def usable_rate(rate: Fraction) -> Fraction:
-    """Return ``rate``, or the next smaller one that :func:`choose` takes: less is spent then."""
+    """Return ``rate``, or the next smaller one that :func:`choose` supports."""
     if rate.denominator < 2**62:
         return rate
     return Fraction(math.floor(rate * 2**61), 2**61)
@@ -59,7 +59,7 @@ def choose(scores: Sequence[int], rate: Fraction, randomness: Randomness) -> int
         )
     best = max(scores)
     split = [divmod((best - score) * rate.numerator, rate.denominator) for score in scores]
-    # A run of coins of exp(-1) that outlasts the cut does not occur.
+    # A run of coins of exp(-1) never reaches the cut.
     whole = np.array([min(i, _MOST_STEPS) for i, _ in split], dtype=np.int64)
     rest = np.array([r for _, r in split], dtype=np.int64)
     # On average one proposal in no more than len(scores) is accepted.

@@ -5,13 +5,13 @@ Three parts share epsilon, 0.1 / 0.2 / 0.7:
 (a) the counts of each attribute's codes, with noise; they give each a law p;
 (b) the structure. The root is public knowledge by then: the label, or without one the attribute
     with the largest entropy under p. Then m - 1 times an attribute that is not placed and at most
-    two placed parents are chosen by the exponential mechanism. The score is how far the attribute
-    is from independent of these parents, sum |C_cv - r_c p_v| over the cells of its table C with
-    row sums r, less the noise that its cells will get. One row changes a score by at most 2: it
-    adds 1 to one cell and p to one row. p counts in multiples of 2^-20, so that scores are exact
+    two placed parents are chosen by the exponential mechanism. The score is the distance of the
+    attribute from independence of these parents, sum |C_cv - r_c p_v| over the cells of its table C
+    with row sums r, minus the noise that its cells will get. One row changes a score by at most 2:
+    it adds 1 to one cell and p to one row. p counts in multiples of 2^-20, so that scores are exact
     integers;
-(c) the table of each attribute given its parents, with noise in every cell; each row is then drawn
-    towards p, the more the fewer rows it has.
+(c) the table of each attribute given its parents, with noise in every cell; each row is then shrunk
+towards p, the more the fewer rows it has.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 #: Parts of epsilon for the laws of single attributes, for the structure, and for the tables.
 _LAWS, _STRUCTURE, _TABLES = Fraction(1, 10), Fraction(2, 10), Fraction(7, 10)
-#: Of a score, in multiples of its unit: what one row may change.
+#: Sensitivity of a score, in multiples of its unit.
 _SENSITIVITY: Final = 2 * counts.UNIT
-#: Cells of one table that is looked at, at most.
+#: Most cells of a candidate table.
 _MOST_CELLS: Final = 2**17
-#: With more attributes than this pairs of parents would be too many to look at.
+#: Most attributes for which pairs of parents are considered.
 _MOST_FOR_PAIRS: Final = 48
 
 _Candidate = tuple[int, tuple[int, ...]]

@@ -21,7 +21,7 @@ def generator_named(name: Method, delta: Fraction) -> Generator:
 
     Args:
         name: of it.
-        delta: what it may cost beside epsilon, if it has a delta at all.
+        delta: in addition to epsilon, for generators with a delta.
     """
     match name:
         case "l1":

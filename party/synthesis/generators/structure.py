@@ -1,10 +1,10 @@
 """Correlation-based feature selection as a structure learner: from correlations to a graph.
 
 The merit of a set P of parents of i is the sum of SU(i, j) over P, divided by the root of |P| plus
-the parents' correlations among themselves: parents should say much about the child and little
+the parents' correlations among themselves: parents should be informative about the child but not
 about each other. Edges are added one by one, the one with the largest gain in merit first.
 
-Nothing here sees data: correlations come from entropies that have their noise already.
+Nothing here sees data: correlations are computed from noisy entropies.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def grow(
             return tuple(tuple(sorted(found)) for found in parents)
         wider = math.prod(buckets[p] for p in (*parents[child], parent))
         if wider > most_configurations or wider * codes[child] > most_cells:
-            gains[child, parent] = -np.inf  # and stays so: a table only grows
+            gains[child, parent] = -np.inf  # and remains so: a table only grows
             continue
         parents[child].append(parent)
         above[above[:, child]] |= above[parent]
@@ -84,7 +84,7 @@ def grow(
 
 
 def order(parents: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return all attributes, parents first; of those that may come next the one with most descendants."""
+    """Return all attributes, parents first; among candidates the one with most descendants."""
     m = len(parents)
     below = [{i} for i in range(m)]
     for _ in range(m):  # one round per level at most
@@ -99,7 +99,7 @@ def order(parents: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def _gains(su: NDArray[np.float64], child: int, parents: list[int]) -> NDArray[np.float64]:
-    """Return (m,) how much merit each further parent would add."""
+    """Return (m,) gain in merit of each further parent."""
     m = len(su)
     now = _merit(su, child, parents)
     found = np.full(m, -np.inf)

@@ -1,6 +1,6 @@
-"""Every code of every attribute as likely as any other: reads no row, costs nothing.
+"""Uniform codes of every attribute: reads no row, costs nothing.
 
-It is the control: what it is worth to a campaign, no release of data should claim.
+It is the baseline: its benefit to a campaign needs no data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Uniform:
-    """The generator ``uniform``. Epsilon and rows are taken, and not looked at."""
+    """The generator ``uniform``. It ignores epsilon and rows."""
 
     name: str = "uniform"
 

@@ -1,4 +1,4 @@
-"""What the ledger and the file of rows say of a release, each fixed before the data are looked at."""
+"""A release's entry in the ledger and in its file, both fixed before the data are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
     """Return the ledger's entry of a release; its id is new.
 
     Args:
-        plan: what is released, and what it costs.
+        plan: of the release, with its cost.
         domain: the public schema.
         unit: record, or patient.
         data: keyed digest of the data, hex.
@@ -71,10 +71,10 @@ def entry_of(plan: Plan, domain: Domain, unit: str, data: str) -> Synthesis:
 
 
 def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
-    """Return whether k and gamma may be told of seedless rows.
+    """Return whether k and gamma may be stated for seedless rows.
 
-    Where no row has a seed every record is as plausible as any other, so any gamma is met, by as many
-    records as there are. How many is not public: at least ``min_rows``.
+    Without seeds every record is equally plausible, so any gamma is met by all records. Their
+    number is private, but at least ``min_rows``.
     """
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 
@@ -83,12 +83,12 @@ def entry_of_model(asked: ReleaseRequest, first: Synthesis, model: str) -> Synth
     """Return the ledger's entry of more rows of a model, which cost nothing.
 
     Args:
-        asked: how many rows; nothing else of it counts.
+        asked: only its number of rows is used.
         first: the release that paid.
         model: digest of its file, hex.
 
     Raises:
-        RefusedError: if that release was not private: what came after it is no better.
+        RefusedError: if that release was not private.
     """
     if not first.private:
         raise RefusedError(
@@ -111,9 +111,9 @@ def entry_of_model(asked: ReleaseRequest, first: Synthesis, model: str) -> Synth
 
 
 def source_of(entry: Synthesis, rows: int) -> Source:
-    """Return what a file of ``rows`` rows says of its release.
+    """Return the metadata of a release in a file of ``rows`` rows.
 
-    Rows of a paid model are as private as that model, so they say what it cost.
+    Rows of a paid model are as private as that model, so they state its cost.
     """
     epsilon, delta = (
         None if text is None else float(text)

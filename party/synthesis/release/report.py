@@ -1,7 +1,7 @@
-"""What synthetic rows look like, for the eyes of whoever released them: a picture and JSON.
+"""A report on released synthetic rows for their owner: a picture and JSON.
 
-It looks at the rows that were released and at the public schema, and at nothing else: how well the
-rows resemble the private ones would be a figure of private data, with no price on it.
+It uses only the released rows and the public schema: a similarity to the private rows would itself
+leak.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JSON_FILE: Final = "report.json"
 PICTURE_FILE: Final = "report.png"
-#: Bars of one attribute that can be told apart.
+#: Most distinguishable bars of one attribute.
 _MOST_BARS: Final = 40
 _COLUMNS: Final = 4
 _MOST_DRAWN: Final = 64
@@ -46,7 +46,7 @@ class Marginal:
     Attributes:
         name: of the column.
         codes: its public codes; "" is a missing cell.
-        counts: released rows that have each.
+        counts: of released rows per code.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Marginal:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Codes that no released row has: nobody will be asked about them."""
+        """Codes that no released row has."""
         return tuple(code for code, count in zip(self.codes, self.counts, strict=True) if not count)
 
 
@@ -86,13 +86,13 @@ def marginals(domain: Domain, rows: NDArray[np.intp]) -> tuple[Marginal, ...]:
 
 
 def write(folder: Path, domain: Domain, rows: NDArray[np.intp], title: str) -> None:
-    """Write the report's two files, for the owner of ``folder`` alone.
+    """Write the report's two files, readable only by the owner of ``folder``.
 
     Args:
-        folder: made if it is absent.
+        folder: created if absent.
         domain: public.
         rows: (n, attributes) codes of the released rows.
-        title: what was released, in a line.
+        title: one line about the release.
 
     Raises:
         DiskError: if they cannot be written.

@@ -1,1 +1,1 @@
-"""Seeded synthesis: plausible deniability of each row, and what many rows cost together."""
+"""Seeded synthesis: plausible deniability of each row, and the cost of many rows."""

@@ -1,8 +1,8 @@
-"""How many seeds could have made a candidate about as well as its own seed did: k', fast.
+"""Fast count of the seeds that could have made a candidate about as probably as its own: k'.
 
 A candidate keeps the first attributes of its seed, in the model's order, and draws the rest. So the
-probability that a record d makes y depends on d only through how many of y's first attributes d
-shares, and on which numbers of attributes may be kept at all (the *starts*):
+probability that a record d makes y depends on d only through the number of y's first attributes
+that d shares, given the possible numbers of kept attributes (the *starts*):
 
     P(y | d) = (1/#starts) * sum over starts s <= shared(d, y) of prod_{r >= s} p_r(y).
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from party.synthesis.table.network import Network
 
-#: By how much less than ln(gamma) the probabilities of one bucket may differ, in nats. It covers what
-#: floats put between a table and the law that is drawn from it, where each drawn value has at least
-#: the probability LEAST_CONDITIONAL: 128 factors, each off by less than 2^-26 of itself.
+#: Margin below ln(gamma) for the probabilities of one bucket, in nats. It covers the rounding
+#: between a table and the law that is drawn from it, where each drawn value has at least the
+#: probability LEAST_CONDITIONAL: 128 factors, each off by less than 2^-26 of itself.
 ROUNDING: Final = 2.0**-16
 LEAST_CONDITIONAL: Final = 2.0**-24
-#: The least ln(gamma) that leaves a bucket its width.
+#: The least ln(gamma) that leaves a bucket a positive width.
 _LEAST_LOG_GAMMA: Final = 2.0**-10
 #: A level with at most this many possible keys per group is looked up directly.
 _DENSE: Final = 64
@@ -46,7 +46,7 @@ class PrefixIndex:
         rows: (n, m) codes, n >= 1.
         order: the attributes, first the one that every group shares first.
         sizes: number of codes per attribute.
-        depth: the longest prefix that will be asked for.
+        depth: the longest prefix of interest.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class PrefixIndex:
 
 
 class _Level:
-    """The groups of one length of prefix. Group -1 is that of no row."""
+    """The groups of one prefix length. Group -1 is empty."""
 
     def __init__(self, keys: NDArray[np.int64], counts: NDArray[np.int64], possible: int) -> None:
         self._keys = keys
-        # The last one is the size of group -1.
+        # The last entry is the size of group -1.
         self._counts = np.append(counts, 0)
         self._dense: NDArray[np.int64] | None = None
         if possible <= min(_LARGEST_DENSE, _DENSE * max(len(keys), 1024)):
@@ -119,13 +119,13 @@ class PlausibleSeeds:
     Args:
         seeds: (n, m) codes of D_S, n >= 1.
         network: the model that candidates are made with.
-        resampled: the numbers of attributes that may be drawn anew, each from 1 to m; one of
-            them is drawn uniformly for each candidate.
+        resampled: the numbers of attributes to redraw, each from 1 to m; one of them is drawn
+            uniformly for each candidate.
         gamma: the largest ratio of two probabilities of one bucket.
 
     Raises:
         UsageError: for numbers that are not in 1..m, none or repeated, or, with more than one, a
-            gamma so close to 1 that floats cannot tell.
+            gamma too close to 1 for floats.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class PlausibleSeeds:
     def count(
         self, seeds: NDArray[np.intp], candidates: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return k' of each candidate, and whether floats could tell its probabilities apart.
+        """Return k' of each candidate, and whether floats could distinguish its probabilities.
 
         Args:
             seeds: (c, m) codes, the seed of each candidate.
@@ -156,10 +156,10 @@ class PlausibleSeeds:
         Returns:
             (c,) int64, the seed itself included; and (c,) bool. A candidate that is false there has
             a value less probable than :data:`LEAST_CONDITIONAL` and must be dropped. That depends
-            on the candidate alone.
+            on only the candidate.
         """
         counts = self._index.counts(candidates, self._starts)
-        if len(self._starts) == 1:  # all positive probabilities are one and the same
+        if len(self._starts) == 1:  # all positive probabilities are equal
             return counts[:, 0], np.ones(len(candidates), dtype=np.bool_)
         logs, certain = self._log_conditionals(candidates)
         buckets = self._buckets(logs)
@@ -175,7 +175,7 @@ class PlausibleSeeds:
         first = self._starts[0]
         conditionals = self._network.conditionals(candidates)[:, first:]
         certain: NDArray[np.bool_] = np.all(conditionals >= LEAST_CONDITIONAL, axis=1)
-        with np.errstate(divide="ignore"):  # ln 0 = -inf: nothing can have made the candidate so
+        with np.errstate(divide="ignore"):  # ln 0 = -inf: an impossible candidate
             return np.log(conditionals), certain
 
     def _buckets(self, logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -201,10 +201,10 @@ class PlausibleSeeds:
 
 
 def bucket_width(gamma: Fraction) -> float:
-    """Return the width of a bucket of probabilities in nats: ln(gamma), less what floats need.
+    """Return the width of a bucket of probabilities in nats: ln(gamma), less the margin of floats.
 
     Raises:
-        UsageError: if nothing would be left of it.
+        UsageError: if it would not be positive.
     """
     log_gamma = math.log(gamma)
     if log_gamma < _LEAST_LOG_GAMMA:
@@ -218,7 +218,7 @@ def check_resampled(resampled: Sequence[int], attributes: int) -> tuple[int, ...
     """Return the numbers of resampled attributes in increasing order.
 
     Raises:
-        UsageError: if there is none, one repeats, or one lies outside 1..attributes.
+        UsageError: if there is none, one repeats, or one is outside 1..attributes.
     """
     found = tuple(sorted(resampled))
     if not found or len(set(found)) != len(found) or not 1 <= found[0] <= found[-1] <= attributes:

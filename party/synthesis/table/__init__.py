@@ -1,1 +1,1 @@
-"""The party's table as synthesis sees it: domain, coding, network, and private rows."""
+"""The party's table for synthesis: domain, coding, network, and private rows."""
