@@ -1,1 +1,1 @@
-"""The coordinator: runs a campaign over Flower, keeps its ledger, and hands out labels."""
+"""The aggregation server: runs a campaign over Flower, keeps its ledger, and distributes labels."""

@@ -1,4 +1,4 @@
-"""``python -m aggregator_server`` is ``pate-server``."""
+"""``python -m aggregator_server`` is the same as ``pate-server``."""
 
 from aggregator_server.cli.main import main
 

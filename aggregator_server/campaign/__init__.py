@@ -1,1 +1,1 @@
-"""A campaign as it runs: batches of votes, their labels, and the ways to release them."""
+"""A running campaign: batches of votes, their labels, and the ways to release them."""

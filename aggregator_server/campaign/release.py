@@ -1,4 +1,4 @@
-"""Which way a campaign releases its labels."""
+"""The choice of how a campaign releases its labels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def release_of(spec: CampaignSpec, bar: Bar) -> Release:
-    """Return the way in which a campaign releases labels.
+    """Return a campaign's way of releasing labels.
 
     Args:
         spec: of the campaign.
-        bar: shows how far a round is, where it takes long.
+        bar: shows the progress of a long round.
     """
     if spec.neighbour is not None:
         return NeighbourRelease()

@@ -1,1 +1,1 @@
-"""What is asked of parties and what they answer: presence, the public set, sums of votes."""
+"""Requests to parties and their replies: presence, the public set, sums of votes."""

@@ -1,4 +1,4 @@
-"""Parties as they describe themselves, and whether they fit together."""
+"""Descriptions of parties, and their consistency."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DescribedParty(RosterParty):
-    """A data holder as it describes itself.
+    """A party's description of itself.
 
     Attributes:
-        classes: the class list of its data; it may have fewer than its campaign.
+        classes: the class list of its data, possibly a part of the campaign's.
     """
 
     classes: tuple[str, ...]
@@ -28,7 +28,7 @@ def check_classes_agree(parties: Sequence[DescribedParty]) -> None:
     """Check that all parties have the class list of the first.
 
     Raises:
-        SchemaError: naming the first two that differ, and in what.
+        SchemaError: naming the first two that differ, and the difference.
     """
     for party in parties[1:]:
         if party.classes != parties[0].classes:

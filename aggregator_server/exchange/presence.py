@@ -1,4 +1,4 @@
-"""Who is here and what parties are being asked for, as the exchange sees it at one moment."""
+"""A snapshot of the connected parties and the open request."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Presence:
-    """A view of the parties.
+    """A snapshot of the parties.
 
     Attributes:
-        here: names of those that are connected and known.
-        step: what is being asked for, in words; empty if nothing.
-        awaited: names of those that may answer.
-        answered: names of those that have.
-        out: those of this batch that failed, or said no.
-        refused: those of ``out`` that said no on purpose.
+        here: names of the connected and known parties.
+        step: the current request, in words; empty if none.
+        awaited: names of the parties that may answer.
+        answered: names of the parties that have.
+        out: parties of this batch that failed or refused.
+        refused: those of ``out`` that refused by decision.
     """
 
     here: frozenset[str] = frozenset()
@@ -26,7 +26,7 @@ class Presence:
     refused: frozenset[str] = frozenset()
 
     def doing(self, name: str) -> str:
-        """Return what a party does, in words."""
+        """Return the state of a party, in words."""
         if name in self.refused:
             return "refused; see the log"
         if name in self.out:
@@ -41,6 +41,6 @@ class Presence:
         return "not in this sum" if self.step else "ready"
 
     def troubled(self, name: str) -> bool:
-        """Whether somebody should look at a party: it said no, failed, or is awaited and away."""
+        """Whether a party needs attention: it refused, failed, or is awaited and disconnected."""
         missed = name in self.awaited - self.answered - self.here
         return name in self.refused or name in self.out or missed

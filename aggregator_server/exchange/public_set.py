@@ -1,4 +1,4 @@
-"""Which piece of the public set goes to which party next."""
+"""Distribution of the public set to parties, piece by piece."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Pieces of the public set that are on their way to one party.
+#: Most pieces of the public set in transfer to one party.
 _PIECES_EACH: Final = 32
 
 
 class Handout:
-    """The public set on its way to parties without a copy: a few pieces at a time to each.
+    """Sends the public set to parties without a copy, a few pieces at a time.
 
     Args:
         pieces: makes the serialised public set, in slices; called once, if a party lacks it.
@@ -24,13 +24,13 @@ class Handout:
         self._next: dict[str, int] = {}
 
     def began(self, party: str) -> None:
-        """Forget what was sent to a party: it is a new process of it."""
+        """Forget what was sent to a party, since its process is new."""
         self._next.pop(party, None)
 
     def due(self, party: str) -> list[tuple[int, int, bytes]]:
-        """Return what a party is sent next, as (index, number of pieces, content).
+        """Return the next piece for a party, as (index, number of pieces, content).
 
-        After the last piece it begins anew: this is asked only if the party still lacks the set.
+        After the last piece it starts again: it is called only if the party still lacks the set.
         """
         if self._pieces is None:
             self._pieces = self._make()

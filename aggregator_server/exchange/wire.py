@@ -1,8 +1,8 @@
-"""Sending bytes to parties and getting bytes back, whatever carries them.
+"""Transport interface: sends bytes to parties and receives bytes.
 
-The campaign speaks to a :class:`Wire`: it never waits, never raises for what a party does, and
-every message that was sent comes back exactly once as an :class:`Arrival`, with a body or with
-the reason why there is none.
+The campaign uses a :class:`Wire`: it never blocks, never raises for a party's behaviour, and every
+sent message returns exactly once as an :class:`Arrival`, with a body or with the reason why there
+is none.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-#: The party is not connected any more.
+#: The party is disconnected.
 GONE: Final = "gone"
-#: The link was started again; what was under way is forgotten. Ask again.
+#: The link was restarted; messages under way are lost. Ask again.
 LOST: Final = "lost"
 #: No answer within the time to live of the message.
 EXPIRED: Final = "expired"
-#: The party answered with something that is no message of ours.
+#: The party's answer is not a message of this protocol.
 UNREADABLE: Final = "unreadable"
 #: The party's code raised; followed by a space and the name of the class, and nothing else.
 RAISED: Final = "raised"
@@ -24,11 +24,11 @@ RAISED: Final = "raised"
 
 @dataclass(frozen=True)
 class Arrival:
-    """What became of one message.
+    """The result of one message.
 
     Attributes:
-        handle: what :meth:`Wire.send` returned for it.
-        node: the party that it was sent to.
+        handle: returned by :meth:`Wire.send`.
+        node: the recipient.
         body: the answer, or None.
         failure: why there is no answer, or None: :data:`GONE`, :data:`LOST`, :data:`EXPIRED`,
             :data:`UNREADABLE`, or :data:`RAISED` followed by a space and a class name.
@@ -45,7 +45,7 @@ class Arrival:
 
 
 class Wire(Protocol):
-    """A way to the parties. One thread at a time uses it."""
+    """A transport to the parties, used by one thread at a time."""
 
     def nodes(self) -> frozenset[int]:
         """Return the parties that are connected now."""
@@ -54,10 +54,10 @@ class Wire(Protocol):
         """Send ``body`` to a party and return a handle under which the answer will arrive."""
 
     def receive(self) -> list[Arrival]:
-        """Return some of what has arrived since the last call, without waiting; all if asked again.
+        """Return some arrivals since the last call, without waiting; repeated calls return all.
 
-        It is empty only if nothing more is here.
+        It is empty only if there are no more.
         """
 
     def close(self) -> None:
-        """Let go of the link. What was under way is forgotten."""
+        """Release the link. Messages under way are forgotten."""

@@ -1,1 +1,1 @@
-"""Everything of the server that speaks Flower, and the gateway in front of it."""
+"""The Flower side of the server, and the gateway in front of it."""

@@ -1,6 +1,6 @@
-"""The server's grid: replies of parties, fetched so that no party can hold up another's.
+"""The server's grid: fetches replies so that no party can delay another's.
 
-It stands on what Flower does not promise to keep, as :mod:`aggregator_server.flower.internals` does.
+It relies on internals of Flower, like :mod:`aggregator_server.flower.internals`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     _Announcement = tuple[ProtoMessage, ObjectTree]
 
 _PARALLEL_PULLS: Final = 16
-#: How long a reply may keep a thread until all of it is here, and the pauses until it is looked at
-#: again after that, in seconds: they grow from the first to the last.
+#: How long an incomplete reply may occupy a thread, and the pauses before it is checked again, in
+#: seconds, growing from the first to the last.
 _HERE_S: Final = 0.5
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 2.0
@@ -66,16 +66,16 @@ _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 @dataclass
 class _Arriving:
-    """A reply that was announced, and may not be here yet.
+    """An announced reply that may be incomplete.
 
     Attributes:
-        envelope: what the SuperLink says of it.
+        envelope: from the SuperLink.
         tree: its pieces.
-        fetched: becomes the reply; None if it was not all here.
-        missing: a piece that was not here at the last look.
-        pause: how long to wait after the next look, in seconds.
-        due: when to look again.
-        ends: when to give it up.
+        fetched: becomes the reply; None if it was incomplete.
+        missing: a piece that was missing at the last check.
+        pause: how long to wait after the next check, in seconds.
+        due: time of the next check.
+        ends: time to give up.
     """
 
     envelope: ProtoMessage
@@ -91,28 +91,27 @@ class _Arriving:
 
 
 def _inflated(data: ProtoMetadata, contents: dict[str, bytes]) -> Message:
-    """Put a reply together from its pieces.
+    """Assemble a reply from its pieces.
 
     Raises:
-        Exception: of any kind, if they are no reply to the message that it was announced for.
+        Exception: of any kind, if they do not form a reply to the announced message.
     """
     message = inflate_object_from_contents(data.message_id, contents)
     if not isinstance(message, Message):
         raise TypeError(type(message).__name__)
-    # The envelope was matched to its sender by the SuperLink; what is inside is only claimed.
+    # The SuperLink matched the envelope to its sender; the content is only claimed.
     if message.metadata.reply_to_message_id != data.reply_to_message_id:
         raise ValueError("an answer to another message")
     return message
 
 
 class ResidentGrid(HttpGrid):
-    """Flower's grid, such that no party can hold up or break the reading of another's reply.
+    """Flower's grid, in which no party can delay or break the reading of another's reply.
 
-    Replies are fetched in a few threads. One that is still being uploaded gives its thread back after
-    a moment and is looked at again later, so it delays nobody, however many of its kind there are;
-    one that is malformed or too large becomes an error for its sender alone. The original fetches
-    them one after another and raises at the first that is broken, with all the others already taken
-    from the SuperLink.
+    Replies are fetched in a few threads. An incomplete upload releases its thread after a moment
+    and is checked again later, so it delays no other reply; a malformed or too large reply becomes
+    an error for only its sender. Flower's own grid fetches them sequentially and raises at the
+    first broken one, with all the others already taken from the SuperLink.
 
     Attributes:
         on_fetched: called when a reply has been fetched, from the thread that did it.
@@ -134,7 +133,7 @@ class ResidentGrid(HttpGrid):
         self._on_taken = on_taken
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the replies that are completely here, and begin to fetch the others.
+        """Return the complete replies, and start fetching the others.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer.
@@ -160,13 +159,13 @@ class ResidentGrid(HttpGrid):
             else:
                 continue
             del self._arriving[asked]
-        # What did arrive goes first; a link that is down shows itself again at the next call.
+        # Return arrivals first; a broken link raises again at the next call.
         if trouble is not None and not replies:
             raise trouble
         return replies
 
     def _announced(self, waiting: list[str]) -> dict[str, Message | _Announcement]:
-        """Ask which of ``waiting`` have a reply, and where its pieces are."""
+        """Ask which of ``waiting`` have a reply, and for its pieces."""
         if not waiting:
             return {}
         try:
@@ -174,7 +173,7 @@ class ResidentGrid(HttpGrid):
         except httpx.HTTPStatusError as error:
             if error.response.status_code != httpx.codes.INTERNAL_SERVER_ERROR:
                 raise
-            # One message that the SuperLink no longer knows spoils the answer for all.
+            # One message unknown to the SuperLink fails the request for all.
             if len(waiting) == 1:
                 return {waiting[0]: self._error_reply(waiting[0], ErrorCode.MESSAGE_UNAVAILABLE)}
             return {k: v for i in waiting for k, v in self._announced([i]).items()}
@@ -183,7 +182,7 @@ class ResidentGrid(HttpGrid):
         return {asked: found[asked] for asked in waiting if asked in found}
 
     def forget(self, reply: str) -> None:
-        """Let the SuperLink forget a reply, by its id, and its pieces.
+        """Let the SuperLink delete a reply, by its id, and its pieces.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer.
@@ -195,10 +194,10 @@ class ResidentGrid(HttpGrid):
         )
 
     def _begin(self, arriving: _Arriving) -> _Arriving:
-        """Look in another thread whether a reply is here, and fetch it if so."""
+        """Check in another thread whether a reply is complete, and fetch it if so."""
 
         def looked(fetched: Future[Message | None]) -> None:
-            # What is not here yet is no news.
+            # An incomplete reply is not an event.
             if fetched.cancelled() or fetched.exception() or fetched.result() is not None:
                 self.on_fetched()
 
@@ -207,10 +206,10 @@ class ResidentGrid(HttpGrid):
         return arriving
 
     def _fetch(self, arriving: _Arriving) -> Message | None:
-        """Fetch one reply; None if it is not all here. What is wrong with it becomes an error message.
+        """Fetch one reply; None if it is incomplete. A defect becomes an error message.
 
         Raises:
-            httpx.HTTPError: if the SuperLink does not answer; that is no fault of the sender.
+            httpx.HTTPError: if the SuperLink does not answer, which is not the sender's fault.
         """
         data, contents = arriving.envelope.metadata, None
         try:
@@ -221,7 +220,7 @@ class ResidentGrid(HttpGrid):
             raise
         except Exception:  # noqa: BLE001, S110 - bytes of another party, read by code that is not ours
             pass
-        # Taken or not, the SuperLink may forget it.
+        # Accepted or not, the SuperLink may delete it.
         self.forget(data.message_id)
         self._on_taken(data.reply_to_message_id)
         try:
@@ -240,12 +239,12 @@ class ResidentGrid(HttpGrid):
                 arriving.missing = piece
                 raise
             except ObjectPullError as error:
-                raise LookupError(piece) from error  # nobody announces it any more
+                raise LookupError(piece) from error  # no longer announced
 
         looks_again, missing = arriving.missing is not None, arriving.missing
         try:
             if missing is not None:
-                # Most likely it is still the one; then nothing else is fetched in vain.
+                # Most likely it is still missing; then nothing else is fetched needlessly.
                 pulling(missing)
                 arriving.missing = None
             return pull_objects(
@@ -264,7 +263,7 @@ class ResidentGrid(HttpGrid):
         return error_reply(asked, self.run.run_id, FLOWER_NODE, Error(code))
 
     def close(self) -> None:
-        """Let go of what is still arriving, and disconnect."""
+        """Abandon incomplete replies, and disconnect."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         super().close()
 
@@ -273,7 +272,7 @@ class Session:
     """One run of one SuperLink, with its ServerApp task held by this process.
 
     Attributes:
-        grid: the way to the parties.
+        grid: the transport to the parties.
     """
 
     def __init__(
@@ -285,18 +284,18 @@ class Session:
         trust: ssl.SSLContext | None = None,
         on_taken: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start a run and take its task.
+        """Start a run and acquire its task.
 
         Args:
             address: ``host:port`` of the SuperLink.
-            secret: what allows tasks to be taken from it.
-            fab: the bundle of the run; left out, :func:`codeless_fab`.
+            secret: authorises acquiring its tasks.
+            fab: the bundle of the run; default: :func:`codeless_fab`.
             trust: whom to trust as the SuperLink; None: speak to it in clear.
             on_taken: called, from any thread, with the id of a message whose reply was fetched.
 
         Raises:
             httpx.HTTPError: if the SuperLink does not answer.
-            ProcessError: if it does not accept the run, or gives its task to nobody.
+            ProcessError: if it does not accept the run, or does not offer its task.
         """
         run_id = start_run(address, codeless_fab() if fab is None else fab, trust)
         token = _token_of(address, secret, run_id, trust)
@@ -310,7 +309,7 @@ class Session:
             raise
 
     def close(self) -> None:
-        """End the run, if there still is one."""
+        """End the run, if it still exists."""
         self._heartbeat.stop()
         finish(self.grid.client, SubStatus.COMPLETED)
         self.grid.close()

@@ -1,14 +1,14 @@
-"""Pulls that wait at the gateway until there is a message, so that no party has to ask often.
+"""Long polling: pulls are held at the gateway until there is a message.
 
-A SuperNode asks for its next message again and again: often, and a thousand of them keep the
-server busy with nothing; seldom, and each step of a sum waits for the slowest. So a pull that finds
-nothing is not answered at once: it is held until this server has sent something to that node, or
-for :data:`HOLD_S`. Then the node is told to ask anew, which one of ours does at once. Who is idle
-costs one request in that time, and a message is fetched as soon as it was sent.
+A SuperNode polls for its next message: if often, a thousand of them keep the server busy; if
+seldom, each step of a sum waits for the slowest. So a pull that finds nothing is held until this
+server has sent something to that node, or for :data:`HOLD_S`. Then the node is asked to poll again,
+which our SuperNode does at once. An idle node costs one request in that time, and a message is
+fetched as soon as it was sent.
 
-What is held is never answered with a message: the connection may have died unseen meanwhile, and a
-SuperLink hands a message out once. A node holds one pull; a later one of the same node takes its
-place, so that what waits is bounded by how many nodes there are.
+A held pull is never answered with a message: the connection may have died unnoticed, and a
+SuperLink delivers a message once. A node has one held pull; a later one replaces it, so their
+number is bounded by the number of nodes.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _HELD: Final = (HELD_HEADER.encode(), b"1")
 
 
 class HeldPulls:
-    """The pulls that wait. :meth:`pull` runs in one event loop, all else in any thread."""
+    """The held pulls. :meth:`pull` runs in one event loop, other methods in any thread."""
 
     def __init__(self, hold: float = HOLD_S) -> None:
         """Hold pulls for up to ``hold`` seconds."""
         self._hold = hold
         self._lock = threading.Lock()
-        #: How many messages were sent to each node, so that none is missed between two looks.
+        #: Number of messages sent to each node, so that none is missed between two checks.
         self._sent: Counter[int] = Counter()
         self._held: dict[int, _Held] = {}
         self._closed = False
 
     def wake(self, node: int) -> None:
-        """Note that a message was sent to ``node``: a pull of it that is held is answered."""
+        """Record that a message was sent to ``node``, and answer its held pull."""
         with self._lock:
             self._sent[node] += 1
             held = self._held.get(node)
@@ -54,7 +54,7 @@ class HeldPulls:
             held.end()
 
     def release(self, node: int) -> bool:
-        """Answer a held pull of ``node`` now. Returns whether there was one."""
+        """Answer a held pull of ``node`` now; return whether there was one."""
         with self._lock:
             held = self._held.get(node)
         if held is not None:
@@ -62,26 +62,26 @@ class HeldPulls:
         return held is not None
 
     def release_all(self) -> None:
-        """Answer all pulls that are held now."""
+        """Answer all held pulls."""
         with self._lock:
             released = list(self._held.values())
         for held in released:
             held.end()
 
     def close(self) -> None:
-        """Answer all pulls that are held, and hold none any more."""
+        """Answer all held pulls, and hold no more."""
         self._closed = True
         self.release_all()
 
     async def pull(
         self, node: int, ask: Callable[[], Awaitable[Answer]], receive: Receive
     ) -> Answer:
-        """Answer a pull of ``node``: at once if there is a message, else when it is to ask anew.
+        """Answer a pull of ``node``: at once if there is a message, else when it should poll again.
 
         Args:
-            node: whose pull it is, if the SuperLink agrees: what it refuses is not held.
-            ask: passes the pull on to the SuperLink.
-            receive: tells when whoever asks has gone, and need not be waited with.
+            node: of the pull, if the SuperLink accepts it: refused pulls are not held.
+            ask: forwards the pull to the SuperLink.
+            receive: reports when the client has disconnected.
         """
         sent = self._sent[node]
         answer = await ask()
@@ -106,7 +106,7 @@ class HeldPulls:
 
 
 class _Held:
-    """One pull that waits, in the event loop that it was made in."""
+    """One held pull, in the event loop in which it was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -114,11 +114,11 @@ class _Held:
 
     def end(self) -> None:
         """End the wait, from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the wait
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so has the wait
             self._loop.call_soon_threadsafe(self._over.set)
 
     async def wait(self, seconds: float, receive: Receive) -> None:
-        """Wait for the end, or until whoever asks has gone, at most ``seconds``."""
+        """Wait for the end, or until the client has disconnected, at most ``seconds``."""
         either = {asyncio.ensure_future(self._over.wait()), asyncio.ensure_future(_gone(receive))}
         try:
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +128,7 @@ class _Held:
 
 
 async def _gone(receive: Receive) -> bool:
-    """Return when whoever sent the request has gone."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
     return True

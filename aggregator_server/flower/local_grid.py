@@ -1,9 +1,9 @@
 """A Flower grid inside one process: many parties without a network.
 
-``pate simulate`` and most tests run the campaign over it. It keeps what matters of the real
-thing: messages are copied, so that neither side sees what the other does to its own; a party
-handles one message at a time; a party that is away is answered for by Flower's own node; what a
-party raises becomes an error. Parties can be made to leave, to come back and to be slow.
+``pate simulate`` and most tests run the campaign over it. It preserves the essential behaviour:
+messages are copied between the sides; a party handles one message at a time; Flower's own node
+answers for a disconnected party; an exception of a party becomes an error. Parties can be made to
+leave, to return and to be slow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.flower.internals import Run
 
-#: Id of the first party; those of Flower's own nodes are below.
+#: Id of the first party; Flower's own nodes have smaller ones.
 FIRST_NODE: Final = 1000
 _RUN_ID: Final = 1
 
@@ -46,12 +46,12 @@ class LocalGrid(Grid):
         node_configs: Sequence[UserConfig] | None = None,
         workers: int = 4,
     ) -> None:
-        """Make one party per app; to have many alike, repeat the app.
+        """Create one party per app; repeat an app for equal parties.
 
         Args:
-            apps: what answers at each party.
-            node_configs: what each party is told about itself, in the order of ``apps``.
-            workers: how many parties may work at the same time.
+            apps: the app of each party.
+            node_configs: the configuration of each party, in the order of ``apps``.
+            workers: number of parties that work concurrently.
 
         Raises:
             ValueError: if there is not one configuration per app.
@@ -79,17 +79,17 @@ class LocalGrid(Grid):
         self._run = empty_run(_RUN_ID)
 
     def leave(self, node: int) -> None:
-        """Take a party away: what it has not answered yet, it never will."""
+        """Disconnect a party; its open messages are never answered."""
         self._known(node)
         self._offline.add(node)
 
     def come_back(self, node: int) -> None:
-        """Connect a party again."""
+        """Reconnect a party."""
         self._known(node)
         self._offline.discard(node)
 
     def slow_down(self, node: int, seconds: float) -> None:
-        """Let a party wait for ``seconds`` before it begins with each message."""
+        """Let a party wait for ``seconds`` before each message."""
         self._known(node)
         self._delays[node] = seconds
 
@@ -125,7 +125,7 @@ class LocalGrid(Grid):
         return [self._push(message) for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the answers that are here, without waiting."""
+        """Return the answers that have arrived, without waiting."""
         here = [i for i in message_ids if i in self._replies and self._replies[i].done()]
         return [self._replies.pop(i).result() for i in here]
 
@@ -139,7 +139,7 @@ class LocalGrid(Grid):
         return self.pull_messages(sent)
 
     def close(self) -> None:
-        """Stop all parties; those that are slow wake up."""
+        """Stop all parties; slow ones wake up."""
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -153,7 +153,7 @@ class LocalGrid(Grid):
         return message_id
 
     def _answer(self, message: Message) -> Message:
-        """Be the party that the message is for."""
+        """Handle a message as its party."""
         node = message.metadata.dst_node_id
         with self._busy[node]:
             self._closing.wait(self._delays.get(node, 0.0))
@@ -164,7 +164,7 @@ class LocalGrid(Grid):
                     self._apps[node](message=message, context=self._contexts[node])
                 )
             except Exception as error:  # noqa: BLE001 - as Flower does with any app
-                # Flower sends the text along, and so does this: nobody may rely on less.
+                # Flower includes the text, and so does this.
                 reason = f"{type(error)}:<'{error}'>"
                 reply = Message(
                     Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message

@@ -1,16 +1,15 @@
-"""Which process speaks for a node key, and when another one may take its place.
+"""Sessions: which process uses a node key, and when another one may replace it.
 
-Flower takes a node that was killed for connected for a minute, and lets nobody in with its key
-meanwhile. Here the key's holder is let in as soon as the process before is known to be silent: a
-SuperNode of ours says something at least every :data:`protos.flower.node_session.BEAT_S` seconds while its
-party computes, and else has a pull under way.
+Flower considers a killed node connected for a minute, and refuses its key meanwhile. Here the key's
+holder is admitted as soon as the earlier process is known to be silent: our SuperNode sends a
+heartbeat at least every :data:`protos.flower.node_session.BEAT_S` seconds while its party computes,
+and otherwise has a pull open.
 
-Of two processes that live and hold the same key (a home that was copied), the one that is connected
-stays: it speaks up, and the other is refused. One that was silent and has lost its place is refused
-from then on, so the two do not take turns. A process is told from another by a number that it draws
-at its start and sends with each request. It proves nothing: the signature of the key is checked before
-anything that is decided here, and what one process of a key could do to another by a false number it
-can do anyway.
+Of two live processes with the same key (a copied home), the connected one stays: it sends
+heartbeats, and the other is refused. A process that was silent and was replaced is refused from
+then on, so the two do not alternate. Processes are distinguished by a random number that each sends
+with its requests. It proves nothing: the signature of the key is checked first, and a false number
+gives a process no power that the key does not.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ if TYPE_CHECKING:
     Headers = Iterable[tuple[bytes, bytes]]
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
     Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
-    #: Passes a body on to a path of the SuperLink, with the headers of the request.
+    #: Forwards a body to a path of the SuperLink, with the headers of the request.
     Ask = Callable[[str, bytes], Awaitable[Answer]]
 
 ACTIVATE: Final = "/v1/fleet/activate-node"
 DEACTIVATE: Final = "/v1/fleet/deactivate-node"
 PULL: Final = "/v1/fleet/pull-messages"
-#: In a trial alone, where each process has a key of its own.
+#: Only in a trial, where each process has its own key.
 _UNREGISTER: Final = "/v1/fleet/unregister-node"
-#: What brings something that the campaign may wait for.
+#: Calls that may bring something that the campaign waits for.
 _STIRS: Final = frozenset({DEACTIVATE})
-#: After so many seconds without a word a process has lost its place, if another one asks for it.
+#: Seconds of silence after which another process may replace a process.
 SILENCE_S: Final = 6.0
 _NUMBER: Final = SESSION_HEADER.encode()
 _MAX_NUMBER: Final = 64
@@ -57,7 +56,7 @@ _OTHER_SESSION: Final[Answer] = (401, [(b"connection", b"close")], b"")
 
 @dataclass
 class _Session:
-    """The process that speaks for a key: its number, its node, when it was last heard, its end."""
+    """The process of a key: its number, its node, its last activity, its end."""
 
     number: bytes
     node: int
@@ -67,7 +66,7 @@ class _Session:
 
 
 class Sessions:
-    """What parties call, by the process that calls. It is used in one event loop."""
+    """Sessions of parties' processes. Used in one event loop."""
 
     def __init__(
         self,
@@ -79,13 +78,13 @@ class Sessions:
         on_stir: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with nobody.
+        """Start without sessions.
 
         Args:
-            pulls: where pulls wait.
-            silence: seconds without a word after which a process may be replaced.
-            on_knock: called with a node key (PEM) whose holder asks to be let in.
-            on_arrived: called with the id of a node at which there is another process than before.
+            pulls: the held pulls.
+            silence: seconds without activity after which a process may be replaced.
+            on_knock: called with a node key (PEM) whose holder asks for admission.
+            on_arrived: called with the id of a node whose process is new.
             on_stir: called when there may be something new for the campaign.
             clock: seconds, monotonic.
         """
@@ -101,15 +100,15 @@ class Sessions:
     async def call(
         self, key: bytes, path: str, headers: Headers, body: bytes, ask: Ask, receive: Receive
     ) -> Answer:
-        """Answer one request of a party whose key may pass.
+        """Answer one request of a party with an admitted key.
 
         Args:
-            key: the node key (PEM) whose holder signed it.
+            key: the node key (PEM) that signed it.
             path: one of Flower's for parties.
             headers: of the request.
             body: of the request.
-            ask: passes it on to the SuperLink.
-            receive: tells when whoever asks has gone.
+            ask: forwards it to the SuperLink.
+            receive: reports when the client has disconnected.
         """
         number = dict(headers).get(_NUMBER, b"")[:_MAX_NUMBER]
         if path == ACTIVATE:
@@ -138,16 +137,16 @@ class Sessions:
         return answer
 
     async def _activate(self, key: bytes, number: bytes, body: bytes, ask: Ask) -> Answer:
-        """Let a process in, in place of one of the same key that is silent."""
+        """Admit a process, replacing a silent one of the same key."""
         answer = await ask(ACTIVATE, body)
         session, is_told = self._of.get(key), False
         if _is_connected_already(answer) and session is not None:
             self._on_knock(key)
-            # One at a time: what two that ask together would decide is decided for the first.
+            # One at a time: of two simultaneous requests the first wins.
             if key not in self._asking and await self._is_silent(key, session):
-                # The SuperLink checks the same signature again, which is of the key and the time.
+                # The SuperLink checks the same signature of the time again.
                 if (await ask(DEACTIVATE, deactivation_of(session.node)))[0] == _OK:
-                    # Before the new one is there, so that nobody takes it for the old one.
+                    # Before the new one is registered, so that the two are not confused.
                     self._on_arrived(session.node)
                     is_told = True
                 answer = await ask(ACTIVATE, body)
@@ -161,11 +160,11 @@ class Sessions:
         return answer
 
     async def _is_silent(self, key: bytes, session: _Session) -> bool:
-        """Wait until the process of a session has spoken, or has been silent for long enough."""
+        """Wait until the process of a session shows activity, or has been silent for long enough."""
         self._asking.add(key)
         try:
             session.spoke.clear()
-            # Who waits for a message is asked to speak: its pull is answered, and it pulls again.
+            # A process with a held pull is prompted: its pull is answered, and it pulls again.
             waits = self._pulls.release(session.node)
             since = self._clock() if waits else session.heard
             left = since + self._silence - self._clock()
@@ -181,7 +180,7 @@ class Sessions:
 
 
 def _is_connected_already(answer: Answer) -> bool:
-    """Say whether a SuperLink refused a key, whose signature it accepts, as one that is in use."""
+    """Return whether a SuperLink refused a key with a valid signature because it is in use."""
     if answer[0] == _OK:
         return False
     try:

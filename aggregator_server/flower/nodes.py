@@ -1,4 +1,4 @@
-"""Whose SuperNodes a SuperLink lets in: exactly those of the enrolled parties."""
+"""Admission at the SuperLink: exactly the SuperNodes of the enrolled parties."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _GONE: Final = "unregistered"
 
 @dataclass(frozen=True)
 class Changed:
-    """What a SuperLink was told.
+    """The result of an update of a SuperLink's admissions.
 
     Attributes:
-        keys: the node keys (PEM) that it lets in now.
-        names: the enrolled party of each node id that it lets in now.
+        keys: the node keys (PEM) that it admits now.
+        names: the enrolled party of each node id that it admits now.
         came: parties whose nodes may connect from now on.
-        went: ids of nodes that are shut out from now on. What such a node calls itself is not
-            here: whoever reaches the SuperLink's interface for operators can have named it.
+        went: ids of nodes that are excluded from now on. Their names are omitted: anyone with
+            access to the SuperLink's interface for operators can choose them.
     """
 
     keys: frozenset[bytes]
@@ -44,10 +44,10 @@ class Changed:
 
 
 def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Member]) -> Changed:
-    """Make the SuperLink at ``address`` let in the nodes of ``members``, and no others.
+    """Make the SuperLink at ``address`` admit the nodes of ``members``, and no others.
 
-    What it lets in now is asked first, so a call that broke off is mended by the next one. Whoever
-    must go, goes before anybody comes.
+    Its current nodes are read first, so the next call completes an interrupted one. Nodes are
+    removed before others are added.
 
     Raises:
         httpx.HTTPError: if the SuperLink does not answer or refuses.
@@ -72,7 +72,7 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
 
 
 def _nodes(control: ControlClient) -> dict[bytes, int]:
-    """Return the nodes that are let in: id by public key."""
+    """Return the admitted nodes: id by public key."""
     return {
         node.public_key: node.node_id
         for node in control.ListNodes(ListNodesRequest()).nodes_info
@@ -84,11 +84,11 @@ def _shut_out(control: ControlClient, node: int) -> None:
     try:
         control.UnregisterNode(UnregisterNodeRequest(node_id=node))
     except httpx.HTTPStatusError:
-        # A SuperLink in memory fails, after it has shut it out, for a node that never connected.
+        # For a node that never connected, an in-memory SuperLink fails after excluding it.
         if node in _nodes(control).values():
             raise
 
 
 def pem(node: bytes) -> bytes:
-    """Return a node key as Flower writes it."""
+    """Return a node key in Flower's encoding."""
     return node_key(node).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

@@ -1,4 +1,4 @@
-"""Sending bytes to parties and getting bytes back over Flower: wires over any of its grids."""
+"""Transport over Flower: wires over any of its grids."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from pate.errors import PateError
 
-#: How long a message and its answer are good for, unless it is said otherwise, in seconds.
+#: Default lifetime of a message and its answer, in seconds.
 DEFAULT_TTL_S: Final = 3600.0
 
-#: Messages whose answers are fetched in one go.
+#: Number of messages whose answers are fetched at once.
 _MOST_AT_ONCE: Final = 32
 
 _REASONS: Final = {
@@ -41,8 +41,8 @@ _CLASS_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 class GridWire:
     """A wire over any Flower grid: of a SuperLink, of a simulation, or of this process.
 
-    What the grid itself raises (its link is down) passes through :meth:`nodes`, :meth:`send` and
-    :meth:`receive`; whoever owns the link decides what that means.
+    Errors of the grid itself (its link is down) pass through :meth:`nodes`, :meth:`send` and
+    :meth:`receive`; the owner of the link handles them.
     """
 
     def __init__(
@@ -54,35 +54,35 @@ class GridWire:
         admits: Callable[[int], bool] = lambda _: True,
         on_sent: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Speak through ``grid``.
+        """Use ``grid``.
 
         Args:
             grid: a grid whose run is set.
-            ttl: how long a message and its answer are good for, in seconds.
-            limit: largest body that is accepted from a party, in bytes.
-            admits: says of a node whether it is a party's. Whoever it does not admit is never
-                sent anything nor heard, whatever the grid lets in.
-            on_sent: called with a node when a message to it is there to be fetched.
+            ttl: lifetime of a message and its answer, in seconds.
+            limit: largest accepted body from a party, in bytes.
+            admits: returns whether a node is a party's. Others are never sent anything and ignored,
+                even if the grid admits them.
+            on_sent: called with a node when there is a message for it.
         """
         self._admits = admits
         self._on_sent = on_sent
-        #: Nodes that were there at the last look, and those of them at which others are now.
+        #: Nodes at the last check, and those of them with a new process.
         self._seen: frozenset[int] = frozenset()
         self._renewed: set[int] = set()
-        #: Those that have answered since they came.
+        #: Nodes that have answered since they connected.
         self._known: set[int] = set()
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
         self._under_way: dict[str, tuple[str, int]] = {}
-        #: Of those under way, which are asked about next.
+        #: Messages under way, in polling order.
         self._turn: list[str] = []
         self._ready: list[Arrival] = []
 
     def nodes(self) -> frozenset[int]:
         """Return the parties that are connected now.
 
-        A node that was renewed is absent once, so that whoever looks knows it for a new one.
+        A renewed node is absent once, so that callers recognise it as new.
         """
         here = frozenset(filter(self._admits, self._grid.get_node_ids()))
         renewed, self._renewed = self._renewed & self._seen, set()
@@ -91,7 +91,7 @@ class GridWire:
         return self._seen
 
     def renew(self, node: int) -> None:
-        """Take note that another process is at a node: what the one before was sent is lost."""
+        """Record that a node has a new process: messages to the earlier one are lost."""
         self._renewed.add(node)
         self._known.discard(node)
         for sent, (handle, at) in list(self._under_way.items()):
@@ -105,10 +105,10 @@ class GridWire:
         if not self._admits(node):
             self._ready.append(Arrival(handle, node, None, GONE))
             return handle
-        # Until it has answered nobody knows what it reads.
+        # Until it has answered it is unknown which messages it reads.
         content = pack(body, as_array=node not in self._known)
         message = query(self._grid.run.run_id, node, content, self._ttl)
-        # An empty id, or none at all, is how a grid says that it does not know the node.
+        # A grid returns an empty id, or none, for an unknown node.
         sent = next(iter(self._grid.push_messages([message])), None)
         if sent:
             self._under_way[sent] = (handle, node)
@@ -122,7 +122,7 @@ class GridWire:
         arrivals, self._ready = self._ready, []
         if arrivals:
             return arrivals
-        # A few at a time: the answers of a thousand parties need not be in memory together.
+        # A few at a time: a thousand answers need not be in memory at once.
         for _ in range(0, len(self._under_way) + _MOST_AT_ONCE, _MOST_AT_ONCE):
             if not (turn := [i for i in self._turn if i in self._under_way]):
                 turn = list(self._under_way)
@@ -134,19 +134,19 @@ class GridWire:
         return arrivals
 
     def abandon(self) -> list[Arrival]:
-        """Give up all that is under way, and return it as :data:`LOST`."""
+        """Abandon all messages under way, and return them as :data:`LOST`."""
         lost = [Arrival(handle, node, None, LOST) for handle, node in self._under_way.values()]
         arrivals, self._ready = self._ready + lost, []
         self._under_way.clear()
         return arrivals
 
     def close(self) -> None:
-        """Forget what was under way. The grid belongs to whoever made it."""
+        """Forget messages under way. The grid belongs to its creator."""
         self._under_way.clear()
         self._ready.clear()
 
     def _arrival(self, reply: Message) -> Arrival | None:
-        # Errors that Flower makes itself come from Flower's own node: only the id tells the party.
+        # Flower's own errors come from its own node: only the id identifies the party.
         known = self._under_way.pop(reply.metadata.reply_to_message_id, None)
         if known is None:
             return None
@@ -164,7 +164,7 @@ class GridWire:
 
 
 def _failure(reply: Message) -> str:
-    """Put an error of Flower into our words. Of a party's own words only a class name passes."""
+    """Translate an error of Flower. Of a party's error only the class name passes."""
     code = reply.error.code
     if code in _REASONS:
         return _REASONS[code]
@@ -174,18 +174,18 @@ def _failure(reply: Message) -> str:
 
 
 class SwitchableWire:
-    """A wire whose link may be taken away and replaced while the campaign holds on to it.
+    """A wire whose link may be replaced while the campaign uses it.
 
-    Without a link nobody is connected, and what is sent comes back as :data:`LOST`. It is what a
-    supervisor hands out: it calls :meth:`attach` and :meth:`detach` from its own thread.
+    Without a link no party is connected, and messages return as :data:`LOST`. A supervisor provides
+    it, and calls :meth:`attach` and :meth:`detach` from its own thread.
     """
 
     def __init__(self, suspect: Callable[[BaseException], None]) -> None:
-        """Make a wire without a link.
+        """Create a wire without a link.
 
         Args:
-            suspect: called with what the link raised, from the thread that uses the wire; it must
-                not wait.
+            suspect: called with an error of the link, from the thread that uses the wire; it must
+                not block.
         """
         self._suspect = suspect
         self._lock = threading.Lock()
@@ -200,7 +200,7 @@ class SwitchableWire:
             self._link = link
 
     def detach(self) -> int:
-        """Take the link away; what was under way is lost. Returns how many messages that were."""
+        """Remove the link; messages under way are lost. Returns their number."""
         with self._lock:
             link, self._link = self._link, None
             lost = [] if link is None else link.abandon()
@@ -208,14 +208,14 @@ class SwitchableWire:
             return sum(arrival.failure == LOST for arrival in lost)
 
     def renew(self, node: int) -> None:
-        """Take note that another process is at a node; see :meth:`GridWire.renew`.
+        """Record that a node has a new process; see :meth:`GridWire.renew`.
 
-        From any thread and without waiting: it counts from the next call of another method on.
+        From any thread and without blocking: it takes effect at the next call of another method.
         """
         self._renewed.append(node)
 
     def fail(self, error: PateError) -> None:
-        """Raise ``error`` from every call from now on: the link cannot be had again."""
+        """Raise ``error`` from every call from now on: the link cannot be restored."""
         self.detach()
         self._over = error
 
@@ -223,7 +223,7 @@ class SwitchableWire:
         """Return the parties that are connected now.
 
         Raises:
-            PateError: what :meth:`fail` was called with; as all methods do.
+            PateError: the error given to :meth:`fail`; likewise in all methods.
         """
         with self._lock:
             if (link := self._usable()) is not None:
@@ -258,7 +258,7 @@ class SwitchableWire:
             return arrivals
 
     def close(self) -> None:
-        """Let go of the link. What was under way is forgotten."""
+        """Release the link. Messages under way are forgotten."""
         self.detach()
         self._ready.clear()
 

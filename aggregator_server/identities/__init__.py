@@ -1,4 +1,4 @@
-"""Who the server is, and who its parties are: authority, keys, and the enrolled parties."""
+"""Identities: the server's authority and keys, and the enrolled parties."""
 
 from aggregator_server.identities.store import (
     Identities,

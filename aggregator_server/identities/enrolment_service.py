@@ -1,7 +1,7 @@
-"""Where answers of parties arrive over the network: taken in, or refused without a reason.
+"""The enrolment service: accepts parties' answers over the network, or refuses without a reason.
 
-A party whose answer was taken in may not have heard so, and sends the very same again: it is told
-that it is enrolled. For that the desk stays open for a while after an answer.
+A party may miss the confirmation of its answer and send the same answer again: it gets the
+confirmation again. For that the service stays open for a while after an answer.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from aggregator_server.identities.store import Identities
 
-#: Refused answers that one address may send within a time, in seconds; then it is not read.
-#: A code cannot be guessed: this only keeps an address from keeping the server busy.
+#: Refused answers allowed per address within a number of seconds; further ones are not read. A code
+#: cannot be guessed: this only limits the server's load.
 ATTEMPTS: Final = 10
 WITHIN_S: Final = 600.0
-#: How long after it was taken in an answer may be sent again, in seconds.
+#: How long an accepted answer may be repeated, in seconds.
 RECEIPT_S: Final = 14 * 86_400
-#: Addresses that are remembered.
+#: Most remembered addresses.
 _ADDRESSES: Final = 4096
 
 
 class EnrolmentService:
-    """Takes answers in; what was wrong with one is told to the operator alone."""
+    """Accepts answers; only the operator sees why one was refused."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class EnrolmentService:
         clock: Callable[[], dt.datetime],
         on_event: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take answers for ``identities``.
+        """Accept answers for ``identities``.
 
         Args:
             identities: the server's.
-            clock: tells the time.
+            clock: returns the time.
             on_event: called with one line for the operator, from any thread.
         """
         self._identities = identities
@@ -55,7 +55,7 @@ class EnrolmentService:
         self._refused: OrderedDict[str, deque[float]] = OrderedDict()
 
     def open(self) -> bool:
-        """Say whether a code is open, or was used lately, so that an answer could come at all."""
+        """Return whether a code is open or was used recently, so that an answer is possible."""
         now = self._clock().timestamp()
         try:
             parties = self._identities.registry.parties()
@@ -68,11 +68,11 @@ class EnrolmentService:
         )
 
     def answer(self, body: bytes, source: str) -> bool:
-        """Take in one answer and say whether that was possible.
+        """Process one answer; return whether it was accepted.
 
         Args:
-            body: what was sent; at most :data:`pate.formats.enrolment.MAX_FILE` bytes are looked at.
-            source: the address that it came from.
+            body: of the request; at most :data:`pate.formats.enrolment.MAX_FILE` bytes are read.
+            source: address of the sender.
         """
         with self._lock:
             if self._is_tired_of(source):

@@ -1,4 +1,4 @@
-"""Votes and predictions as bytes, and how the chain commits to them."""
+"""Encoding of votes and predictions, and their commitments in the chain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unpack_counts(blob: bytes, count: int, classes: int) -> Counts:
     """Read back what :func:`pack_counts` made.
 
     Raises:
-        LedgerError: if its length is another.
+        LedgerError: if its length is wrong.
     """
     return view_counts(blob, count, classes).astype(np.int64)
 
@@ -43,7 +43,7 @@ def view_counts(blob: bytes, count: int, classes: int) -> NDArray[np.int32]:
     """Return what :func:`pack_counts` made as (count, classes) int32, without a copy.
 
     Raises:
-        LedgerError: if its length is another.
+        LedgerError: if its length is wrong.
     """
     if len(blob) != 4 * count * classes:
         raise LedgerError(f"votes of {len(blob)} bytes, expected {4 * count * classes}")
@@ -59,7 +59,7 @@ def unpack_probabilities(blob: bytes, rows: int, classes: int) -> Probabilities:
     """Read back what :func:`pack_probabilities` made.
 
     Raises:
-        LedgerError: if its length is another.
+        LedgerError: if its length is wrong.
     """
     if len(blob) != 4 * rows * classes:
         raise LedgerError(f"predictions of {len(blob)} bytes, expected {4 * rows * classes}")
@@ -69,18 +69,18 @@ def unpack_probabilities(blob: bytes, rows: int, classes: int) -> Probabilities:
 def counts_commitment(salt: bytes, blob: bytes, first: int, count: int, classes: int) -> str:
     """Return a hiding commitment, hex, to a batch of votes and its place.
 
-    The chain's head is published, and what it is made of must not tell votes apart: a plain
-    digest would let anybody who has two guesses at the votes see which is right, at no epsilon.
+    The chain's head is published, and must not reveal votes: with a plain digest anyone could test
+    guesses of the votes, outside of any epsilon.
 
     Args:
-        salt: :data:`SALT_BYTES` fresh random bytes, kept beside the votes and as private as they.
+        salt: :data:`SALT_BYTES` fresh random bytes, stored with the votes and as private.
         blob: the packed counts.
         first: index of the batch's first query.
         count: number of queries.
         classes: number of classes.
 
     Raises:
-        LedgerError: if the salt has another length.
+        LedgerError: if the salt has a wrong length.
     """
     if len(salt) != SALT_BYTES:
         raise LedgerError(f"a salt of {len(salt)} bytes, expected {SALT_BYTES}")
@@ -89,6 +89,6 @@ def counts_commitment(salt: bytes, blob: bytes, first: int, count: int, classes:
 
 
 def probabilities_digest(blob: bytes, round_: int, rows: int, classes: int) -> str:
-    """Return the SHA-256 digest, hex, of predictions and the round they are for."""
+    """Return the SHA-256 digest, hex, of predictions and their round."""
     head = f"pate predictions v1\0{round_} {rows} {classes}\0".encode()
     return hashlib.sha256(head + blob).hexdigest()

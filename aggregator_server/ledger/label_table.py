@@ -1,8 +1,8 @@
-"""What a campaign has answered, compactly: a hundred thousand labels in a few megabytes.
+"""Compact tables of a campaign's answers: a hundred thousand labels in a few megabytes.
 
 A state of the ledger is a value, and the state after a release has all labels of the one before and
-some more. So both share one growing table: each knows how many of its rows are its own. Only the
-newest can append in place; whoever appends to an older one gets a copy.
+some more. So both share one growing table, of which each uses a prefix. Only the newest can append
+in place; appending to an older one copies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _Any = TypeVar("_Any")
 
 @dataclass(frozen=True)
 class ReleasedLabel:
-    """The one label that a query has, for ever.
+    """The single, permanent label of a query.
 
     Attributes:
         label: index into the classes.
         round: in which it was released, from 1.
-        source: the teachers' noisy vote, or that of the records, or the student's own prediction,
-            not contradicted.
+        source: the teachers' noisy vote, or that of the records, or the student's uncontradicted
+            prediction.
         entry: number of the ledger entry.
     """
 
@@ -42,7 +42,7 @@ class ReleasedLabel:
 
 
 class _Rows:
-    """Rows of int32, found by their first number, a query, each of which is there once."""
+    """Rows of int32, indexed by their first number, a query, each unique."""
 
     def __init__(self, columns: int) -> None:
         self.used = 0
@@ -51,13 +51,13 @@ class _Rows:
         self._places: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
     def copy(self, length: int) -> _Rows:
-        """Return the first ``length`` rows by themselves."""
+        """Return a copy of the first ``length`` rows."""
         made = _Rows(self.table.shape[1])
         made.append(self.table[:length])
         return made
 
     def append(self, rows: NDArray[np.int32]) -> None:
-        """Add rows whose queries are not there yet."""
+        """Add rows with new queries."""
         end = self.used + len(rows)
         if end > len(self.table):
             grown = np.empty((max(end, self.used * 5 // 4, _LEAST_ROOM), rows.shape[1]), np.int32)
@@ -81,7 +81,7 @@ class _Rows:
 
 
 class _Prefix:
-    """The first rows of a table that grows: what is known as of one state."""
+    """A prefix of a growing table: the rows as of one state."""
 
     columns: ClassVar[int]
 
@@ -90,7 +90,7 @@ class _Prefix:
         self._length = self._rows.used
 
     def _extended(self, more: NDArray[np.int32]) -> Self:
-        """Return these rows and more; in place if nobody has appended to them yet."""
+        """Return these rows and more; in place if this is the newest prefix."""
         rows = self._rows if self._rows.used == self._length else self._rows.copy(self._length)
         rows.append(more)
         return type(self)(rows)
@@ -109,15 +109,15 @@ class _Prefix:
 class Labels(_Prefix, Mapping[int, ReleasedLabel]):
     """Released labels by query, in the order of release.
 
-    >>> held = Labels().grown([(7, ReleasedLabel(2, 1, "teachers", 5))])
-    >>> len(held), held[7].label, 8 in held
+    >>> labels = Labels().grown([(7, ReleasedLabel(2, 1, "teachers", 5))])
+    >>> len(labels), labels[7].label, 8 in labels
     (1, 2, False)
     """
 
     columns = 5
 
     def grown(self, more: Iterable[tuple[int, ReleasedLabel]]) -> Labels:
-        """Return these labels and more, of queries that have none and are given once."""
+        """Return these labels and more, of distinct queries without a label."""
         rows = np.array(
             [(q, x.label, x.round, _SOURCES.index(x.source), x.entry) for q, x in more],
             dtype=np.int32,
@@ -141,8 +141,8 @@ class Labels(_Prefix, Mapping[int, ReleasedLabel]):
 class Answered(_Prefix, AbstractSet[int]):
     """The queries that were answered in one round, by a label or by no answer.
 
-    >>> held = Answered().grown([3, 1])
-    >>> held == {1, 3}, 2 in held, len(held)
+    >>> answered = Answered().grown([3, 1])
+    >>> answered == {1, 3}, 2 in answered, len(answered)
     (True, False, 2)
     """
 
@@ -150,11 +150,11 @@ class Answered(_Prefix, AbstractSet[int]):
 
     @classmethod
     def _from_iterable(cls, it: Iterable[_Any]) -> AbstractSet[_Any]:
-        # What set operations return is anybody's own.
+        # Results of set operations are independent copies.
         return frozenset(it)
 
     def grown(self, more: Iterable[int]) -> Answered:
-        """Return these queries and more, which are not among them and given once."""
+        """Return these queries and more, which are new and distinct."""
         return self._extended(np.array(list(more), dtype=np.int32).reshape(-1, self.columns))
 
     def __hash__(self) -> int:

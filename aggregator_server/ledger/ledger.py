@@ -1,9 +1,9 @@
-"""The ledger of one campaign: every step of it, durable before anything that follows from it.
+"""The ledger of one campaign: every step is durable before anything that depends on it.
 
 :class:`Ledger` is the one writer. A step is first admitted by the rules of
-:mod:`aggregator_server.ledger.rules`, then committed to the disk, and only then is the new state seen by
-anybody. So after a crash at any instruction the file holds a state that the rules allow, and the
-campaign goes on from there.
+:mod:`aggregator_server.ledger.rules`, then committed to the disk, and only then is the new state
+visible. So after a crash at any instruction the file has a state that the rules allow, and the
+campaign continues from there.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def _now() -> datetime:
 
 
 class Ledger:
-    """The open ledger of a campaign. Its methods may be called from several threads.
+    """The open ledger of a campaign; thread-safe.
 
-    After a write that the disk or the database refused, what is there is not known: the object
-    then refuses everything more, and the ledger must be opened anew, which reads all of it.
+    After a failed write the stored state is unknown: the object then refuses further writes, and
+    the ledger must be opened again, which reads all of it.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Ledger:
         self._state = state
         self._clock = clock
         self._turn = threading.Condition(threading.RLock())
-        #: The charge that this process made and may release. One that an earlier process left
-        #: open is not taken up: see :meth:`charge`.
+        #: The charge that this process made and may release. An open charge of an earlier process
+        #: is not reused: see :meth:`charge`.
         self._held: Charge | None = None
         self._failed = False
 
@@ -67,12 +67,12 @@ class Ledger:
         """Start the ledger of a new campaign.
 
         Args:
-            place: of the ledger; its folder is made if need be, for this user alone.
+            place: of the ledger; its folder is created if needed, for only this user.
             spec: of the campaign.
-            clock: gives the time to note with each entry.
+            clock: returns the time of each entry.
 
         Raises:
-            StateError: if there is a ledger already, or another process is at it.
+            StateError: if a ledger exists, or another process uses it.
             DiskError: if the disk is full or not writable.
             UnreachableError: if the database does not answer.
         """
@@ -93,18 +93,18 @@ class Ledger:
         close: bool = False,
         clock: Callable[[], datetime] = _now,
     ) -> Self:
-        """Take up a campaign where its ledger stands, after checking all of it but its pages.
+        """Open a campaign's ledger, after verifying all of it but its pages.
 
         Args:
             place: of the ledger.
-            head: the newest that is known from elsewhere; it must be there.
+            head: the newest that is known from elsewhere; it must be in the ledger.
             close: end the campaign if nothing shows that its ledger is the newest one.
-            clock: gives the time to note with each entry.
+            clock: returns the time of each entry.
 
         Raises:
             UsageError: as of :func:`must_close`.
-            StateError: if there is none, another process has it, or a newer version wrote it.
-            LedgerError: if it does not hold, or lacks an entry that was there.
+            StateError: if there is none, another process uses it, or a newer version wrote it.
+            LedgerError: if it does not verify, or lacks an earlier entry.
             UnreachableError: if the database does not answer.
         """
         database = stores.open_for_writing(place)
@@ -113,7 +113,7 @@ class Ledger:
                 state = verify.audited(database, db, head)
             closing = must_close(place, database, state, head=head, close=close)
             ledger = cls(place, database, state, clock)
-            # Closed before the folder vouches for it: one that dies here leaves it unproven.
+            # Closed before the folder records its head, so that a crash here leaves it unconfirmed.
             ledger.finish() if closing else database.remember(state.head)
         return ledger
 
@@ -129,7 +129,7 @@ class Ledger:
         return self._place
 
     def state(self) -> CampaignState:
-        """Return where the campaign stands: what is committed, and no more."""
+        """Return the committed state of the campaign."""
         with self._turn:
             return self._state
 
@@ -138,21 +138,21 @@ class Ledger:
     ) -> CampaignState:
         """Wait until there is an entry after number ``seq``, ``stop()`` holds or time is up.
 
-        ``stop`` is asked again after each :meth:`wake`.
+        ``stop`` is called again after each :meth:`wake`.
         """
         with self._turn:
             self._turn.wait_for(lambda: self._state.head.seq > seq or stop(), timeout)
             return self._state
 
     def wake(self) -> None:
-        """Let everybody in :meth:`wait_after` ask again whether to stop."""
+        """Wake all threads blocked in :meth:`wait_after`."""
         with self._turn:
             self._turn.notify_all()
 
     def record_roster(
         self, parties: Sequence[RosterParty], classes: Sequence[str]
     ) -> CampaignState:
-        """Fix the parties, the classes, and with them the mechanisms and the budget.
+        """Fix the parties and classes, and so the mechanisms and the budget.
 
         Args:
             parties: in the order of the roster.
@@ -160,16 +160,16 @@ class Ledger:
 
         Raises:
             QuorumError: if there are too few parties.
-            RefusedError: if one is not invited, or guards a smaller unit than is promised.
+            RefusedError: if one is not invited, or protects a smaller unit than the campaign.
             SchemaError: if the classes are not the campaign's.
             BudgetError: if not a single answer fits the budget.
         """
         return self._append("roster", bodies.roster(self.state().spec, parties, classes))
 
     def record_unmasking(self, first: int, count: int, survivors: Sequence[str]) -> CampaignState:
-        """Keep with whom a masked sum is opened, before anybody is asked to.
+        """Record the survivors of a masked sum, before any party is asked to unmask it.
 
-        An opening that stands in the ledger as it is asked for is not written again.
+        An identical unmasking in the ledger is not written again.
 
         Args:
             first: place of the batch's first query among those voted on; the others follow it.
@@ -178,7 +178,7 @@ class Ledger:
 
         Raises:
             QuorumError: if they are too few.
-            LedgerError: if another list was written down before, or there is nothing to open.
+            LedgerError: if another list was recorded before, or the votes are not masked.
         """
         with self._turn:
             wanted = (first, count, tuple(survivors))
@@ -190,12 +190,12 @@ class Ledger:
     def record_votes(
         self, first: int, histogram: Total, responders: Sequence[str]
     ) -> CampaignState:
-        """Keep the summed votes of one batch, so that they are not asked for again.
+        """Record the summed votes of one batch.
 
         Args:
             first: place of the batch's first query among those voted on; the others follow it.
             histogram: (count, classes) votes, with the parties' noise if the campaign has it.
-            responders: names of the parties that are in the sum, in the order of the roster.
+            responders: names of the parties in the sum, in the order of the roster.
 
         Raises:
             QuorumError: if too few parties answered.
@@ -205,18 +205,18 @@ class Ledger:
         return self._append("votes", body, (("batches", row),))
 
     def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
-        """Charge the worst cost of answering ``queries`` in the present round, durably.
+        """Charge the worst cost of answering ``queries`` in the current round, durably.
 
-        When this returns, noise may be drawn once for each query, and the answers be handed to
-        :meth:`release`. If they never are, the cost stays spent, and no later process takes the
-        charge up: whether a release was interrupted may depend on what was in it (its length on a
-        disk almost full), and drawing again until one goes through would be a choice among
-        answers that nobody paid for. A query that is asked again is paid for again.
+        When this returns, noise may be drawn once for each query, and the answers be passed to
+        :meth:`release`. If they never are, the cost stays spent, and no later process reuses the
+        charge: whether a release was interrupted may depend on its content (its length on an almost
+        full disk), and drawing again until one succeeds would be an uncharged choice among answers.
+        A query that is asked again is charged again.
 
         Args:
             queries: indices into the public set, none with a label, none answered this round.
-            simulated: whether the noise will be seeded; noted for good. With noise shares the
-                server draws none, and notes that.
+            simulated: whether the noise will be seeded, which is recorded permanently. With noise
+                shares the server draws none, and records that.
 
         Raises:
             BudgetError: if it does not fit the budget, the round's share or ``max_queries``.
@@ -236,20 +236,20 @@ class Ledger:
         gate: Literal["open", "closed"] | None = None,
         noisy: Counts | None = None,
     ) -> CampaignState:
-        """Record the answers to a charge, durably, and give back what they did not use.
+        """Record the answers to a charge, durably, and return the unused cost.
 
-        When this returns, the labels may be handed out. A charge has one attempt: if this raises,
+        When this returns, the labels may be published. A charge has one attempt: if this raises,
         its answers are lost and its cost stays spent.
 
         Args:
             charge: the last one that :meth:`charge` returned.
             outcomes: one per query of the charge, in its order.
-            gate: of a gated batch, what its test said; None for any other.
-            noisy: of neighbour votes, their (queries, classes) int64 counts with noise, in the order
-                of the charge, which leave too; None for any other.
+            gate: result of the test of a gated batch; None for any other.
+            noisy: for neighbour votes, their released (queries, classes) int64 noisy counts, in the
+                order of the charge; None for any other.
 
         Raises:
-            LedgerError: if the charge is not open, or the answers are not to it.
+            LedgerError: if the charge is not open, or the answers do not match it.
         """
         with self._turn:
             self._take(charge, len(outcomes))
@@ -257,13 +257,13 @@ class Ledger:
             return self._append("release", body, (("releases", row) for row in rows))
 
     def end_round(self, *, wants_predictions: bool) -> CampaignState:
-        """End the present round.
+        """End the current round.
 
         Args:
-            wants_predictions: whether another one follows that needs the student's predictions.
+            wants_predictions: whether a further round needs the student's predictions.
 
         Raises:
-            LedgerError: if no round follows that would need them.
+            LedgerError: if no further round would need them.
         """
         with self._turn:
             self._held = None
@@ -272,17 +272,17 @@ class Ledger:
             )
 
     def record_predictions(self, round_: int, probabilities: Probabilities) -> bool:
-        """Keep the student's predictions for a round; the first ones count.
+        """Record the student's predictions for a round; only the first ones count.
 
         Args:
-            round_: the round that they are for, from 2.
+            round_: of the predictions, from 2.
             probabilities: (queries, classes) float32.
 
         Returns:
-            Whether the round had predictions already, so that these were not looked at.
+            Whether the round already had predictions, so that these were ignored.
 
         Raises:
-            StateError: if no predictions are awaited.
+            StateError: if no predictions are expected.
             LedgerError: if they are for another round, or of another shape.
         """
         with self._turn:
@@ -293,7 +293,7 @@ class Ledger:
             return False
 
     def finish(self) -> CampaignState:
-        """Close the campaign: nothing is charged or released after that."""
+        """Close the campaign: nothing is charged or released afterwards."""
         with self._turn:
             state, self._held = self._state, None
             return self._append(
@@ -303,7 +303,7 @@ class Ledger:
     def counts(self) -> Counts:
         """Return all summed votes: (queries, classes) int64, zeros where there are none.
 
-        They are private to the server. With noise shares the noise is in them.
+        They are private to the server. With noise shares they include the noise.
         """
         return stored_votes.all_counts(self._database, self.state())
 
@@ -325,14 +325,14 @@ class Ledger:
             return list(each_entry(db, least, kinds))
 
     def close(self) -> None:
-        """Close the ledger and let others have it."""
+        """Close the ledger and release its lock."""
         with self._turn:
             self._failed = True
             self._turn.notify_all()
             self._database.close()
 
     def _take(self, charge: Charge, answers: int) -> None:
-        """Use up the charge that this process holds: one attempt, whatever comes of it."""
+        """Consume this process's charge, which has one attempt."""
         if self._held is None or charge != self._held:
             raise LedgerError(f"charge {charge.entry} is not open in this process")
         self._held = None
@@ -356,7 +356,7 @@ class Ledger:
                     reach("entry-written")
                 self._database.remember(entry.head)
             except BaseException:
-                # Also after a commit that reported a failure: it may have reached the disk or not.
+                # Also after a failed commit, which may or may not be on the disk.
                 self._failed = True
                 raise
             self._state = state

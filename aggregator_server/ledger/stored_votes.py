@@ -1,4 +1,4 @@
-"""Reading back what a ledger holds beside its chain: summed votes, and the student's predictions."""
+"""Reading summed votes and the student's predictions from a ledger."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def all_counts(store: Store, state: CampaignState) -> Counts:
 def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Counts:
     """Return the summed votes of some queries, (queries, classes) int64, in their order.
 
-    Each batch that one of them is in is read once, and one is in memory at a time.
+    Each batch with one of them is read once, and one is in memory at a time.
 
     Raises:
         LedgerError: if there are none for one of them.

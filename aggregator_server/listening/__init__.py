@@ -1,1 +1,1 @@
-"""Listening where anybody may connect: bounded connections, and one HTTP server on top of them."""
+"""Public listeners: bounded connections, and an HTTP server on top of them."""

@@ -1,7 +1,7 @@
-"""A socket that counts whom it lets in: by the keys of those who showed one, else by address, and in all.
+"""A listening socket with limits on connections, per authenticated key or address and in total.
 
-Where there is no room for another connection, the oldest goes on which nobody has said who he is; so
-whoever comes is let in, whatever others hold, and who has said so stays.
+If there is no room, the oldest unauthenticated connection is closed; so new clients are always
+accepted, and authenticated ones stay.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Open files that are wanted; what the system allows may be less.
+#: Wanted limit of open files; the system may allow less.
 _WANTED_FILES: Final = 65_536
-#: Open files that are kept for all else: registry, ledger, students, the SuperLink's log.
+#: Open files reserved for other uses: registry, ledger, students, the SuperLink's log.
 _RESERVE: Final = 256
 _MOST: Final = 8192
 _MOST_PER_ADDRESS: Final = 1024
-#: Connections that wait before they are let in: all, and of one address.
+#: Waiting connections: in total, and of one address.
 _MOST_WAITING: Final = 4096
 _MOST_WAITING_PER_ADDRESS: Final = 1024
-#: Connections of one holder that stay whatever comes.
+#: Connections of one holder that are never evicted.
 KEPT_EACH: Final = 32
-#: Connections that were told to go and are still open; if there are more, the newest is refused.
+#: Evicted connections that are still open; above this the newest is refused.
 _MOST_GOING: Final = 64
 
 
 @dataclass(frozen=True)
 class Room:
-    """How many connections are held at once.
+    """Limits on open connections.
 
     Attributes:
-        all: from everywhere.
-        per_address: from one address, without those who have said who they are; of IPv6, from one
-            network of 64 bits.
-        waiting: from everywhere, that have not been let in yet.
+        all: in total.
+        per_address: unauthenticated ones from one address; for IPv6, from one /64 network.
+        waiting: in total, not admitted yet.
         waiting_per_address: the same from one address.
     """
 
@@ -52,16 +51,16 @@ class Room:
 
 
 def raise_file_limit() -> None:
-    """Let this process, and those that it starts, open as many files as the system allows."""
+    """Raise the limit of open files of this process and its children to the system's maximum."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it says
+        with contextlib.suppress(OSError, ValueError):  # a system may allow less than it states
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def room_for_connections() -> Room:
-    """Return how many connections the limit of open files has room for.
+    """Return how many connections the limit of open files allows.
 
     Each may need a second one, to the SuperLink.
     """
@@ -79,40 +78,40 @@ def room_for_connections() -> Room:
 
 
 class BoundedListener(socket.socket):
-    """A listening socket that has room for so many, and for the newest of those it does not know.
+    """A listening socket that evicts old unauthenticated connections for new ones.
 
     Attributes:
-        room: for how many.
+        room: the limits.
     """
 
     def __init__(self, listener: socket.socket, room: Room) -> None:
-        """Take over a socket that listens; ``listener`` is closed by it."""
+        """Take over a listening socket, which is closed with this one."""
         super().__init__(listener.family, listener.type, listener.proto, listener.detach())
         self.room = room
         self._lock = threading.Lock()
-        #: All connections, the oldest first, by the address and the port of the other end.
+        #: All connections, the oldest first, by peer address and port.
         self._open: dict[tuple[str, int], _Counted] = {}
-        #: How many there are of each source, without those whose holder is known.
+        #: Number of unauthenticated connections per source.
         self._held: Counter[str] = Counter()
         self._kept: Counter[object] = Counter()
-        #: Those that were told to go and have not gone yet.
+        #: Evicted connections that are still open.
         self._going: set[tuple[str, int]] = set()
 
     def take(self) -> tuple[socket.socket, Any, str]:
-        """Take a connection that is not let in yet; return it, whose it is, and its source.
+        """Accept a connection without admitting it; return it, its peer, and its source.
 
         Raises:
-            OSError: if there is none, as of any socket.
+            OSError: if there is none, as for any socket.
         """
         handle, address = self._accept()  # type: ignore[attr-defined]
         taken = socket.socket(self.family, self.type, self.proto, fileno=handle)
         return taken, address, _network(str(address[0]))
 
     def let_in(self, taken: socket.socket, address: Any) -> socket.socket:
-        """Let in a connection that was taken, for which another may have to go.
+        """Admit an accepted connection, possibly evicting another.
 
         Raises:
-            ConnectionAbortedError: if all must stay; ``taken`` is closed then.
+            ConnectionAbortedError: if none can be evicted; ``taken`` is then closed.
         """
         source, client = _network(str(address[0])), (str(address[0]), int(address[1]))
         handle = taken.detach()
@@ -136,16 +135,16 @@ class BoundedListener(socket.socket):
         return accepted
 
     def reach(self, client: tuple[str, int], hang_up: Callable[[], None]) -> None:
-        """Say how a connection is closed at once, by what has taken it over meanwhile."""
+        """Set the function that closes a connection at once."""
         with self._lock:
             found = self._open.get(client)
             if found is not None:
                 found.hang_up = hang_up
 
     def keep(self, client: tuple[str, int], holder: object) -> None:
-        """Let a connection stay, since its other end has shown that it is ``holder``.
+        """Exempt a connection from eviction, since its peer has authenticated as ``holder``.
 
-        Of one holder so many stay; the others may have to go for somebody new.
+        The number per holder is limited; others may be evicted.
         """
         with self._lock:
             found = self._open.get(client)
@@ -156,7 +155,7 @@ class BoundedListener(socket.socket):
             self._count(found.source, -1)
 
     def _who_goes(self, source: str) -> tuple[str, int] | None:
-        """Return who makes room for one more from ``source``; None: nobody must, or can."""
+        """Return the connection to evict for one from ``source``; None if none must or can be."""
         everybody = len(self._open) - len(self._going)
         here = sum(
             self._open[client].source == source and self._open[client].holder is None
@@ -165,7 +164,7 @@ class BoundedListener(socket.socket):
         if self._held[source] - here >= self.room.per_address:
             crowded = source
         elif everybody >= self.room.all:
-            # Whoever has the most connections has to give one up.
+            # The source with the most connections loses one.
             crowded = max(self._held, key=self._held.__getitem__, default=source)
         else:
             return None
@@ -196,13 +195,13 @@ class BoundedListener(socket.socket):
 
 
 class _Counted(socket.socket):
-    """A connection that says once when it is closed, and can be told to go.
+    """A connection that reports its closing once, and can be evicted.
 
     Attributes:
-        source: what it counts for; see :func:`_network`.
-        holder: who has shown that it is his, or None.
+        source: that it counts for; see :func:`_network`.
+        holder: its authenticated owner, or None.
         when_closed: called when it is closed.
-        hang_up: closes it, if something else reads from it by now.
+        hang_up: closes it, if another object reads from it.
     """
 
     source = ""
@@ -218,7 +217,7 @@ class _Counted(socket.socket):
             told()
 
     def leave(self) -> None:
-        """End it from this side. Whoever reads from it meets its end, and closes it."""
+        """Shut it down from this side; its reader gets the end and closes it."""
         if self.hang_up is not None:
             self.hang_up()
             return
@@ -227,7 +226,7 @@ class _Counted(socket.socket):
 
 
 def _network(host: str) -> str:
-    """Return what counts as one address: who has one of IPv6 has 2^64 of them."""
+    """Return the counted address; for IPv6 the /64 network."""
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:

@@ -1,4 +1,4 @@
-"""HTTP where anybody may connect, by a thread of this process: what the gateway and the page share."""
+"""A public HTTP server in a thread, shared by the gateway and the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HttpServer:
     """An application on a port, in a thread.
 
     Attributes:
-        port: where it listens.
+        port: that it listens on.
     """
 
     def __init__(
@@ -41,29 +41,30 @@ class HttpServer:
         certificate: tuple[Path, Path] | None,
         on_fault: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Take over a socket that listens. Nothing is served before :meth:`start`.
+        """Take over a listening socket. Nothing is served before :meth:`start`.
 
         Args:
             listener: the socket.
             name: of the thread, and in messages.
             max_head: largest head of a request (its line and headers), in bytes.
-            certificate: chain and key (PEM), for TLS 1.3; None: in clear.
-            on_fault: called in the thread with what ended it; None: it is raised there.
+            certificate: chain and key (PEM), for TLS 1.3; None: clear text.
+            on_fault: called in the thread with the error that ended it; None: the error is raised
+                there.
         """
         self.port = int(listener.getsockname()[1])
         self._listener = listener
         self._name, self._max_head, self._on_fault = name, max_head, on_fault
         self._certificate = certificate
-        self._server: Any = None  # uvicorn, which is imported when it is needed
+        self._server: Any = None  # uvicorn, imported on demand
         self._thread: threading.Thread | None = None
 
     def start(self, room: Room, make_app: Callable[[BoundedListener], App]) -> None:
-        """Begin to serve, and return when it does.
+        """Start serving; returns when it does.
 
         Args:
-            room: for how many connections.
-            make_app: returns the application; takes the listener, to which it says who has shown
-                who he is.
+            room: the limits on connections.
+            make_app: returns the application, given the listener, to which it reports authenticated
+                peers.
 
         Raises:
             ProcessError: if it does not.
@@ -79,20 +80,20 @@ class HttpServer:
             BoundedHead(make_app(listener), self._max_head),
             lifespan="on",
             ws="none",
-            # The other parser that uvicorn may take bounds neither headers nor the request's line.
+            # uvicorn's other parser bounds neither headers nor the request line.
             http=protocol_of(listener),
             h11_max_incomplete_event_size=self._max_head,
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # nobody may say for another where he comes from
+            proxy_headers=False,  # no trust in forwarded addresses
             timeout_graceful_shutdown=2,
             ssl_certfile=chain,
             ssl_keyfile=key,
         )
         config.load()
         if config.ssl is not None:
-            # Both ends are ours, and the version before lets an onlooker see certificates.
+            # Both ends are ours, and TLS 1.2 shows certificates to observers.
             config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
@@ -105,7 +106,7 @@ class HttpServer:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Stop serving and give the port back. Harmless if it never started."""
+        """Stop serving and release the port. Harmless if it never started."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(_STOP_S)

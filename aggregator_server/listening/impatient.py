@@ -1,10 +1,9 @@
-"""An event loop and a protocol that bound what a stranger can hold before he is known.
+"""An event loop and a protocol that bound the resources of unauthenticated connections.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections wait before they are let in (:mod:`aggregator_server.listening.waiting`), and
-are counted at the socket itself (:mod:`aggregator_server.listening.bounded_listener`). A connection
-on which no request becomes complete, or no handshake, or whose other end does not take what is sent,
-is closed after a while.
+request. So connections wait before they are admitted (:mod:`aggregator_server.listening.waiting`),
+and are counted at the socket itself (:mod:`aggregator_server.listening.bounded_listener`). A
+connection without a complete handshake or request in time, or whose peer does not read, is closed.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ from aggregator_server.listening.waiting import WaitingRoom
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds in which a further request on a connection must be complete, and an answer be taken.
+#: Seconds for a further request on a connection, and for reading an answer.
 PATIENCE_S: Final = 10.0
-#: Seconds for which a connection may wait to be let in, and in which then a handshake, and after it the
-#: head of the first request, must be complete. What they hold is bounded, and the oldest make room; and
-#: each that is closed may come again at once, which costs another handshake.
+#: Seconds for which a connection may wait for admission, and in which then a handshake, and after
+#: it the head of the first request, must be complete. Their resources are bounded, and the oldest
+#: are evicted; a closed one may reconnect at once, which costs another handshake.
 FIRST_PATIENCE_S: Final = 30.0
 _SHUTDOWN_S: Final = 5.0
-#: Bytes that wait in this process to be sent on one connection, before its sender has to wait.
+#: Bytes buffered for sending on one connection, before its sender has to wait.
 _UNSENT: Final = 64 * 2**10
-#: Bytes that are read of TLS at a time. Each connection has so many set aside, from its first moment.
+#: Bytes of TLS read at a time, a buffer that each connection has from its start.
 _READ: Final = 32 * 2**10
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose connections wait before they are let in, and not for long after that."""
+    """An event loop whose connections wait for admission, with deadlines."""
 
     def __init__(self) -> None:
-        """Make one."""
+        """Create the loop."""
         super().__init__()
-        # Of the whole process: 256 KiB, the default, are too much to give to whoever connects.
+        # For the whole process: the default of 256 KiB is too much per connection.
         asyncio.sslproto.SSLProtocol.max_size = _READ
 
     async def create_server(self, *args: Any, **options: Any) -> Any:
-        """Listen; with a waiting room and deadlines where the socket is one of ours."""
+        """Listen; with a waiting room and deadlines for a :class:`BoundedListener`."""
         listener = options.get("sock")
         if not isinstance(listener, BoundedListener):
             return await super().create_server(*args, **options)
@@ -60,18 +59,18 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class ImpatientProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection on which no request head becomes complete in time.
+    """HTTP/1.1 that closes a connection without a complete request head in time.
 
-    Nor does it wait longer for an other end that does not take its answer.
+    It also closes a connection whose peer does not read its answer in time.
 
     Attributes:
-        listener: whose connections these are; see :func:`protocol_of`.
+        listener: of these connections; see :func:`protocol_of`.
     """
 
     listener: BoundedListener | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Start waiting for the first request."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_UNSENT)
         self._waits_since = self.loop.time()
@@ -82,34 +81,34 @@ class ImpatientProtocol(H11Protocol):
             self.listener.reach(self.client, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; what comes after our end of it was closed is nobody's any more.
+        """Process data; data after closing our end is ignored.
 
-        Under TLS the other end may go on sending for a while then.
+        Under TLS the peer may then continue sending for a while.
         """
         if not self.transport.is_closing():
             super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._watch.cancel()
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
-        # A transport refers to its protocol, and under TLS holds 256 KiB: it is let go of now, and
-        # not when the garbage collector comes by.
+        # A transport and its protocol refer to each other, and under TLS have 256 KiB: the cycle is
+        # broken now, without waiting for the garbage collector.
         self.transport = self.flow = self.cycle = None  # type: ignore[assignment]
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start waiting for the next request."""
         self._waits_since, self._patience = self.loop.time(), PATIENCE_S
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Begin to wait until the other end has taken what was sent."""
+        """Start waiting until the peer has read the answer."""
         self._stuck_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Wait for that no more."""
+        """Stop waiting for that."""
         self._stuck_since = None
         super().resume_writing()
 
@@ -120,7 +119,7 @@ class ImpatientProtocol(H11Protocol):
         if self._stuck_since is not None:
             until = min(until, self._stuck_since + PATIENCE_S)
         left = until - now
-        # One that is being closed, and is still here at the second look, has unsent bytes.
+        # A closing connection that still exists at the second check has unsent bytes.
         if left <= 0 or self.transport.is_closing():
             self.transport.abort()
         else:
@@ -133,16 +132,16 @@ def protocol_of(listener: BoundedListener) -> type[ImpatientProtocol]:
 
 
 class BoundedHead:
-    """An ASGI application that does not hear of requests with a larger head than allowed.
+    """An ASGI middleware that rejects requests with too large heads.
 
-    The parser bounds a head that is not complete; one that comes in one piece it takes whole.
+    The parser bounds incomplete heads, but accepts any head that arrives in one piece.
     """
 
     def __init__(self, app: Callable[..., Any], most: int) -> None:
-        """Stand before ``app``.
+        """Wrap ``app``.
 
         Args:
-            app: what answers.
+            app: the wrapped application.
             most: largest head, in bytes: the request's line and its headers, without the spaces
                 that the parser drops.
         """
@@ -150,7 +149,7 @@ class BoundedHead:
         self._most = most
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse the request, or pass it on."""
+        """Refuse the request, or forward it."""
         if scope["type"] != "http" or _head(scope) <= self._most:
             await self._app(scope, receive, send)
             return
@@ -169,7 +168,7 @@ def _head(scope: Any) -> int:
 
 
 def quiet_uvicorn() -> None:
-    """Keep what strangers provoke out of the operator's screen; uvicorn would say it there."""
+    """Silence uvicorn's messages about malformed requests."""
     logger = logging.getLogger("uvicorn")
     logger.propagate = False
     if not logger.handlers:

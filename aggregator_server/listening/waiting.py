@@ -1,11 +1,10 @@
-"""Who has connected and waits to be let in: so many at a time, in turn, and no faster than we work.
+"""The waiting room of connections: bounded, fair between addresses, with rate-limited TLS.
 
-To take a connection costs next to nothing; a handshake costs a millisecond of this machine, and what
-is held for it 60 KiB. So whoever connects waits first, as a bare socket, until he has said something,
-and is then let in: one of each address in turn, and within an address in the order in which they came.
-Where there is TLS, :data:`HANDSHAKES` are begun in a second. Whoever opens connections without end so
-has a share of that and no more, and whoever was let in has the time that he needs for his request
-before so many others have come after him that he has to make room
+Accepting a connection is cheap; a handshake costs a millisecond of CPU and 60 KiB of memory. So a
+new connection waits as a bare socket until it has sent something, and is then admitted: one per
+address in turn, and within an address in order of arrival. With TLS, :data:`HANDSHAKES` are started
+per second. A client that floods the server gets only its share of them, and an admitted one has
+time for its request before later ones evict it
 (:mod:`aggregator_server.listening.bounded_listener`).
 """
 
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 
     from aggregator_server.listening.bounded_listener import BoundedListener
 
-#: Handshakes that are begun in a second, and at a time after a pause. One takes about a millisecond.
+#: Handshakes started per second, and at once after a pause. One takes about a millisecond.
 HANDSHAKES: Final = 128
 _AT_ONCE: Final = 32
-#: Connections that are taken from the system before those that are there are looked at again.
+#: Connections accepted from the system before the waiting ones are checked again.
 _TAKEN_AT_ONCE: Final = 16
-#: Connections that the system keeps for us until we take them.
+#: The backlog of the socket.
 _BACKLOG: Final = 2048
-#: How long no connection is taken when there are no open files left, in seconds.
+#: How long to pause accepting when no file handles are left, in seconds.
 _PAUSE_S: Final = 1.0
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A connection that waits: silent at first."""
+    """A waiting connection, silent at first."""
 
     plain: socket.socket
     address: Any
@@ -48,9 +47,9 @@ class _Waiting:
 
 
 class WaitingRoom:
-    """A server whose connections wait before they are let in. Used from one event loop.
+    """A server whose connections wait for admission. Used from one event loop.
 
-    Of asyncio's servers it is what uvicorn uses.
+    It implements the part of asyncio's servers that uvicorn uses.
     """
 
     def __init__(
@@ -63,15 +62,15 @@ class WaitingRoom:
         patience: float,
         shutdown: float,
     ) -> None:
-        """Begin to take connections.
+        """Start accepting connections.
 
         Args:
             loop: that it runs in.
-            listener: where they come from; it counts those that are let in.
-            protocol: makes what takes one over.
-            tls: the certificate to show; None: no handshakes, and so no ration of them.
-            patience: seconds after which a connection that was not let in is closed, and that a
-                handshake may take.
+            listener: their source, which counts admitted ones.
+            protocol: creates the protocol of a connection.
+            tls: the server's TLS context; None: no handshakes, and so no rate limit.
+            patience: seconds after which a waiting connection is closed, and that a handshake may
+                take.
             shutdown: seconds that the end of TLS may take.
         """
         self._loop, self._listener, self._protocol = loop, listener, protocol
@@ -83,7 +82,7 @@ class WaitingRoom:
                 "ssl_handshake_timeout": patience,
                 "ssl_shutdown_timeout": shutdown,
             }
-        #: Those who have said nothing, the oldest first, and those who have, by source.
+        #: Silent connections, the oldest first, and others by source.
         self._silent: dict[_Waiting, None] = {}
         self._ready: dict[str, deque[_Waiting]] = {}
         self._held: Counter[str] = Counter()
@@ -96,11 +95,11 @@ class WaitingRoom:
         self._open()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting connections."""
         return self._held.total()
 
     def close(self) -> None:
-        """Take no more connections, and close those that wait."""
+        """Accept no more connections, and close waiting ones."""
         if self._closed:
             return
         self._closed = True
@@ -118,7 +117,7 @@ class WaitingRoom:
             self._loop.add_reader(self._listener.fileno(), self._take)
 
     def _take(self) -> None:
-        """Take some connections from the system."""
+        """Accept some connections from the system."""
         for _ in range(_TAKEN_AT_ONCE):
             try:
                 plain, address, source = self._listener.take()
@@ -141,7 +140,7 @@ class WaitingRoom:
             self._loop.add_reader(plain, self._spoke, each)
 
     def _makes_room(self, source: str) -> bool:
-        """Say whether one more from ``source`` may wait, after another had to go if need be."""
+        """Return whether one more from ``source`` may wait, evicting another if needed."""
         room, crowded = self._listener.room, source
         if self._held[source] < room.waiting_per_address:
             if self._held.total() < room.waiting:
@@ -155,7 +154,7 @@ class WaitingRoom:
         return silent is not None
 
     def _spoke(self, each: _Waiting) -> None:
-        """Let one that has said something take its turn; one that has gone is closed."""
+        """Queue a connection that has sent something; close one that has disconnected."""
         self._loop.remove_reader(each.plain)
         try:
             gone = each.plain.recv(1, socket.MSG_PEEK) == b""
@@ -171,7 +170,7 @@ class WaitingRoom:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Let in as many as the ration allows: of each source one, in turn."""
+        """Admit as many as the rate allows, one per source in turn."""
         while self._ready and self._next is None:
             if not self._may_begin():
                 left = (1 - self._tokens) / HANDSHAKES
@@ -192,7 +191,7 @@ class WaitingRoom:
         self._let_in()
 
     def _may_begin(self) -> bool:
-        """Take one handshake off the ration, if there is one."""
+        """Consume one handshake of the rate limit, if available."""
         if self._tls is None:
             return True
         now = self._loop.time()
@@ -204,14 +203,14 @@ class WaitingRoom:
         return True
 
     async def _serve(self, each: _Waiting) -> None:
-        """Hand one over to its protocol, which keeps it."""
+        """Pass a connection to its protocol."""
         try:
             counted = self._listener.let_in(each.plain, each.address)
             counted.setblocking(False)
             await self._loop.connect_accepted_socket(self._protocol, counted, **self._deadlines)
-        # What goes wrong with a stranger's connection is nobody's concern, as asyncio itself has it.
+        # Errors of unauthenticated connections are ignored, as in asyncio itself.
         except Exception as error:  # noqa: BLE001
-            # An error and what raised it refer to each other, and to the transport with its buffers.
+            # An error and its traceback refer to each other, and to the transport with its buffers.
             traceback.clear_frames(error.__traceback__)
 
     def _forget(self, each: _Waiting) -> None:
@@ -222,7 +221,7 @@ class WaitingRoom:
             del self._held[each.source]
 
     def _drop(self, each: _Waiting) -> None:
-        """Close one that waits."""
+        """Close a waiting connection."""
         self._forget(each)
         if each in self._silent:
             del self._silent[each]

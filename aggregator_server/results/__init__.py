@@ -1,1 +1,1 @@
-"""What a campaign publishes: labels, the privacy statement, and robustness certificates."""
+"""Results of a campaign: labels, the privacy statement, and robustness certificates."""

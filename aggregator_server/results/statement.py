@@ -1,4 +1,4 @@
-"""From a campaign's state to its privacy statement."""
+"""The privacy statement of a campaign."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:
-    """Return what the campaign promises, as of ``state``.
+    """Return the campaign's guarantee, as of ``state``.
 
     The epsilon is the same from the roster to the end: that of the cap.
 
@@ -47,14 +47,14 @@ def privacy_statement(state: CampaignState) -> PrivacyStatement:
 
 
 def _gate(state: CampaignState) -> tuple[Mapping[str, str | int], ...]:
-    """Return what stood between the labels and the public, as one more step of the mechanism."""
+    """Return the gate of a gated campaign as a further step of the mechanism."""
     if state.spec.gate is None:
         return ()
     parameters = {k: v for k, v in state.spec.gate.to_dict().items() if k != "event"}
     return ({"mechanism": "gate", **parameters},)
 
 
-#: What the promise stands on, by composition.
+#: The basis of the guarantee, by composition.
 _HOW: Final = {
     "zcdp": "by a cap on the noise's cost that looks at no vote, ",
     "gdp": "by a cap on the noise's cost that looks at no vote, ",
@@ -63,12 +63,12 @@ _HOW: Final = {
 
 
 def server_epsilon(state: CampaignState) -> float | None:
-    """Return what the server may learn from the noisy sums that it sees, at the campaign's delta.
+    """Return the epsilon of the noisy sums that the server sees, at the campaign's delta.
 
-    Of every query that was voted on, asked or not, it sees one noisy histogram.
+    For every query that was voted on, answered or not, it sees one noisy histogram.
 
     Returns:
-        The epsilon, the same for all data; None where nothing is promised.
+        The epsilon, the same for all data; None without a guarantee.
     """
     if not state.spec.sums.distributed:
         return None

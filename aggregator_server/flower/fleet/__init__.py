@@ -1,1 +1,1 @@
-"""What parties' nodes may send through the gateway: signed, in answer to us, and only so much."""
+"""Admission of requests from parties' nodes: signed, in answer to the server, and bounded."""

@@ -1,4 +1,4 @@
-"""Memory that is shared: so many bytes for all who hold some, and so many for each of them."""
+"""Memory quotas: a total, and a limit per holder."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
     Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-#: How long somebody waits for room that others have, in seconds.
+#: How long a request waits for memory, in seconds.
 ROOM_S: Final = 20.0
-#: How many may wait so of one holder; each of them holds its connection, and what is buffered on it.
+#: Most waiting requests of one holder; each occupies its connection and its buffers.
 MOST_WAITING: Final = 8
-#: The slowest that a body may arrive: in each span of so many seconds so many bytes, or its end.
+#: Least speed of a body: this many bytes in each span of this many seconds, or its end.
 SPAN_S: Final = 10.0
 SPAN_BYTES: Final = 160 * 2**10
 
 
 class Allowance:
-    """Bytes that may be held at a time. Used from one event loop.
+    """A quota of bytes in memory. Used from one event loop.
 
     Attributes:
-        in_all: by everybody.
-        each: by one holder.
-        held: how many each holder has now.
+        in_all: for all holders together.
+        each: for one holder.
+        held: bytes of each holder now.
     """
 
     def __init__(self, in_all: int, each: int) -> None:
@@ -40,19 +40,20 @@ class Allowance:
 
     @property
     def total(self) -> int:
-        """How many bytes are held now."""
+        """Total bytes in use now."""
         return self._total
 
     async def take(self, holder: Hashable, amount: int, within: float | None = None) -> None:
-        """Hold ``amount`` bytes more, as soon as there is room.
+        """Reserve ``amount`` bytes, as soon as there is room.
 
         Args:
-            holder: who holds them.
-            amount: how many; more than one may ever hold are never given.
-            within: how long to wait, in seconds; left out, :data:`ROOM_S`.
+            holder: that they count for.
+            amount: number of bytes; more than ``each`` is never granted.
+            within: how long to wait, in seconds; default: :data:`ROOM_S`.
 
         Raises:
-            TimeoutError: if there was no room for so long, or too many of this holder wait already.
+            TimeoutError: if there was no room in that time, or too many of this holder already
+                wait.
         """
         if not self._fits(holder, amount):
             if amount > min(self.in_all, self.each) or self._waiting[holder] >= MOST_WAITING:
@@ -76,18 +77,18 @@ class Allowance:
                 del self._waiting[holder]
 
     def give(self, holder: Hashable, amount: int) -> None:
-        """Hold ``amount`` bytes less."""
+        """Release ``amount`` bytes."""
         self._total -= amount
         self.held[holder] -= amount
         if not self.held[holder]:
             del self.held[holder]
-        # Whoever waits looks again; who comes later waits for the next time.
+        # Current waiters check again; later ones wait for the next release.
         freed, self._freed = self._freed, asyncio.Event()
         freed.set()
 
     @asynccontextmanager
     async def holding(self, holder: Hashable, amount: int) -> AsyncIterator[None]:
-        """Hold ``amount`` bytes for the length of a block.
+        """Reserve ``amount`` bytes for the duration of a block.
 
         Raises:
             TimeoutError: if there was no room for them; see :meth:`take`.
@@ -103,11 +104,11 @@ async def read_body(receive: Receive, most: int) -> bytes | None:
     """Read the body of a request; None if it breaks off, or has more than ``most`` bytes.
 
     Args:
-        receive: gives the pieces (ASGI).
+        receive: returns the pieces (ASGI).
         most: largest body, in bytes.
 
     Raises:
-        TimeoutError: if it comes more slowly than :data:`SPAN_BYTES` in :data:`SPAN_S`.
+        TimeoutError: if it arrives more slowly than :data:`SPAN_BYTES` in :data:`SPAN_S`.
     """
     body, clock = bytearray(), asyncio.get_running_loop().time
     until, arrived = clock() + SPAN_S, 0

@@ -1,4 +1,4 @@
-"""The twelve calls of the API for parties: how large each may be, and what its body is."""
+"""The twelve calls of the API for parties: their size limits and message types."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ __all__ = [
 
 #: Largest piece of a message, in bytes; Flower cuts what is larger into pieces of 5 MiB.
 MAX_PIECE: Final = 6 * 2**20
-#: Largest body of a request that carries a piece, with what stands around it.
+#: Largest body of a request with a piece and its envelope.
 MAX_BODY: Final = MAX_PIECE + 4096
-#: Of one that announces a reply: its metadata, and the names of its pieces.
+#: Largest body of an announcement of a reply: its metadata and the names of its pieces.
 _MAX_ANNOUNCEMENT: Final = 64 * 2**10
-#: Of every other one; they hold a key or a few names.
+#: Largest body of any other request, with a key or a few names.
 _MAX_OTHER: Final = 4096
 
 
 class RefusedCallError(Exception):
-    """A call that is not passed on.
+    """A call that is not forwarded.
 
     Attributes:
         status: of the answer (HTTP).
     """
 
     def __init__(self, status: int, why: str) -> None:
-        """Say how to answer, and why."""
+        """Store the status and the reason."""
         super().__init__(why)
         self.status = status
 
@@ -73,9 +73,9 @@ class Call:
 
     Attributes:
         name: the last part of its path.
-        kind: the message that its body is.
+        kind: message type of its body.
         most: largest body, in bytes.
-        answer: bytes that its answer may have, as far as they need to be counted.
+        answer: largest size of its answer that is charged to the quota.
     """
 
     name: str
@@ -84,10 +84,10 @@ class Call:
     answer: int = 0
 
     def read(self, body: bytes) -> Any:
-        """Return the message in a body.
+        """Parse a body.
 
         Raises:
-            RefusedCallError: if it is no such message.
+            RefusedCallError: if it is not such a message.
         """
         message = self.kind()
         try:

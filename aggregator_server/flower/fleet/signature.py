@@ -1,8 +1,8 @@
-"""Who sent a request: the node key that its headers name, and the signature that proves it.
+"""Authentication of requests: the node key in the headers, and the signature that proves it.
 
-A SuperLink checks the same after it has read a body, so with this a body is read only of a sender
-who is known. The rule is Flower's, and no stricter: what is signed is the time, which is good for
-305 seconds. Whoever reads a signature could use it again in that time; TLS keeps it from others.
+A SuperLink checks the same after it has read a body; with this check a body is read only from a
+known sender. The rule is Flower's, and no stricter: the signed value is the time, which is valid
+for 305 seconds. A signature could be replayed in that time; TLS protects it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AHEAD_S: Final = SYSTEM_TIME_TOLERANCE
 
 
 def named_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the node key (PEM) that a request names, or None if it names none, or two."""
+    """Return the node key (PEM) that a request names, or None if it does not name exactly one."""
     named = [value for name, value in headers if name == KEY_HEADER]
     if len(named) != 1:
         return None
@@ -48,7 +48,7 @@ def named_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def is_signed(headers: Iterable[tuple[bytes, bytes]], key: bytes, now: dt.datetime) -> bool:
-    """Say whether the holder of ``key`` signed the time of a request, and that time is now.
+    """Return whether ``key`` signed the time of a request, and that time is recent.
 
     Args:
         headers: of the request, names in lower case.
@@ -68,7 +68,7 @@ def is_signed(headers: Iterable[tuple[bytes, bytes]], key: bytes, now: dt.dateti
             return False
         signature = b64decode(values[_SIGNATURE], validate=True)
         public.verify(signature, values[_TIMESTAMP], ec.ECDSA(SHA256()))
-    # A time without a zone is a TypeError; far from ours, an OverflowError.
+    # A time without a zone raises TypeError; one far from ours, OverflowError.
     except (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, InvalidSignature):
         return False
     return True

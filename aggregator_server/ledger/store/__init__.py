@@ -1,1 +1,1 @@
-"""The file or database under the ledger: its tables, how it is opened, how its layout moves on."""
+"""The ledger's storage: its tables and layout, in a file or a database."""

@@ -1,4 +1,4 @@
-"""One ledger file: made whole or not at all, opened by one process at a time, written durably."""
+"""A ledger file: created atomically, opened by one process at a time, written durably."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """An advisory lock on ``<ledger>.lock``, gone when the process ends, however it ends."""
+    """An advisory lock on ``<ledger>.lock``, released when the process ends in any way."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
@@ -40,14 +40,14 @@ class Lock:
             ) from error
 
     def release(self) -> None:
-        """Let others have the ledger. The lock file stays: removing it would race."""
+        """Release the ledger. The lock file stays: removing it would race."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class Database(DurableFile):
-    """An open ledger file; with a lock, to be written by this process."""
+    """An open ledger file; with a lock, this process may write it."""
 
     def __init__(self, path: Path, lock: Lock | None) -> None:
         if not path.is_file():
@@ -61,20 +61,19 @@ class Database(DurableFile):
             with self.reading() as db:
                 tables.require_layout(db)
             with translated(path, LedgerError):
-                # While one connection is open, the log stays: it is not moved into the file, and
-                # made again, at each commit.
+                # An open connection avoids checkpointing and recreating the log at each commit.
                 self._kept = connect(path)
                 make_durable(self._kept, path, read_only=False)
                 self._kept.execute("SELECT count(*) FROM entries").fetchone()
 
     @classmethod
     def create(cls, path: Path, fill: Callable[[Transaction], None]) -> Self:
-        """Make a ledger file and write into it what ``fill`` writes; then open it.
+        """Create a ledger file with the content of ``fill``, and open it.
 
-        After a crash it is there with its first entry or not there at all.
+        After a crash it exists with its first entry or not at all.
 
         Raises:
-            StateError: if there is one already, or another process is at it.
+            StateError: if it exists, or another process uses it.
             DiskError: if the disk is full or not writable.
         """
         require_closed_folder(private_directory(path.parent))
@@ -91,7 +90,7 @@ class Database(DurableFile):
         """Open a ledger file for writing.
 
         Raises:
-            StateError: if there is none, another process has it, or a newer version wrote it.
+            StateError: if there is none, another process uses it, or a newer version wrote it.
             LedgerError: if the file is not a ledger.
         """
         if not path.is_file():
@@ -113,7 +112,7 @@ class Database(DurableFile):
         return cls(path, None)
 
     def check(self, db: Transaction, *, pages: bool = False) -> None:
-        """Compare tables and triggers with those of a new ledger, and look at the file's pages.
+        """Compare tables and triggers with those of a new ledger, and check the file's pages.
 
         Raises:
             LedgerError: if one is missing, changed or new, a newer version wrote it, or the file is
@@ -127,18 +126,18 @@ class Database(DurableFile):
                 raise LedgerError(f"the file is damaged: {'; '.join(said[:3])}")
 
     def remember(self, head: Head) -> None:
-        """Do nothing: a file holds what was committed to it."""
+        """Do nothing: a file has what was committed to it."""
 
     def newest_known(self) -> Head | None:
-        """Return None: what must be there is not noted beside a file."""
+        """Return None: no head is noted next to a file."""
         return None
 
     def could_be_older(self, seq: int) -> bool:  # noqa: ARG002
-        """Return False: a file is in the folder itself, and not elsewhere."""
+        """Return False: a file is in the folder itself."""
         return False
 
     def close(self) -> None:
-        """Close the file and give up the lock."""
+        """Close the file and release the lock."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None
@@ -147,10 +146,10 @@ class Database(DurableFile):
 
 
 def write_copy(path: Path, fill: Callable[[Transaction], None]) -> None:
-    """Make a ledger file that nobody has open, of what ``fill`` writes: one file, without a log.
+    """Create a closed ledger file with the content of ``fill``: one file, without a log.
 
     Raises:
-        StateError: if there is one already.
+        StateError: if it exists.
         DiskError: if the disk is full or not writable.
     """
     if path.exists():

@@ -1,4 +1,4 @@
-"""Opening the ledger at a place, whichever kind of place it is."""
+"""Opening the ledger at a place of either kind."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
 
 
 class Store(Protocol):
-    """An open ledger: what :class:`Database` and :class:`PostgresDatabase` have in common."""
+    """An open ledger: the common interface of :class:`Database` and :class:`PostgresDatabase`."""
 
     def writing(self) -> AbstractContextManager[Transaction]:
         """One durable transaction: committed when the block ends, undone if it raises."""
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """One consistent view of what is committed."""
+        """A consistent view of the committed state."""
 
     def check(self, db: Transaction, *, pages: bool = False) -> None:
-        """Check that its tables and triggers are those of a new ledger, and its pages whole."""
+        """Check that its tables and triggers are those of a new ledger, and its pages intact."""
 
     def remember(self, head: Head) -> None:
-        """Be told of an entry that is committed."""
+        """Record the head of a committed entry."""
 
     def newest_known(self) -> Head | None:
         """Return an entry that must be in it, if one is known."""
 
     def could_be_older(self, seq: int) -> bool:
-        """Say whether there may have been entries after number ``seq`` of which nothing is known."""
+        """Return whether there may have been unknown entries after number ``seq``."""
 
     def close(self) -> None:
-        """Close it, and let others have it."""
+        """Close it and release its lock."""
 
 
 def exists(place: Place) -> bool:
-    """Say whether there is a ledger at a place.
+    """Return whether there is a ledger at a place.
 
     Raises:
-        StateError: if there was one, and it is gone.
+        StateError: if there was one, but it is missing.
         UnreachableError: if its database does not answer.
     """
     return place.exists() if isinstance(place, Path) else _postgres().exists(place)
 
 
 def create(place: Place, fill: Callable[[Transaction], None]) -> Store:
-    """Make a ledger, with what ``fill`` writes, and open it; see the ``create`` of either kind."""
+    """Create a ledger with the content of ``fill``, and open it; see ``create`` of either kind."""
     if isinstance(place, Path):
         return Database.create(place, fill)
     return _postgres().create(place, fill)
@@ -93,10 +93,10 @@ def _postgres() -> type[PostgresDatabase]:
 
 
 def facts(place: InDatabase) -> Facts:
-    """Connect to a database as a ledger is opened, and return what it is; nothing is written.
+    """Connect to a database as for opening a ledger, and return its facts; nothing is written.
 
     Raises:
         UnreachableError: if it does not answer.
-        StateError: if it is no server that a ledger can be trusted to.
+        StateError: if the server is not suitable for a ledger.
     """
     return _postgres().facts(place)

@@ -1,1 +1,1 @@
-"""A ledger in a PostgreSQL database: its address, its sessions, its layout, what its server says."""
+"""A ledger in a PostgreSQL database: its sessions, its layout, its errors."""
