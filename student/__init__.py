@@ -1,1 +1,1 @@
-"""The student: learns from released labels and public inputs, publishes what it learnt."""
+"""The student: learns from released labels and public inputs, and publishes a model."""

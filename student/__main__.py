@@ -1,4 +1,4 @@
-"""``python -m student`` is ``pate-student``."""
+"""``python -m student`` is the same as ``pate-student``."""
 
 from student.cli import main
 

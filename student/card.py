@@ -1,4 +1,4 @@
-"""The model card: ``README.md`` beside a published student, in words."""
+"""The model card: ``README.md`` of a published student."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a student comes from.
+    """The provenance of a student.
 
     Attributes:
         campaign: identity of the campaign, hexadecimal.
-        name: what the coordinator calls it, or "".
+        name: chosen by the coordinator, or "".
         public_set: content hash of the public set, hexadecimal.
         queries: size of the public set.
         from_teachers: labels that are noisy votes, of teachers or of records.
-        reinforced: labels that are the student's own predictions, not contradicted.
+        reinforced: labels that are the student's own uncontradicted predictions.
         training: facts about the training (trainer, seed, steps, seconds), plain JSON values.
-        coverage: how the labels lie over the classes, if that was looked at.
+        coverage: distribution of the labels over the classes, if computed.
     """
 
     campaign: str
@@ -72,7 +72,7 @@ def write_card(
 
     Args:
         student: the model.
-        provenance: what it learnt from.
+        provenance: of its labels.
         statement: checked fields of ``privacy.json``.
         evaluation: on labelled public data, or None.
     """
@@ -165,7 +165,7 @@ the server gave it.
 
 
 def _withdrawn(statement: Mapping[str, object]) -> str | None:
-    """Return why nothing is promised to the statement's own observer, None if something is."""
+    """Return why the statement gives its own observer no guarantee, None if it gives one."""
     observers = statement.get("statements")
     for each in observers if isinstance(observers, list) else []:
         if isinstance(each, Mapping) and each.get("observer") == statement["observer"]:
@@ -209,7 +209,7 @@ Labels of a noisy vote can be wrong; the training expects a few that are.
 
 
 def _answered(covered: Coverage | None, statement: Mapping[str, object]) -> str:
-    """Return which classes got labels: a class with few of them is learnt badly."""
+    """Return labels per class: a class with few labels is learnt badly."""
     if covered is None:
         return ""
     asked, given = statement.get("queries_asked"), statement.get("labels_released")
@@ -260,7 +260,7 @@ confidence, for inputs like these.
 
 
 def _groups(groups: Groups | None) -> str:
-    """Return how the groups of the labelled data fare."""
+    """Return the rates of the groups of the labelled data."""
     if groups is None:
         return ""
     at, gaps = groups.positive, groups.gaps()
@@ -307,7 +307,7 @@ def _share(rate: Rate) -> str:
 
 
 def _gap_in_words(gap: Gap | None, what: str) -> str:
-    """Return a gap as a sentence that claims no more than the data do."""
+    """Return a gap as a sentence that claims no more than the data support."""
     what = what[0].upper() + what[1:]
     if gap is None:
         return f"{what}: there are no two groups to compare."

@@ -1,15 +1,13 @@
-"""Publishing a student: a folder that is whole or not there, and never without its privacy.
+"""Publishing a student: an atomic folder, always with its privacy statement.
 
 ::
 
     OUT/
-        model.json            what it is: classes, schema, preprocessing, architecture, hashes
-        model.safetensors     weights of an image student
-        model.onnx            the same, for any runtime; takes raw pixels
-        forest.skops, ...     models of a table student
-        privacy.json          what it cost, as the server said, byte for byte
-        README.md             model card
-        evaluation.json, .png how good it is, if it was evaluated
+        model.json description: classes, schema, preprocessing, architecture, hashes
+        model.safetensors     weights of an image student model.onnx            the same, for any
+        runtime; takes raw pixels forest.skops, ...     models of a table student privacy.json the
+        server's privacy statement, byte for byte README.md             model card evaluation.json,
+        .png how good it is, if it was evaluated
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ def scratch(out: Path, *, replace: bool = True) -> Iterator[Path]:
     same ``out`` left there when it was killed is removed first.
 
     Yields:
-        The folder, for the owner alone.
+        The folder, accessible only to the owner.
 
     Raises:
         UsageError, DiskError: as :func:`check_out`.
@@ -106,23 +104,23 @@ def publish(
     provenance: Provenance,
     evaluation: Evaluation | None = None,
 ) -> list[str]:
-    """Write a student and everything about it into ``out``, all or nothing.
+    """Write a student and everything about it into ``out`` atomically.
 
-    A student that was published there before is replaced.
+    An earlier published student is replaced.
 
     Args:
         student: to publish.
         out: the folder.
-        privacy: the text of the privacy statement, passed on byte for byte.
-        provenance: what the student learnt from.
-        evaluation: how good it is, if that is known.
+        privacy: the text of the privacy statement, copied byte for byte.
+        provenance: of its labels.
+        evaluation: of the student, if known.
 
     Returns:
         The names of the files.
 
     Raises:
-        DataError: if the privacy statement is missing or does not say what it must.
-        UsageError: if ``out`` holds something else.
+        DataError: if the privacy statement is missing or incomplete.
+        UsageError: if ``out`` has other content.
         DiskError: if the disk is full or not writable; ``out`` is then as it was.
     """
     if not privacy.strip():
@@ -180,7 +178,7 @@ def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") ->
 
 
 def _swap(draft: Path, out: Path) -> None:
-    """Put the finished folder in its place; two renames where an older student is there."""
+    """Move the finished folder to its place; two renames if an older student exists."""
     sync_directory(draft)
     if not out.exists():
         draft.rename(out)

@@ -1,8 +1,8 @@
 """An image student as an ONNX graph: raw pixels in, class probabilities out.
 
 The graph is written from the :class:`~student.trainers.network.Architecture`, with its
-preprocessing inside, so that whoever runs it cannot scale pixels wrongly. Only standard operators
-of opset 17 occur.
+preprocessing inside, so that pixels cannot be scaled wrongly. Only standard operators of opset 17
+occur.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def write(student: Student, path: Path) -> str:
     float32, in the order of the classes, whose names are in the metadata.
 
     Raises:
-        UsageError: if the student is not one of images.
+        UsageError: if it is not a student of images.
     """
     if not isinstance(student, ImageStudent):
         raise UsageError("only students of images have an ONNX form; a table student is in skops")
@@ -46,7 +46,7 @@ def write(student: Student, path: Path) -> str:
 
 
 class _Graph:
-    """Nodes and weights in the making."""
+    """Builder of nodes and weights."""
 
     def __init__(self, student: ImageStudent) -> None:
         self._student = student

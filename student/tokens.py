@@ -1,4 +1,4 @@
-"""Where a student finds the token by which its server knows it."""
+"""Finding the token that authenticates a student to its server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def token_for(given: Path | None, host: str) -> str | None:
-    """Return the token for a server; None if there is none to be found.
+    """Return the token for a server, None if there is none.
 
     Args:
-        given: the file that was named, None to look for it.
-        host: of the server. Only for one on this machine the user's own state directory is looked
-            into: what is there is the token of a server of this user here, and of no other.
+        given: a named file, None to search for it.
+        host: of the server. The user's state directory is searched only for a server on this
+            machine: its token belongs to this user's local server and no other.
 
     Raises:
-        StateError: if the file that was named cannot be read, or one that was found is damaged.
+        StateError: if the named file cannot be read, or a found one is damaged.
     """
     if given is not None:
         return read_token(given)

@@ -1,8 +1,8 @@
 """Weak and strong augmentation of batches of images, as tensor operations on their device.
 
 All of it is batched: one affine grid per image, one `grid_sample` per batch. No horizontal flips,
-since a mirrored digit is another sign; where they are safe they can be switched on.
-Randomness comes from the generator that is passed in, which must live on the images' device.
+since a mirrored digit is another symbol; they can be enabled where they are safe. Randomness comes
+from the generator that is passed in, which must live on the images' device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Strength:
-    """How far the strong augmentation goes. Lengths are fractions of the image's side.
+    """Strength of the strong augmentation. Lengths are fractions of the image's side.
 
     Attributes:
         rotation: largest angle, degrees, either way.
@@ -42,7 +42,7 @@ class Strength:
     cutout: float = 0.4
 
 
-#: Little more than a change of shape: where the labels are good, the rest only slows learning.
+#: Mainly changes of shape: with good labels, other changes only slow learning.
 GENTLE = Strength(
     rotation=15.0,
     scale=0.15,
@@ -86,12 +86,12 @@ def strong(
     *,
     flips: bool = False,
 ) -> Tensor:
-    """Return images bent, recoloured, made noisy and partly blanked, each in its own way.
+    """Return images with random bending, colour, noise and cutout, independently for each.
 
     Args:
         images: (b, channels, height, width) in [-1, 1].
         generator: on the device of ``images``.
-        strength: how far it goes.
+        strength: of the augmentation.
         flips: also mirror each image left to right with probability one half.
     """
     strength = strength or Strength()

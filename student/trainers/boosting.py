@@ -1,9 +1,9 @@
-"""Boosted trees fitted to chances instead of labels, and the student of noisy counts made of them.
+"""Boosted trees fitted to class probabilities instead of labels, for noisy counts.
 
-Each round the chances of all public rows are moved until they agree with the released counts, and
+Each round the probabilities of all public rows are adjusted to agree with the released counts, and
 the trees are fitted to the result: an expectation-maximisation in which the counts constrain the
-rows of a cell together, and the trees say which of them differ. Trees find the interactions that
-the additive first guess cannot.
+rows of a cell jointly, and the trees distinguish them. Trees find the interactions that the
+additive first guess cannot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAR: Final = 8.0  # trees times learning rate
 #: A leaf holds enough rows to expect this many of the second most frequent class.
 _SECOND_PER_LEAF: Final = 5
 _LEAF: Final = (5, 200)  # rows, at least and at most
-_IGNORED: Final = 0.01  # a chance below this is not worth a row
+_IGNORED: Final = 0.01  # a smaller probability adds no row
 
 
 def train_on_counts(
@@ -46,11 +46,11 @@ def train_on_counts(
 
     Args:
         rows: (n, d) float32, the encoded public rows.
-        cells: what was released over them.
+        cells: the released counts over them.
         seed: of the trees.
         effort: ``steps`` is the number of boosting rounds per fit; ``seconds`` ends it early.
-        guess: (n, m) chances to begin with, which the trees are then fitted to in one round; None to
-            begin with an additive model. More rounds would forget what the guess knew.
+        guess: (n, m) initial probabilities, to which the trees are then fitted in one round; None
+            to start with an additive model. More rounds would forget the guess.
         progress: called after each fit.
     """
     effort = effort or Effort()
@@ -71,7 +71,7 @@ def train_on_counts(
 def fit_chances(
     rows: NDArray[np.float32], chances: Floats, *, seed: int, trees: int = TREES
 ) -> Model:
-    """Return boosted trees fitted to each row once per class, weighed by the class's chance.
+    """Return boosted trees fitted to each row once per class, weighted by the class's probability.
 
     Args:
         rows: (n, d) float32.
@@ -82,14 +82,14 @@ def fit_chances(
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     kept = chances * (chances >= _IGNORED)
-    # At least two classes, or there is nothing to classify.
+    # At least two classes are needed.
     first, second = np.argsort(-chances.sum(axis=0), kind="stable")[:2]
     kept[:, [first, second]] = np.maximum(chances[:, [first, second]], LEAST_SHARE)
     row, label = np.nonzero(kept)
     leaf = np.clip(_SECOND_PER_LEAF / kept[:, second].mean(), *_LEAF)
     model: Model = HistGradientBoostingClassifier(
         max_iter=trees,
-        # Few trees take long steps: together they always go equally far.
+        # The total step length is fixed, whatever the number of trees.
         learning_rate=min(0.5, _FAR / trees),
         max_leaf_nodes=8,
         min_samples_leaf=round(float(leaf)),

@@ -1,4 +1,4 @@
-"""Which trainer suits which inputs."""
+"""The choice of a trainer for the inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IMAGE_MODELS: Final = ("propagation", "fixmatch", "vat", "pate-g")
 #: Trainers for tables, the default first.
 TABLE_MODELS: Final = ("selftraining", "smoothing")
-#: What ``--model`` may be.
+#: Values of ``--model``.
 MODELS: Final = ("auto", *IMAGE_MODELS, *TABLE_MODELS)
 
 
@@ -26,7 +26,7 @@ def choose(model: str, inputs: Inputs) -> str:
     """Return the trainer for the inputs.
 
     Raises:
-        UsageError: if there is no such trainer, or it is not one for such inputs.
+        UsageError: for an unknown trainer, or one for other inputs.
     """
     suited = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if model not in MODELS:

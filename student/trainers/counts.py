@@ -1,12 +1,12 @@
-"""What noisy vote counts say about rows that nobody voted on.
+"""Class probabilities of public rows from noisy vote counts.
 
-With neighbour votes every private record voted at its nearest query, so a query's counts speak of
-its *cell*: all rows, private or public, that lie nearest to it. The public rows of a cell look like
-the private ones that voted there. A model of single rows is therefore right when its mean over the
-public rows of each cell agrees with the cell's shares of votes, as far as the noise allows: this is
-learning from label proportions (Quadrianto et al., "Estimating labels from label proportions", JMLR
-10, 2009), here with noise of a known size. Nothing here sees a private record: noisy counts and the
-public set are all there is, so whatever is done with them is post-processing.
+With neighbour votes every private record voted at its nearest query, so a query's counts describe
+its *cell*: all rows, private or public, that are nearest to it. The public rows of a cell resemble
+the private ones that voted there. So the mean of a model over the public rows of each cell should
+agree with the cell's shares of votes, as far as the noise allows: this is learning from label
+proportions (Quadrianto et al., "Estimating labels from label proportions", JMLR 10, 2009), here
+with noise of a known size. The only inputs are noisy counts and the public set, so this is
+post-processing.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: No share of a class is believed to be less, before or after fitting.
+#: Least share of a class, before and after fitting.
 LEAST_SHARE: Final = 1e-3
 _TILTS: Final = 30
-#: A cell's mass is at least this part of what the public set suggests, and at least half a record.
+#: A cell's mass is at least this part of the public set's estimate, and at least half a record.
 _LEAST_PART: Final = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The shares of votes per cell, and how far they can be trusted.
+    """The shares of votes per cell, and their precision.
 
     Attributes:
         cell: (n,) int64, the cell of each public row.
@@ -84,7 +84,7 @@ def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
 
     Args:
         public: the public set, n inputs.
-        noisy: what was released over some of them.
+        noisy: the released counts over some of them.
     """
     total = float(noisy.counts.sum())
     # The total is the number of records that voted, with the noise of all counts in it.
@@ -97,8 +97,8 @@ def cells_of(public: Inputs, noisy: NoisyVotes) -> Cells | None:
     rows = np.bincount(cell, minlength=len(noisy.queries)).astype(np.int64)
     mass = _masses(noisy.counts.sum(axis=1).astype(np.float64), rows, noisy)
     classes = noisy.counts.shape[1]
-    # Apart from their mean the counts of a cell carry all that is known of the shares; the mean,
-    # the mass, is known better from all cells and the public set together.
+    # The counts of a cell determine the shares, except for their mean: the mass is estimated better
+    # from all cells and the public set together.
     apart = noisy.counts - noisy.counts.mean(axis=1, keepdims=True)
     return Cells(cell, rows, mass, 1 / classes + apart / mass[:, None], noisy.sigma)
 
@@ -107,8 +107,8 @@ def _masses(totals: Floats, rows: NDArray[np.int64], noisy: NoisyVotes) -> Float
     """Return (q,) how many records voted in each cell.
 
     Between the noisy total of the cell and the public set's share of it, weighed by their
-    variances; how far the private records are spread otherwise than the public ones is itself
-    estimated from the totals (empirical Bayes, by moments).
+    variances; the difference between the private and the public distribution is itself estimated
+    from the totals (empirical Bayes, by moments).
     """
     records = totals.sum()
     expected = records * rows / rows.sum()
@@ -124,8 +124,8 @@ def _masses(totals: Floats, rows: NDArray[np.int64], noisy: NoisyVotes) -> Float
 def tilt(cells: Cells, guesses: Floats) -> Floats:
     """Return the guesses moved so that their cell means agree with the counts.
 
-    Every cell has a target between the mean of its guesses and its observed shares: how far to go
-    is what the surplus of the differences over their variance says, over all cells. Within a cell
+    Every cell has a target between the mean of its guesses and its observed shares: the weight is
+    estimated from the excess of the differences over their variance, over all cells. Within a cell
     the odds of all rows are multiplied alike until the mean is met.
 
     Args:

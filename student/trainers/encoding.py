@@ -1,7 +1,7 @@
-"""Rows of a table as numbers: how a table student sees missing values and categories.
+"""Encoding of table rows as numbers, including missing values and categories.
 
-Everything is learnt from the public set, which is public. The encoding is plain JSON, so that
-whoever gets the student can read what it does to a row, and nothing has to be unpickled for it.
+Everything is fitted on the public set. The encoding is plain JSON, so that users of the student can
+read it, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from pate.data.values import Column, Inputs
 
-#: Most categories of one column that get a number of their own; the rarest share none.
+#: Most categories of one column with their own number; the rarest have none.
 MOST_CATEGORIES: Final = 64
-#: Standardised numbers are cut here, so that one wild cell does not decide for a linear model.
+#: Standardised numbers are clipped here, so that one outlier does not dominate a linear model.
 FURTHEST: Final = 6.0
 
 
@@ -80,7 +80,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class Encoding:
-    """The columns of a table, in order, and what becomes of each."""
+    """The encodings of a table's columns, in order."""
 
     columns: tuple[NumberColumn | CategoryColumn, ...]
 
@@ -139,7 +139,7 @@ def learn_encoding(table: Table) -> Encoding:
         else:
             counts = Counter(str(cell) for cell in column.tolist())
             often = sorted(counts, key=lambda text: (-counts[text], text))[:MOST_CATEGORIES]
-            # A category met once teaches nothing; a column of such is an identifier.
+            # A category that occurs once is not informative; a column of such is an identifier.
             known = tuple(sorted(text for text in often if counts[text] > 1)) or (often[0],)
             columns.append(CategoryColumn(name, known))
     return Encoding(tuple(columns))

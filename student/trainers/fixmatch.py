@@ -5,9 +5,9 @@ Confidence", NeurIPS 2020; class-wise thresholds from Zhang et al., "FlexMatch",
 pseudo-labels from the running mean of the weights after Tarvainen and Valpola, "Mean teachers
 are better role models", NeurIPS 2017.
 
-What differs here is that the labels are the noisy answers of a vote, so some are wrong. Once the
-student has a view of its own, from an eighth of the training on, a label that its averaged
-weights contradict with confidence has no say until they waver; its image goes on as an unlabelled one.
+Here the labels are noisy answers of a vote, so some are wrong. From an eighth of the training on, a
+label that the averaged weights contradict with confidence is ignored as long as they do; its image
+is then used as an unlabelled one.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Run:
         self._images, self._queries, self._labels, self._random = on_device(lesson, device, seed)
         #: Running mean of how far the averaged weights contradict each label, in [0, 1].
         self._doubt = torch.zeros(len(self._queries), device=device)
-        #: What is believed of each public image, -1 before it was believed to be anything.
+        #: The believed class of each public image, -1 if none yet.
         self._belief = torch.full((len(self._images),), -1, device=device)
         self._classes = len(lesson.classes)
         self._steps = steps

@@ -1,7 +1,7 @@
 """Kernel ridge regression that predicts each of its own training points as if left out.
 
-What a point's own target says has no part in its prediction, so a wrong target is contradicted by
-those around it. The leave-one-out prediction of a linear smoother comes for free from its diagonal.
+A point's own target does not influence its prediction, so a wrong target is contradicted by its
+neighbours. The leave-one-out prediction of a linear smoother follows from its diagonal.
 
 Source: Williams and Seeger, "Using the Nyström method to speed up kernel machines", NIPS 2000;
 Rifkin and Lippert, "Notes on regularized least squares", MIT-CSAIL-TR-2007-025 (leave one out).

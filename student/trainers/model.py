@@ -1,4 +1,4 @@
-"""A fitted classifier of rows, as far as trainers and exports look at it."""
+"""The interface of fitted classifiers of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """A fitted scikit-learn classifier, as far as it is used here."""
+    """The used part of a fitted scikit-learn classifier."""
 
     classes_: NDArray[np.int64]
     n_features_in_: int

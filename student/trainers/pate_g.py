@@ -152,7 +152,7 @@ def train(
         supervised = functional.cross_entropy(logits[: len(rows)], labels[rows])
         loss = supervised + told_apart(logits[len(rows) :], fakes)
         reached = averaged.descend(ours, rate, loss)
-        # The generator's turn: the mean features of generated images shall be those of real ones.
+        # The generator's step: mean features of generated images should match those of real ones.
         network.eval()
         with torch.no_grad():
             wanted = network.features(some).mean(dim=0)

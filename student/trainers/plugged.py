@@ -1,7 +1,7 @@
-"""Trainers of students that other packages bring.
+"""Student trainers from other packages (plugins).
 
-A package declares an entry point in the group ``federated_pate.students``. It stands for a
-:class:`Plugin`: an object with three functions, which may be a module.
+A package declares an entry point in the group ``federated_pate.students``. It refers to a
+:class:`Plugin`: an object with three functions, possibly a module.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from student.trainers.base import Effort, Lesson, Progress, Student
 
 _FILE: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.[a-z0-9]{1,16}")
-#: Files of a student's folder that are not a plugin's to write.
+#: Files of a student's folder that a plugin must not write.
 _OURS: Final = ("model.json", "privacy.json", "readme.md", "evaluation.json", "evaluation.png")
 
 
 class Plugin(Protocol):
-    """What an entry point stands for."""
+    """The interface of an entry point."""
 
     def train(
         self,
@@ -67,7 +67,7 @@ def plugged(name: str) -> Plugin:
     """Return the plugin of that name.
 
     Raises:
-        UsageError: if there is none, or it is no trainer.
+        UsageError: if there is none, or it is not a trainer.
     """
     found = load_plugin(STUDENTS, name)
     for part in ("train", "store", "restore"):

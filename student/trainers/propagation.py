@@ -1,15 +1,14 @@
 """The default student for images: labels propagated to all public images, then a network.
 
-A handful of noisy labels becomes a belief about every public image (:mod:`.beliefs`), by a graph
-and a kernel machine over fixed features. A convolutional network learns these beliefs from strongly
-augmented images. What it knows of shapes that the fixed features do not, it gives back: several
-times the running mean of its weights looks at the public images again, and the beliefs become those
-of network, features and labels together, each with its own doubts. An image counts the less, the
-further its belief falls short of the usual confidence.
+A few noisy labels become a belief about every public image (:mod:`.beliefs`), by a graph and a
+kernel machine over fixed features. A convolutional network learns these beliefs from strongly
+augmented images. Several times the running mean of its weights predicts the public images, and the
+beliefs are updated to combine network, features and labels. Images with less confident beliefs get
+smaller weights.
 
-Photographs whose noisy counts were released are believed what regression on those counts says
-(:mod:`.smoothing`), and the network has no say: where classes blend, cells are mixed, the clear votes
-are of easy images alone, and beliefs that began with them drift further with each look.
+For photographs with released noisy counts the beliefs are those of regression on the counts
+(:mod:`.smoothing`), without updates by the network: where classes overlap, cells are mixed, clear
+votes are only of easy images, and beliefs that start from them drift with each update.
 
 Source: Iscen et al., "Label propagation for deep semi-supervised learning", CVPR 2019; the weights
 from Chen et al., "SoftMatch", ICLR 2023; the running mean from Tarvainen and Valpola, "Mean
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 KIND: Final = "propagation"
 _LEAST_WRONG: Final = 1e-3
 _CONTRAST, _BRIGHTNESS = Strength.contrast, Strength.brightness  # of photographs
-_AT_ONCE: Final = 256  # images looked at without learning
+_AT_ONCE: Final = 256  # images predicted per batch
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,12 @@ class Settings:
         warm_up: fraction of the training until then.
         weight_decay: of convolutions and the linear layer.
         memory: decay per step of the running mean of the weights, once it has warmed up.
-        looks: fractions of the training at which the beliefs are made anew.
-        trust: exponent of the features' beliefs beside the network's.
+        looks: fractions of the training at which the beliefs are updated.
+        trust: exponent of the features' beliefs relative to the network's.
         strength: of the augmentation.
         flips: whether a mirrored image is still of its class.
-        weighed: whether an image counts the less, the less sure its belief is.
-        beliefs: parameters of what is believed before the network is trained.
+        weighed: whether images with less confident beliefs get smaller weights.
+        beliefs: parameters of the initial beliefs.
     """
 
     batch: int = 64
@@ -93,7 +92,7 @@ def default_steps(size: tuple[int, int, int], count: int, device: torch.device) 
         return 6000
     if min(size[:2]) < 16:
         return 600
-    # Thirty times over each image where there are many, and enough steps where there are few.
+    # Thirty epochs for many images, and enough steps for few.
     return min(max(30 * count // Settings.batch, 800), 4200)
 
 
@@ -130,10 +129,10 @@ def train(
     if smoothed is None:
         prior = beliefs.believe(lesson, seed=seed, settings=settings.beliefs)
         evidence = beliefs.evidence_of(lesson)
-    else:  # all that the counts say is in it
+    else:  # it contains all information of the counts
         prior, evidence = smoothed, np.zeros(smoothed.shape)
-        # Soft targets say themselves how sure they are, and unsure images are those to learn from.
-        # And photographs, unlike drawings, differ in how they were exposed.
+        # Soft targets contain their own uncertainty, and uncertain images are informative. And
+        # photographs, unlike drawings, differ in exposure.
         exposed = replace(settings.strength, contrast=_CONTRAST, brightness=_BRIGHTNESS)
         settings = replace(settings, looks=(), weighed=False, strength=exposed)
     run = _Run(
@@ -150,7 +149,7 @@ def train(
 
 
 def _smoothed(lesson: Lesson, settings: Settings, seed: int) -> NDArray[np.float32] | None:
-    """Return (n, m) chances by regression on noisy counts; None for drawn shapes, or without counts."""
+    """Return (n, m) probabilities from noisy counts; None for drawings or without counts."""
     images = images_of(lesson)
     if lesson.noisy is None or not default_name(images).endswith("scattering"):
         return None
@@ -205,7 +204,7 @@ class _Run:
         return self.averaged.descend(self._optimiser, rate, loss)
 
     def _look(self) -> None:
-        """Let the network have its say in what is believed of each image."""
+        """Update the beliefs of each image by the network."""
         parts = []
         with torch.no_grad():
             for some in torch.split(self._images, _AT_ONCE):
@@ -213,7 +212,7 @@ class _Run:
                 logits = self.averaged.mean(seen.contiguous(memory_format=torch.channels_last))
                 parts.append(functional.softmax(logits, dim=1))
         seen_as = torch.cat(parts).cpu().numpy()
-        # The network is taken to be wrong everywhere as often as it is where the features are sure.
+        # The network's error rate is estimated where the features are confident.
         sure = self._prior.max(axis=1) >= np.median(self._prior.max(axis=1))
         wrong = (seen_as.argmax(axis=1) != self._prior.argmax(axis=1))[sure].mean()
         wrong = max(float(wrong), _LEAST_WRONG)

@@ -1,8 +1,8 @@
 """A first guess from noisy counts: a logistic model whose cell means agree with the shares of votes.
 
 Additive in the columns: numbers are cut into steps at public quantiles. Its likelihood is of the
-cells, not of rows, so it does not take the label of a cell for that of each row in it; where two
-cells differ in one column alone, their difference is that column's.
+cells, not of rows, so it does not assign the label of a cell to each of its rows; if two cells
+differ in only one column, their difference is attributed to that column.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _STEPS: Final = 8  # intervals a column of numbers is cut into
-#: Inverse variance of a coefficient before any vote is seen. It was set on labelled splits of Adult's
-#: and Diabetes' private files, so for benchmarks on these two it has seen their records; figures change
+#: Prior inverse variance of a coefficient. It was chosen on labelled splits of Adult's and
+#: Diabetes' private files, so for benchmarks on these two it has seen their records; figures change
 #: little from 20 to 100.
 _RIDGE: Final = 40.0
 _LEAST_SPREAD: Final = 0.1  # of a column when it is scaled, so that a rare category is not blown up
@@ -33,7 +33,7 @@ def guess_shares(rows: NDArray[np.float32], cells: Cells) -> Floats:
 
     Args:
         rows: (n, d) float32, the encoded public rows.
-        cells: what was released over them.
+        cells: the released counts over them.
     """
     from scipy.optimize import minimize
 

@@ -1,14 +1,14 @@
-"""The default student for tables: of labels a forest and a logistic model that teach each other.
+"""The default student for tables: a forest and a logistic model in co-training.
 
 Self-training (Scudder 1965; Blum and Mitchell's co-training, COLT 1998, is the form with two
 views): both are fitted to the labels, then again to the labels and to those public rows of whose
 class their average is confident, a few times. The forest finds interactions, the logistic model
 does not collapse when labels are few; their average is better calibrated than either.
 
-Where the noisy counts that the labels were made of are public too, they say more than the labels:
-then boosted trees are fitted to them (:mod:`student.trainers.boosting`), and the labels are not
-looked at. ``--model smoothing`` first smooths the counts over rows that are alike
-(:mod:`student.trainers.smoothing`), which is better where a class is hardly told by any column.
+If the noisy counts behind the labels are public, they are more informative than the labels: then
+boosted trees are fitted to them (:mod:`student.trainers.boosting`), and the labels are unused.
+``--model smoothing`` first smooths the counts over similar rows
+(:mod:`student.trainers.smoothing`), which is better if no column separates the classes well.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Settings:
         threshold: confidence from which a row's own prediction is learnt from.
         weight: of such a row, where a row with a label has 1.
         softness: inverse regularisation of the logistic model, ``C`` of scikit-learn.
-        smoothed: whether noisy counts, where there are any, are smoothed over rows that are alike.
+        smoothed: whether noisy counts, if any, are smoothed over similar rows.
     """
 
     rounds: int = 2
@@ -65,7 +65,7 @@ class TableStudent:
     """Fitted models and the encoding of their rows.
 
     Attributes:
-        encoding: what becomes of the columns.
+        encoding: of the columns.
         models: fitted classifiers by name; their average decides. None for a constant student.
         constant: the only class of all its labels, or None.
         classes: class names.
@@ -151,7 +151,7 @@ def train(
 
 
 def _smoothed(public: Table, cells: Cells, seed: int) -> NDArray[np.float64]:
-    """Return (n, m) chances of the classes, smooth in the space that records voted in."""
+    """Return (n, m) class probabilities, smooth in the space that records voted in."""
     points = space_over(public).embed(public)
     centred = points - points.mean(axis=0)
     length = np.sqrt(np.square(centred).sum(axis=1).mean()) + 1e-9
@@ -210,7 +210,7 @@ def _fit(
     logistic: Model = LogisticRegression(C=settings.softness, max_iter=300)
     models = {"forest": forest, "logistic": logistic}
     with warnings.catch_warnings():
-        # A logistic model that stopped short is still one; its regularisation keeps it sane.
+        # A logistic model that did not converge is still usable, thanks to its regularisation.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for model in models.values():
             model.fit(rows, labels, sample_weight=weights)

@@ -1,11 +1,11 @@
-"""What noisy counts say of every public row, when rows that look alike are alike: regression on cells.
+"""Smoothing: Gaussian-process regression on noisy cell counts.
 
-The chance of a class is taken for a smooth function over the public set, a Gaussian process whose
-mean over the public rows of each cell was observed, with the noise of the counts and of the draw of
-those who voted. A cell of which little was heard is then told by those around it, and a cell of two
-kinds of rows is split along the difference to its neighbours. Width, strength and residual are those
-under which the released counts are the most likely (the evidence, in closed form): neither a label
-nor a count is held out for it, and nothing but the counts and the public set is looked at.
+The probability of a class is modelled as a smooth function over the public set, a Gaussian process
+whose mean over the public rows of each cell was observed, with the noise of the counts and of
+sampling the voters. A cell with few votes is then inferred from its neighbours, and a mixed cell is
+split along the difference to its neighbours. Width, strength and residual maximise the likelihood
+of the released counts (the evidence, in closed form): no label or count is held out, and only the
+counts and the public set are used.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2 and 5.4;
 of aggregates: Law et al., "Variational learning on aggregate outputs with Gaussian processes", NeurIPS
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Wide = NDArray[np.float64]
 
-#: No chance is believed to be less than this, over the number of classes: counts are few.
+#: Least probability, divided by the number of classes.
 DOUBT: Final = 0.05
 #: Of kernels exp(-width |x - y|^2) over points of mean squared length one.
 _WIDTHS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-#: Variance of the function, and of what it does not explain of a record, both in parts of p (1 - p).
+#: Variance of the function, and of a record's residual, both relative to p (1 - p).
 _STRENGTHS: Final = tuple(4.0**power for power in range(-4, 3))
 _RESIDUALS: Final = (1 / 16, 1 / 4, 1.0)
 _LANDMARKS: Final = 2000
@@ -44,20 +44,20 @@ _JITTER: Final = 1e-4  # on the landmarks' kernel, so that it has a root
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """One choice of the parameters: its evidence, and what it says of every row."""
+    """One choice of the parameters: its evidence, and its predictions."""
 
     evidence: float
     moves: Wide
 
 
 def smooth(views: Sequence[Floats], cells: Cells, *, seed: int) -> Floats:
-    """Return (n, m) chances of the classes for each public row, in rows that sum to 1.
+    """Return (n, m) class probabilities for each public row.
 
     Args:
-        views: (n, d) float32 each, the public rows as points of mean squared length one; two rows are
-            as alike as they are in the mean of the views' kernels.
-        cells: what was released over them.
-        seed: of the draw of landmarks, which bound the work where there are more rows than that.
+        views: (n, d) float32 each, the public rows as points of mean squared length one; their
+            similarity is the mean of the views' kernels.
+        cells: the released counts over them.
+        seed: of the draw of landmarks, which bound the work for many rows.
     """
     count = len(views[0])
     drawn = np.random.default_rng(seed).permutation(count)[:_LANDMARKS]

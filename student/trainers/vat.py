@@ -1,13 +1,13 @@
 """A baseline for images: virtual adversarial training with entropy minimisation.
 
-The network shall say the same of an image and of the image moved a short way in the direction that
-changes its answer most, and it shall be decided. That direction is found by one round of power
-iteration on the divergence's second derivative. No image is augmented.
+The network should give the same answer for an image and for the image moved slightly in the
+direction that changes its answer most, and with low entropy. That direction is found by one round
+of power iteration on the divergence's second derivative. No image is augmented.
 
-Two things keep it from saying one class of everything, which is smooth and decided, too. Unlabelled
-images are normalised as a batch of their own, as moved ones are: beside labelled ones their answers
-would differ before any move, and the divergence would punish that difference. And the entropy's
-weight grows with the training, so that answers are spread by the labels before they are sharpened.
+Two measures prevent a constant answer, which would also be smooth and certain. Unlabelled images
+are normalised as a batch of their own, as moved ones are: beside labelled ones their answers would
+differ before any move, and the divergence would punish that difference. And the entropy's weight
+grows with the training, so that the labels separate the classes before answers are sharpened.
 
 Source: Miyato et al., "Virtual adversarial training: a regularization method for supervised and
 semi-supervised learning", IEEE PAMI 41(8), 2019 (arXiv 1704.03976), equations 5, 13 to 15 and
