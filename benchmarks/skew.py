@@ -1,4 +1,4 @@
-"""Skewed parties: what it does to teachers' ensembles and to neighbour votes, on MNIST.
+"""The effect of skewed parties on teachers' ensembles and on neighbour votes, on MNIST.
 
 20,000 training images are dealt to 5 or 20 parties, evenly or with Dirichlet label skew (alpha 1 and
 0.1); 3,000 test images are the public set, and their truth measures the labels. Both ways to vote cost

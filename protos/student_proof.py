@@ -30,7 +30,7 @@ def reading_proof(token: str, campaign: bytes) -> str:
 
 
 def predictions_proof(token: str, message: wire.Predictions) -> str:
-    """Return the proof for predictions: over all of them, and what they are for."""
+    """Return the proof for predictions: over all of them and their purpose."""
     said = message.HasField("accuracy")
     numbers = (message.round, message.rows, message.classes, said, message.accuracy)
     return _mac(

@@ -1,4 +1,4 @@
-"""A campaign as parties are told of it: checked on arrival, and what follows from it.
+"""The description of a campaign in messages to parties: construction, validation, derived terms.
 
 Both sides work out the same things from the same message, so nothing of it has to be believed: how
 wide the integers of a masked sum are, which noise share a party adds, and one digest of all terms
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 def public_campaign(spec: CampaignSpec) -> vote_pb2.Campaign:
-    """Return what parties are told of a campaign."""
+    """Return the description of a campaign for parties."""
     return vote_pb2.Campaign(
         id=bytes.fromhex(spec.id),
         classes=spec.classes or (),
@@ -83,13 +83,13 @@ def public_terms(
     composition: Composition,
     cap: Fraction,
 ) -> vote_pb2.Terms:
-    """Return what parties are told once the roster is complete.
+    """Return the terms for parties once the roster is complete.
 
     Args:
         roster: all parties.
         mechanisms: of the first round, and of all later ones if that is another.
         composition: how costs add up.
-        cap: most that all answers may cost in it.
+        cap: largest total cost of all answers, in that composition.
     """
     return vote_pb2.Terms(
         roster=[
@@ -106,7 +106,7 @@ def public_terms(
 
 
 def check_campaign(campaign: vote_pb2.Campaign) -> None:
-    """Check what a party is told of a campaign.
+    """Check the description of a campaign that a party received.
 
     Raises:
         ProtocolError: if a field is out of bounds, or the fields do not fit together.
@@ -185,7 +185,7 @@ def _check_terms(campaign: vote_pb2.Campaign, terms: vote_pb2.Terms, sums: SumTe
 
 
 def cap_of(terms: vote_pb2.Terms) -> Fraction:
-    """Return the most that all answers of a campaign may cost, in its composition.
+    """Return the cap of a campaign, in its composition.
 
     Raises:
         ProtocolError: if it is no fraction above 0.
@@ -220,7 +220,7 @@ def gate_of(terms: vote_pb2.Terms) -> GatedBatch | None:
     Servers of before there was this field leave it out; a party's policy then refuses.
 
     Raises:
-        ProtocolError: if it cannot be read, or stands in the terms of a campaign that is not gated.
+        ProtocolError: if it is invalid, or in the terms of a campaign that is not gated.
     """
     if not terms.gate:
         return None
@@ -287,7 +287,7 @@ def exact_bits(teachers: int) -> int:
 
 
 def digest_of(campaign: vote_pb2.Campaign) -> bytes:
-    """Return 32 bytes that stand for every term of a campaign, the roster's included."""
+    """Return a digest of all terms of a campaign, the roster included, 32 bytes."""
     return _digest_of(campaign.SerializeToString(deterministic=True))
 
 

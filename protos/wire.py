@@ -91,7 +91,7 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
         check(0 < len(piece.content) <= PIECE_BYTES, f"a piece of {len(piece.content)} bytes")
     elif what == "finish":
         finish = request.finish
-        # No more than was announced when the party joined, and no NaN: it is shown as a promise.
+        # Not above the announced value, and not NaN: it is displayed as a guarantee.
         check(
             0 <= finish.epsilon_cap <= campaign.epsilon * (1 + 1e-9)
             and finish.delta == campaign.delta,
@@ -147,7 +147,7 @@ def read_reply(body: bytes, *, campaign: bytes, nonce: bytes) -> tuple[bytes, vo
 
 
 def check_description(said: vote_pb2.Description) -> None:
-    """Check what a party says of itself.
+    """Check a party's description of itself.
 
     Raises:
         ProtocolError: if a field is out of bounds.

@@ -35,7 +35,7 @@ def run_campaign(
     await_predictions: Callable[[int], object] | None = None,
     batch: int = BATCH_COUNTS,
 ) -> None:
-    """Run a campaign to its end, and tell the parties of it.
+    """Run a campaign to its end, and notify the parties.
 
     Args:
         ledger: of the campaign, open and new.

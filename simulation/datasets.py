@@ -1,4 +1,4 @@
-"""Dealing a labelled data set out to parties, a public set, and a test set."""
+"""Splitting a labelled data set into parties, a public set, and a test set."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DatasetSplit:
-    """Who holds what.
+    """The parts of a split data set.
 
     Attributes:
         parties: one data set per party, disjoint.
-        public: unlabelled to everybody in the campaign; its true labels serve to judge.
+        public: unlabelled in the campaign; its true labels serve for evaluation.
         test: held back to evaluate the student.
     """
 
@@ -49,8 +49,8 @@ def digits() -> Dataset:
 def digits_like(number: int, seed: int = 0) -> Dataset:
     """Return any number of images that look like those of :func:`digits`, for load and not for learning.
 
-    They are its images, moved by up to a pixel and a little noisy. Copies of one image stand on both
-    sides of any division, so no accuracy on them says anything.
+    They are its images, shifted by up to a pixel with a little noise. Copies of one image are on
+    both sides of any split, so accuracies on them are meaningless.
     """
     rng, base = np.random.default_rng(seed), digits()
     assert isinstance(base.inputs, Images)  # noqa: S101 - that is what digits are
@@ -65,14 +65,14 @@ def digits_like(number: int, seed: int = 0) -> Dataset:
 
 
 def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> DatasetSplit:
-    """Shuffle and deal: ``test`` and ``public`` records first, the rest evenly to the parties.
+    """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties.
 
     Args:
         records: all there are.
         parties: how many data holders.
         public: size of the public set.
         test: size of the test set.
-        seed: of the shuffle; it decides who holds what and nothing else.
+        seed: of the shuffle.
 
     Raises:
         DataError: if too few records are left for a record a party.
@@ -97,7 +97,7 @@ def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
 
     Args:
         place: a folder, made if absent; what it holds under these names is replaced.
-        dealt: who holds what.
+        dealt: the split.
         names: of the parties.
     """
     for name, records in zip(names, dealt.parties, strict=True):

@@ -1,4 +1,4 @@
-"""One simulated party: what lies in its home directory, and the voter that answers from it."""
+"""A simulated party: the content of its home directory, and its voter."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def open_voter(
 
     Args:
         home: of the party, which is named after it; made if absent.
-        source: what votes: its teachers, or its records themselves.
+        source: of its votes: its teachers, or its records.
         public: its own copy of the public set, or None to be sent one.
         shared: whether other processes answer for the same party.
 
@@ -112,7 +112,7 @@ def worker(place: Path, teachers: int | None) -> list[str]:
 
 
 def main() -> None:
-    """Answer for some parties whose records lie in their homes: a process of them, see `worker`."""
+    """Answer for some parties with records in their homes: a process of them, see `worker`."""
     (where, teachers), numbers = arguments_of(sys.argv[1:])
     place = Path(where)
     public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None

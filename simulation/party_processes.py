@@ -35,14 +35,14 @@ _log = logging.getLogger(__name__)
 _HEADER: Final = struct.Struct(">IQ?I")
 #: Answers that wait to be read, of one process: a process that has more waits itself.
 _MOST_WAITING: Final = 16
-#: Bytes that wait to be written to one process: who sends more waits.
+#: Bytes buffered for one process; further sends block.
 _MOST_BYTES: Final = 4 * 2**20
 _A_MOMENT_S: Final = 0.02
 _STOP_S: Final = 10.0
 
 
 def default_processes(parties: int) -> int:
-    """Return how many processes so many parties are dealt to, if nobody says: one a core."""
+    """Return the default number of processes for the parties: one per core."""
     return max(1, min(parties, len(os.sched_getaffinity(0))))
 
 
@@ -70,7 +70,7 @@ def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range)
     Raises:
         ProtocolError: for a frame for another party.
     """
-    # Whatever prints, it must not get between the frames.
+    # Prints must not mix with the frames.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     open_: dict[int, Callable[[bytes], bytes]] = {}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pate.runtime.screen import Roles, Screen
 
-#: For whatever takes seconds on an idle machine.
+#: Deadline for steps that take seconds on an idle machine.
 DEADLINE_S: Final = 300.0
 #: For ending on request: its children have 8 seconds to end by themselves.
 STOP_S: Final = 20.0
@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE
     """Wait for a condition.
 
     Raises:
-        TimeoutError: saying what was waited for.
+        TimeoutError: naming what was waited for.
     """
     deadline = time.monotonic() + deadline_s
     while not condition():
@@ -69,7 +69,7 @@ def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process runs; one that has ended but was not reaped by its new parent does not."""
+    """Return whether a process runs; an unreaped process that has ended does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -122,7 +122,7 @@ class Program:
             name: in messages, and of those files.
             command: its command line.
             failpoint: at which it dies; None: at none.
-            around: what it finds when it starts.
+            around: its environment.
         """
         self._named(folder, name)
         around = around or Surroundings()
@@ -164,7 +164,7 @@ class Program:
 
     @property
     def text(self) -> str:
-        """What it has said on its standard error so far."""
+        """Its standard error so far."""
         return _read(self.log)
 
     @property
@@ -174,7 +174,7 @@ class Program:
 
     @property
     def output(self) -> str:
-        """What it has printed on its standard output so far."""
+        """Its standard output so far."""
         return _read(self._out)
 
     def result(self) -> dict[str, object]:
@@ -200,11 +200,11 @@ class Program:
         return self._family
 
     def says(self, words: str, times: int = 1) -> None:
-        """Wait until it has said these words.
+        """Wait until these words are in its output.
 
         Raises:
-            ProcessError: if it has ended, and never said them.
-            TimeoutError: if it says something else.
+            ProcessError: if it has ended without them.
+            TimeoutError: if they do not appear in time.
         """
 
         def said() -> bool:
@@ -261,7 +261,7 @@ class Program:
         until(lambda: not any(map(is_alive, family)), f"{self.name}'s children have ended")
 
     def sweep(self) -> None:
-        """End it and all that it started, whatever state it is in."""
+        """Stop it and its children, whatever its state."""
         self.kill()
         for pid in filter(is_alive, self._family):
             with contextlib.suppress(ProcessLookupError):
@@ -359,7 +359,7 @@ class Programs:
                 )
 
     def _show(self, role: Program) -> None:
-        """Show the lines that a role has said since the last time."""
+        """Show the new lines of a role's output."""
         with role.log.open("rb") as log:
             log.seek(self._shown[role.name])
             whole, end, _ = log.read().rpartition(b"\n")

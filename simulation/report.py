@@ -1,4 +1,4 @@
-"""What a campaign came to: the numbers, the closing table, and one picture."""
+"""The report of a campaign: figures, the closing table, and one picture."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Report:
             of them may do; or None if it was not trained.
         majority_accuracy: of always answering the commonest class of the test records.
         epsilon: the guarantee towards ``observer``, data-independent.
-        delta: at which it holds.
-        unit: what is protected.
-        adjacency: what neighbouring data sets differ by.
-        observer: against whom.
+        delta: of that epsilon.
+        unit: of privacy.
+        adjacency: of neighbouring data sets.
+        observer: against whom it holds.
         mechanism: its name.
         seconds: wall clock, without installation.
-        files: what was written, by what it is.
+        files: written files, by kind.
     """
 
     parties: int

@@ -1,4 +1,4 @@
-"""Who may import whom, and how large a folder may be: read from every file in the tree.
+"""Import rules and folder sizes, checked for every file in the tree.
 
 Each import counts alike: at the top of a module, inside a function, and for type checkers only. What
 is imported late to start faster, or for its name in an annotation, is needed all the same.

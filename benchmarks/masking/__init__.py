@@ -1,4 +1,4 @@
-"""``python -m benchmarks.masking [--out DIR] [--quick]``: what it costs that no one sees a vote.
+"""``python -m benchmarks.masking [--out DIR] [--quick]``: the cost of masked sums.
 
 A masked sum beside a plain one, at 5 to 250 simulated parties and 1,000 and 9,000 queries of 10
 classes, and beside Flower's own secure aggregation primitives at 25 parties and 9,000 queries.

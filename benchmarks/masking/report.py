@@ -92,7 +92,7 @@ def case(size: Size) -> Case:
 
 
 def best(costs: list[Cost]) -> Cost:
-    """The one with the least time of a party: what else the machine does only adds."""
+    """The one with the least time of a party: other load only adds."""
     return min(costs, key=lambda cost: cost["party_seconds"]["total"])
 
 

@@ -1,4 +1,4 @@
-"""What the labels of a campaign cost, by every bound that the house knows.
+"""The cost of a campaign's labels by every available bound.
 
 The figures of the data-dependent bounds are functions of the exact votes. They are made here, where
 the records are public and the votes of a benchmark may be looked at, so as to stand beside those of

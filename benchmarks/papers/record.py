@@ -1,4 +1,4 @@
-"""What a run of a row leaves behind: one JSON file, dated, with all that is needed to judge it."""
+"""The record of a run of a row: one dated JSON file with all that is needed to judge it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORMAT: Final = "pate-paper-row/1"
-#: Where the results of this repository lie.
+#: The folder of this repository's results.
 FOLDER: Final = Path(__file__).parent / "results"
 _PACKAGES: Final = ("numpy", "scipy", "torch", "scikit-learn", "flwr")
 _NAME: Final = re.compile(r"(?P<row>[a-z0-9-]+)-(?P<date>\d{4}-\d\d-\d\d)\.json")

@@ -1,4 +1,4 @@
-"""What a row of the reproduction is run on: who has what, and what nobody but the judge sees."""
+"""The data of a row of the reproduction: the parties' parts, and the held-out part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.scale [--out DIR]``: what the server takes, and how it grows.
+"""``python -m benchmarks.scale [--out DIR]``: the server's resources, and their growth.
 
 Whole campaigns, each in a fresh process that is the server and nothing else, with its parties in
 processes beside it: its processor seconds, its peak memory, the bytes each way, and the time to push

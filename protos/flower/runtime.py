@@ -1,9 +1,9 @@
 """Flower's Runtime API for a process that stays: take tasks, keep them alive, hand them back.
 
-Flower starts a new process for each message. Ours stays, with its teachers loaded, and takes
-the tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started themselves
-on loopback; what they share is here. This module, ``flower.internals`` of each role and the server's
-``flower.grid`` import what Flower does not promise to keep.
+Flower starts a new process for each message. Ours stays, with its teachers loaded, and takes the
+tasks itself. Both roles do so, from a SuperLink or a SuperNode that they started themselves on
+loopback; what they share is here. This module, ``flower.internals`` of each role and the server's
+``flower.grid`` import internals of Flower that may change.
 
 Flower's own clients and retry helpers are not used as they are: on a refused request they send
 SIGINT to the whole process, and they send even loopback traffic through a proxy that the
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from flwr.supercore.protobuf.client import ProtobufClientInterceptor
     from flwr.supercore.retry import RetryInvoker
 
-#: What a request on loopback may take; an upload of 5 MB on a busy machine stays far below.
+#: Timeout of a request on loopback; an upload of 5 MB on a busy machine takes far less.
 TIMEOUT_S: Final = 120.0
 #: Smallest piece that Flower cuts a full array into, in bytes; bounds how many pieces there are.
 _PIECE_BYTES: Final = 2**20
@@ -68,8 +68,8 @@ _CODELESS: Final = frozenset({"pyproject.toml", ".info/CONTENT"})
 _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
-#: Trusts no certificate: for what is spoken in clear. To read those of the system takes longer than
-#: a message on loopback, and each client would read them again.
+#: Trusts no certificate: for clear-text connections. Reading the system's certificates takes longer
+#: than a message on loopback, and each client would repeat it.
 NOBODY: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -134,11 +134,11 @@ def acquire(door: RuntimeClient, kinds: Sequence[TaskType]) -> tuple[Task, str] 
 
 
 class Heartbeat:
-    """Tells Flower that a task is being worked on, from a thread, until it is stopped."""
+    """Sends Flower heartbeats of a task, from a thread, until stopped."""
 
     def __init__(self, client: RuntimeClient) -> None:
         def beat() -> bool:
-            # A heartbeat that fails is tried again; what it means is for the task's owner to see.
+            # A failed heartbeat is repeated; the task's owner handles its meaning.
             with contextlib.suppress(httpx.HTTPError):
                 return client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success
             return False
@@ -159,7 +159,7 @@ def finish(client: RuntimeClient, sub_status: str, details: str = "") -> None:
 
 
 def carries_code(fab: bytes) -> bool:
-    """Say whether a Flower app bundle holds anything but its own description.
+    """Return whether a Flower app bundle contains anything but its own description.
 
     Nothing is unpacked: only the names in the archive are read. What is no archive at all counts
     as code.

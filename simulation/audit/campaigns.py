@@ -1,7 +1,7 @@
 """The audit of whole campaigns: many small ones on neighbouring votes, each with a real ledger.
 
-What is attacked is all that decides about labels after the votes are in: which queries are asked,
-what they are charged, the noise, the releases, and when the budget ends it.
+The target is everything that determines labels after the votes are in: the choice of queries,
+charges, noise, releases, and the end of the budget.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
 #: Where files live in memory, on Linux.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a private folder is made in it, and removed
-#: The public set has so many times the queries of the budget: what ends a campaign is the filter.
+#: Ratio of the public set to the queries of the budget: the filter ends a campaign.
 _SPARE = 4
 
 
 @dataclass(frozen=True, eq=False)
 class _World:
-    """A campaign with its votes in, not yet labelled, as it lies on the disk."""
+    """A stored campaign with votes, not yet labelled."""
 
     ledger: Path
     state: CampaignState
@@ -72,7 +72,7 @@ class Campaigns:
     Args:
         place: an empty folder.
         mechanism: of the campaign; for an interactive one that of the second round.
-        queries: what the budget is for: so many answers at full cost.
+        queries: covered by the budget: this many answers at full cost.
         delta: at which the campaign promises its epsilon.
         spare: the public set has so many times the queries of the budget.
         opener: opens a ledger.
@@ -97,7 +97,7 @@ class Campaigns:
         self._worlds: dict[tuple[int, int], _World] = {}
 
     def state(self, pair: Pair, world: int) -> CampaignState:
-        """Return where a campaign of that world stands before its first answer."""
+        """Return the state of a campaign of that world before its first answer."""
         return self._world(pair, world).state
 
     def sample(self, pair: Pair, world: int, runs: int) -> Counts:
@@ -153,16 +153,16 @@ def audit_campaign(
     opener: Callable[[Path], Ledger] = Ledger.open,
     progress: Progress = lambda *_: None,
 ) -> Audit:
-    """Attack whole campaigns of a mechanism; what is claimed is their privacy statement.
+    """Attack whole campaigns of a mechanism; the claim is their privacy statement.
 
     Args:
         mechanism: of the campaigns; for an interactive one that of the second round.
-        queries: what the budget is for: so many answers at full cost.
+        queries: covered by the budget: this many answers at full cost.
         runs: campaigns that count, in each of two worlds.
         delta: at which epsilon is claimed and bounded.
         confidence: with which the lower bounds hold.
         pairs: neighbours to choose from; default: all of them.
-        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        votes: k, reached by one unit; default: the mechanism's own.
         spare: the public set has so many times the queries of the budget.
         opener: opens a ledger.
         progress: called with campaigns run and campaigns in all.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pate.campaign.choices import Aggregator
     from pate.votes import Counts
 
-#: Records of one canary: so many that its teacher does not overlook them.
+#: Records of one canary: enough for its teacher to learn them.
 _RECORDS = 8
 #: How often a teacher takes a query for one given wrong class, at most.
 _MISTAKES = 0.02
@@ -66,7 +66,7 @@ class Planting:
     Attributes:
         aggregator: ``lnmax``, ``gnmax`` or ``confident-gnmax``.
         canaries: m, and as many public queries, all of which the budget is for.
-        guesses: r of them, fixed beforehand.
+        guesses: r of them, fixed in advance.
         parties: how many.
         teachers: of each party.
         delta: at which epsilon is claimed and bounded.
@@ -115,7 +115,7 @@ def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> 
     """
     dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
     classes = len(dealt.public.classes)
-    # Any wrong label, whatever the coin: what it is tells nothing of it.
+    # Any wrong label, independent of the coin.
     shifts = [1 + secrets.randbelow(classes - 1) for _ in range(planting.canaries)]
     wrong = (dealt.public.labels + np.array(shifts, np.int64)) % classes
     coins = np.array([secrets.randbits(1) for _ in range(planting.canaries)], np.bool_)
@@ -235,7 +235,7 @@ def _label(planting: Planting, public: Dataset, votes: Counts, place: Path) -> C
 def _right(
     state: CampaignState, wrong: NDArray[np.int64], coins: NDArray[np.bool_], guesses: int
 ) -> int:
-    """Guess from what is public of the campaign; return how many guesses are right."""
+    """Guess from the public output of the campaign; return the number of right guesses."""
     labels = np.full(len(coins), -1, np.int64)
     for query, label in state.labels.items():
         labels[query] = label.label

@@ -42,7 +42,7 @@ _THRESHOLD: Final = 60
 #: Of the noise, for each vote of a unit. The smaller it is, the more a run tells, and the smaller the
 #: errors that are seen; the check is, as in campaigns, the smaller part of the cost.
 _SIGMA, _SCALE, _CHECK = Fraction(3, 2), Fraction(1), 3
-#: Of a gated batch: its noise for each vote of a unit, its queries, and what it is worth.
+#: For a gated batch: its noise per vote of a unit, its queries, and its epsilon.
 _GATED_SIGMA, _GATED_QUERIES, _GATED_EPSILON = Fraction(3), 64, 2.0
 #: Of a prediction that is reinforced; it is public, and matters to no cost.
 _CONFIDENCE: Final = Fraction(9, 10)

@@ -232,7 +232,7 @@ def test_predictions_before_their_time_are_refused(student: student_pb2_grpc.Stu
 def test_predictions_of_anybody_but_the_student_are_not_taken(
     ledger: Ledger, student: student_pb2_grpc.StudentStub
 ) -> None:
-    """Whoever reaches the port could else decide what is asked, and what it costs."""
+    """Otherwise anyone who reaches the port could decide what is asked, and its cost."""
     ledger.end_round(wants_predictions=True)
     own = predictions_proof(TOKEN, predictions())
     other = first_row(0, 0, 1)

@@ -1,4 +1,4 @@
-"""Who holds what in a row: nobody's record twice, and no patient at two parties."""
+"""The split of a row: no record twice, and no patient at two parties."""
 
 from __future__ import annotations
 

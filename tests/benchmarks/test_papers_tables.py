@@ -1,4 +1,4 @@
-"""The tables of the papers' rows: what was read, and that nobody is in two parts."""
+"""The tables of the papers' rows: what was read, and that no person is in two parts."""
 
 from __future__ import annotations
 

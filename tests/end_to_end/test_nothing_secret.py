@@ -89,7 +89,7 @@ class Told:
 
     @property
     def shown(self) -> dict[str, bytes]:
-        """Everything that is shown to somebody."""
+        """Everything that is displayed or sent."""
         labels = (self.campaign.folder / "labels.json").read_bytes()
         student = files_of(self.campaign.folder / "student", "the student")
         return {**self.watcher.places, **self.said, **self.errors, "labels.json": labels, **student}
@@ -212,7 +212,7 @@ def _mistakes(campaign: Campaign) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def secrets(told: Told) -> list[Secret]:
-    """Everything that nobody but its owner may have."""
+    """Everything that only its owner may have."""
     home = told.campaign.home
     made = [
         searching.number("the number of all records", "nobody", sum(RECORDS.values())),
@@ -243,7 +243,7 @@ def secrets(told: Told) -> list[Secret]:
 
 
 def _of_votes(told: Told) -> list[Secret]:
-    """Return sums of votes, and what an accountant that looks at them finds."""
+    """Return sums of votes, and data-dependent figures of them."""
     with Ledger.open(told.campaign.place / LEDGER_FILE) as ledger:
         counts = ledger.counts()
     assert counts.sum() == QUERIES * TEACHERS * len(RECORDS)

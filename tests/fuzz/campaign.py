@@ -1,4 +1,4 @@
-"""A campaign of broken messages: how many, by whom they were read, and what came of them."""
+"""A campaign of broken messages: their number, their readers, and the results."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run(
     """Feed broken messages, evenly, to all targets; a message follows from seed, target and number.
 
     Args:
-        targets: who reads.
-        messages: in all.
+        targets: the readers.
+        messages: total number.
         seed: any integer.
         progress: called after each target.
     """

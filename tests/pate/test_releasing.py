@@ -26,7 +26,7 @@ NARROW = GNMax(Fraction(10), votes_per_unit=1)
 def source(
     mechanism: Mechanism = NARROW, *, queries: int = 5, votes: Votes = AGREED
 ) -> LabelSource:
-    """A source whose budget is worth so many queries and a half."""
+    """A source whose budget covers a number of queries and a half."""
     cost = total_cost(Gdp(), mechanism.worst)
     epsilon = Gdp().epsilon(cost * queries + cost / 2, 1e-5)
     return LabelSource(votes, mechanism, epsilon=epsilon, delta=1e-5)

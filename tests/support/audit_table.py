@@ -34,7 +34,7 @@ RUNS = {
 
 @cache
 def foretold(name: str) -> tuple[Seen, ...]:
-    """Return what an audit with the default options says beforehand of its bugs."""
+    """Return the predictions of an audit with the default options for its bugs."""
     if name == "gated-gnmax":
         gated = gated_of(AuditOptions())
         claim = Claim(gated.gate.epsilon(DELTA), DELTA)

@@ -1,4 +1,4 @@
-"""A small result of a row that exists, to be written, read and told."""
+"""A small result of an existing row, to be written, read and displayed."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WORTH = Gdp().epsilon(Fraction(CAP), 1e-5)
 
 @contextmanager
 def no_bar(_: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar that nobody sees."""
+    """An invisible progress bar."""
     yield lambda *_: None
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own: real, on a port of its own, durable as a ledger wants it."""
+"""A real PostgreSQL server for tests, on its own port, durable as a ledger requires."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The address of its database, over its socket, by which nobody is asked for a password."""
+        """The address of its database, over its socket, without a password."""
         return f"postgresql+psycopg://pate@/pate?host={self.folder}&port={self.port}"
 
     @property
@@ -84,7 +84,7 @@ class Cluster:
         return (self.folder / "log").read_text("utf-8", "replace")
 
     def place(self, folder: Path) -> InDatabase:
-        """A place that nobody has used before, for a campaign in ``folder``."""
+        """An unused place, for a campaign in ``folder``."""
         from aggregator_server.ledger.store.address import Address
         from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, schema_of
 
@@ -121,7 +121,7 @@ class Cluster:
             time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End it; whoever is connected is thrown out."""
+        """Stop it; clients are disconnected."""
         self._server.send_signal(how)
         self._server.wait(60)
 

@@ -72,7 +72,7 @@ def accuracy(predicted: NDArray[np.int64], data: Dataset) -> float:
 
 
 class ScriptedServer(student_pb2_grpc.StudentServicer):
-    """A student service that says what it is told to say; its messages may be wrong on purpose."""
+    """A scripted student service; its messages may be wrong on purpose."""
 
     def __init__(
         self, inputs: Inputs, classes: tuple[str, ...], events: list[wire.LabelEvent]

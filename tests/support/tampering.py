@@ -1,4 +1,4 @@
-"""What somebody does to a ledger who knows how it is made: its file changed, or its chain made anew."""
+"""Expert tampering with a ledger: its file changed, or its chain rebuilt."""
 
 from __future__ import annotations
 

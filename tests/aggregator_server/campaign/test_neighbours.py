@@ -1,4 +1,4 @@
-"""Two neighbouring worlds: given the same answers, nothing that anybody sees tells them apart.
+"""Two neighbouring worlds: given the same answers, no observer can distinguish them.
 
 The noise of both worlds is the same sequence of draws, all multiples of ten, and counts and
 thresholds are such that one vote more or less changes no comparison then. So the answers are the

@@ -109,6 +109,6 @@ def test_a_campaign_ends_before_it_asks_or_spends(tmp_path: Path, threshold: int
 
 
 def test_one_that_has_votes_goes_on(tmp_path: Path) -> None:
-    """What was asked and is charged cannot be had back: an older campaign comes to its end."""
+    """Charges cannot be refunded: an older campaign runs to its end."""
     with start(tmp_path / "ledger.db", make_spec(threshold=Fraction(5000), **SMALL)) as ledger:
         assert label(ledger).labels == 0

@@ -405,7 +405,7 @@ def test_a_certificate_that_cannot_be_used_is_a_usage_error(tmp_path: Path) -> N
 
 @pytest.fixture
 def guarded(upstream: Upstream) -> Iterator[tuple[Gateway, list[Attacker]]]:
-    """A gateway that lets in two keys, and whoever has one of them or a third."""
+    """A gateway that admits two keys, with clients that have one of them or a third."""
     gateway = Gateway("127.0.0.1", 0)
     gateway.point_at(f"127.0.0.1:{upstream.server_address[1]}")
     gateway.start()
@@ -446,7 +446,7 @@ def test_a_stranger_ends_at_the_gateway(
 def test_who_names_a_key_and_does_not_prove_it_is_no_stranger(
     guarded: tuple[Gateway, list[Attacker]], upstream: Upstream
 ) -> None:
-    """So a party's check learns that its key is known, and nobody holds a body here by naming it."""
+    """So a party's check learns that its key is known, and naming it does not occupy memory."""
     gateway, nodes = guarded
     named = {"flwr-public-key": signed(nodes[0].key)["flwr-public-key"]}
     for route in FLEET_ROUTES:

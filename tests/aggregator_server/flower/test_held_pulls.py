@@ -1,4 +1,4 @@
-"""A pull waits until there is a message, and no message is handed out to nobody."""
+"""A pull waits until there is a message, and no message is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Superlink:
 
 
 class Caller:
-    """Whoever sends the request, until it has gone."""
+    """The sender of a request, until it disconnects."""
 
     def __init__(self) -> None:
         self.gone = asyncio.Event()

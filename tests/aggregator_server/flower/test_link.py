@@ -94,7 +94,7 @@ def test_an_unknown_node_is_gone(grid: LocalGrid) -> None:
 
 
 def test_who_is_not_admitted_is_never_asked_nor_heard(grid: LocalGrid) -> None:
-    """Whatever the grid lets in: anybody who reaches a SuperLink's operators' API lets nodes in."""
+    """Whatever the grid admits: anyone with access to a SuperLink's operator API can admit nodes."""
     asked: list[int] = []
     push = grid.push_messages
 
@@ -275,7 +275,7 @@ def test_a_link_that_cannot_be_had_again_is_an_error_everywhere(grid: LocalGrid)
 
 
 def test_what_a_node_was_sent_is_lost_when_another_process_is_there(grid: LocalGrid) -> None:
-    """And it is absent once, so that whoever looks asks again who it is."""
+    """And it is absent once, so that it is asked again for its description."""
     told: list[int] = []
     wire = SwitchableWire(lambda error: pytest.fail(str(error)))
     wire.attach(GridWire(grid, on_sent=told.append))

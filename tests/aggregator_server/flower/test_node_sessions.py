@@ -1,4 +1,4 @@
-"""Who is let in with a node key, while Flower still takes the process before for connected."""
+"""Admission with a node key while Flower still considers the earlier process connected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refusal(code: int) -> Answer:
 
 
 class Superlink:
-    """Lets a node in unless it is online, as Flower does, and whoever signs wrongly never."""
+    """Admits a node unless it is online, as Flower does, and never a wrong signature."""
 
     def __init__(self) -> None:
         self.online = False

@@ -1,4 +1,4 @@
-"""Replies that were announced and do not come: they delay nobody's, however many there are."""
+"""Announced replies that never arrive delay no others, however many there are."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_who_does_not_take_what_is_sent_is_cut_off() -> None:
 
 @contextlib.contextmanager
 def serving(answer: bytes, room: Room = ROOMY) -> Iterator[tuple[int, BoundedListener]]:
-    """A server of ours that gives one answer to everybody."""
+    """A server of ours that gives one answer to every client."""
 
     async def app(scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -258,7 +258,7 @@ def come(door: BoundedListener, source: str, held: list[socket.socket]) -> socke
 
 
 def known(door: BoundedListener, source: str, held: list[socket.socket]) -> socket.socket:
-    """A connection of somebody who has said who he is."""
+    """An authenticated connection."""
     accepted = come(door, source, held)
     held.append(accepted)
     door.keep(accepted.getpeername(), source)
@@ -266,7 +266,7 @@ def known(door: BoundedListener, source: str, held: list[socket.socket]) -> sock
 
 
 def test_those_who_are_known_are_counted_in_all(door: BoundedListener) -> None:
-    """Whoever comes makes none of them go."""
+    """New connections evict none of them."""
     held: list[socket.socket] = []
     try:
         first = known(door, "127.0.0.2", held)
@@ -392,7 +392,7 @@ def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
 
 @pytest.mark.e2e
 def test_what_strangers_send_is_not_said_on_the_screen() -> None:
-    """In a process of its own: where nobody handles logging, Python prints warnings."""
+    """In its own process: without a handler of logging, Python prints warnings."""
     script = (
         "import socket\n"
         "from aggregator_server.flower.gateway import Gateway\n"

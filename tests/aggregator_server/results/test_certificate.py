@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def ballots(teachers: int, classes: int) -> Iterator[Row]:
-    """Every vote vector of so many teachers."""
+    """Every vote vector of a number of teachers."""
     for cuts in itertools.combinations(range(teachers + classes - 1), classes - 1):
         edges = np.array([-1, *cuts, teachers + classes - 1])
         yield np.diff(edges) - 1

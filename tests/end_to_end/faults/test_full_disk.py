@@ -1,4 +1,4 @@
-"""A disk that is full: one line and its own exit code, and all goes on once there is room."""
+"""A full disk: one line and its own exit code, and everything continues once there is room."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_party_whose_disk_is_full(
 def test_a_party_whose_disk_fills_up_on_the_way(
     homes: Homes, tmp_path: Path, small_disk: Path, words: str, leave: int
 ) -> None:
-    """Whatever is being written then is there or is not; with room again it goes on from there."""
+    """Every write is complete or absent; with room again it continues from there."""
     with homes.play(tmp_path / "campaign", "noisy") as play:
         home = play.sites.home("west")
         subprocess.run(["cp", "-a", f"{home}/.", str(small_disk)], check=True)

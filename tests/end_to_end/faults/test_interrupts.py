@@ -1,4 +1,4 @@
-"""Ctrl-C ends a server and a party in order, and leaves nobody behind."""
+"""Ctrl-C ends a server and a party in order, and leaves no process behind."""
 
 from __future__ import annotations
 

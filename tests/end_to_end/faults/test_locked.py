@@ -1,4 +1,4 @@
-"""Somebody else at the ledger: another server is refused, a reader and a backup disturb nobody."""
+"""Concurrent use of the ledger: a second server is refused, readers and backups are harmless."""
 
 from __future__ import annotations
 

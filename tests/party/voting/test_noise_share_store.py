@@ -180,7 +180,7 @@ def test_another_file_is_refused(path: Path) -> None:
 
 
 def test_a_share_hides_no_other_votes(path: Path) -> None:
-    """Two sums with one share between them differ by votes alone."""
+    """Two sums with the same share differ only by votes."""
     votes = np.array([[3, 0], [1, 2]], dtype=np.int64)
     first = NoiseShares(path).share(ONE, A, votes, gaussian, answered=False)
     assert np.array_equal(NoiseShares(path).share(ONE, A, votes, never, answered=False), first)

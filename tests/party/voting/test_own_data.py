@@ -218,7 +218,7 @@ def test_a_line_that_is_not_the_public_sets_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_read_or_trained_for_a_campaign_that_the_policy_refuses(tmp_path: Path) -> None:
-    """Else whoever knocks could ask by its class lists which classes occur, or have us train for hours."""
+    """Otherwise any server could learn by class lists which classes occur, or cause long trainings."""
     policy = dataclasses.replace(Policy.default(loopback=True), campaigns="enrolled")
     for at, classes in enumerate((CLASSES, ("a", "b"), ("u", "v"))):
         for asks in (Site.describe, Site.ask):

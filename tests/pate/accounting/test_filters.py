@@ -1,4 +1,4 @@
-"""The filter of several currencies, against coordinators who choose after they have looked.
+"""The filter of several currencies, against adaptive coordinators.
 
 Each world here is *exact*: the pairs are the worst that their costs allow (randomised response, an
 event that fails, two discrete Gaussians one apart), the coordinator is the best one, found by

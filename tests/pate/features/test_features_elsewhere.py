@@ -1,4 +1,4 @@
-"""A record's place depends on that record alone, on other processors too.
+"""A record's place depends on only that record, on other processors, too.
 
 How a matrix product rounds is the processor's affair: on some, a row's result hangs on where the row
 stands. OpenBLAS can be told to work as on another one, which takes a new process.

@@ -68,7 +68,7 @@ def test_an_answer_holds_no_secret() -> None:
 
 
 def test_what_the_server_keeps_of_a_code_makes_no_answer() -> None:
-    """Whoever reads the server's records cannot answer in a party's place."""
+    """A reader of the server's records cannot answer in a party's place."""
     verifier = verifier_of(BUNDLE.code)
     forged = Answer.make(replace(BUNDLE, code=verifier), IDENTITY, NODE)
     assert not forged.made_with(verifier, fingerprint(OURS))
@@ -109,7 +109,7 @@ def test_no_part_of_an_answer_can_be_exchanged(altered: Answer) -> None:
 
 
 def test_the_code_covers_keys_that_sign_themselves() -> None:
-    """Somebody on the way puts his own keys in; they sign well, but the code's signature is not his."""
+    """A man in the middle inserts his own keys; they sign validly, but he lacks the code."""
     swapped = replace(OTHER, by_code=ANSWER.by_code)
     swapped.check_keys(fingerprint(OURS))
     assert not swapped.made_with(verifier_of(BUNDLE.code), fingerprint(OURS))

@@ -1,4 +1,4 @@
-"""Masked sums are exact, whoever drops out when, and there is none below the threshold."""
+"""Masked sums are exact, whichever parties drop out when, and there is none below the threshold."""
 
 from __future__ import annotations
 

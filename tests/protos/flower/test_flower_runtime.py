@@ -1,4 +1,4 @@
-"""Bundles with code are told from those without, and nothing of them is run to find out."""
+"""Bundles with code are distinguished from those without, without running any of it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def mixed() -> Table:
 
 
 def random_state() -> str:
-    """Return the state of the global generator, to see that it is left alone."""
+    """Return the state of the global generator, to check that it is unchanged."""
     return str(np.random.get_state(legacy=False))  # noqa: NPY002
 
 

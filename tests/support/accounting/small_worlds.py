@@ -1,4 +1,4 @@
-"""Worlds so small that every histogram, every neighbour and every outcome can be looked at."""
+"""Worlds so small that every histogram, every neighbour and every outcome can be enumerated."""
 
 from __future__ import annotations
 

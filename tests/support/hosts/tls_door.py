@@ -1,4 +1,4 @@
-"""A door that speaks TLS in front of a port of loopback, as stunnel or a proxy is one.
+"""A TLS terminator in front of a loopback port, like stunnel or a proxy.
 
 ``python -m tests.support.hosts.tls_door ADDRESS PORT TO_PORT PEM``, where PEM holds certificate and key.
 """

@@ -80,7 +80,7 @@ def resigned(run: Run, name: str, **change: bytes) -> Keys:
 
 
 def of_keys(run: Run) -> dict[str, tuple[Keys, str]]:
-    """Keys of bergen that are refused by everybody."""
+    """Keys of bergen that every party refuses."""
     keys = run.keys["bergen"]
     other = replace(run.context, attempt=fixed("another attempt", 16))
     prime = PRIME_25519.to_bytes(32, "little")

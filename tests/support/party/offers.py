@@ -1,4 +1,4 @@
-"""Campaigns as a party is told of them, for its tests."""
+"""Campaigns as described to a party, for its tests."""
 
 from __future__ import annotations
 

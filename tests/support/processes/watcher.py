@@ -1,4 +1,4 @@
-"""Whoever looks at a campaign while it runs: page, stream, metrics, health."""
+"""Observers of a running campaign: page, stream, metrics, health."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watcher:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def poll(self, name: str, address: str, paths: tuple[str, ...], token: str = "") -> None:
-        """Read these paths until the end, or until nobody answers."""
+        """Read these paths until the end, or until the server stops answering."""
         self._start(self._poll, name, address, paths, token)
 
     def follow(self, name: str, url: str, token: str) -> None:

@@ -97,7 +97,7 @@ def label(ledger: Ledger, noise: Noise | None = None) -> RoundSummary:
 
 
 def answer(ledger: Ledger, count: int, noise: Noise | None = None) -> None:
-    """Answer the next so many queries of the first round, and no more of them."""
+    """Answer only the next queries of the first round, ``count`` of them."""
     state = ledger.state()
     order = public_order(state.spec.id, state.spec.queries)
     queries = [query for query in order if query not in state.answered.get(1, ())][:count]

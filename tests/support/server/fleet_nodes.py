@@ -74,7 +74,7 @@ def piece(size: int) -> tuple[str, bytes]:
 
 @dataclass
 class Attacker:
-    """Whoever has a key, and speaks to a gateway (or to a SuperLink) as he likes."""
+    """A client with a key that sends arbitrary requests to a gateway (or a SuperLink)."""
 
     address: str
     trust: ssl.SSLContext | None = None

@@ -27,7 +27,7 @@ def sessions(cluster: Cluster, place: InDatabase) -> list[str]:
 
 
 def tamper(cluster: Cluster, place: InDatabase, statement: str) -> None:
-    """Change the tables as somebody would who knows how: without triggers, which come back."""
+    """Change the tables like an expert attacker: without triggers, which are restored."""
     tables = ("entries", "releases", "batches", "predictions")
     before = "; ".join(f"ALTER TABLE {each} DISABLE TRIGGER ALL" for each in tables)
     after = "; ".join(f"ALTER TABLE {each} ENABLE TRIGGER ALL" for each in tables)

@@ -33,7 +33,7 @@ KEY, OTHER, RUN = b"a key", b"another key", 5
 
 
 class Link:
-    """Traffic with a SuperLink that does as it is told."""
+    """Traffic with a scripted SuperLink."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -46,7 +46,7 @@ def convolved_log_tail(sigma: float, gap: int) -> float:
 
 
 def far_log_tail(sigma: float, gap: int) -> float:
-    """The same for far gaps: P[d] is exp(-d^2/(4 sigma^2)) times a sum that is made anew for d."""
+    """The same for far gaps: P[d] is exp(-d^2/(4 sigma^2)) times a sum that is recomputed for d."""
     with localcontext(prec=80):
         square = Decimal(sigma) ** 2
         reach = 14 * math.ceil(sigma) + 14

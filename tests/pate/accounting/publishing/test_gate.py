@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repeated:
-    """One image with two classes, asked ``queries`` times: all votes are told by one count."""
+    """One image with two classes, asked ``queries`` times: one count determines all votes."""
 
     teachers: int
     sigma: float
