@@ -1,4 +1,4 @@
-"""One run of ``pate-server``: open the ledger, open the doors, run the campaign, serve its labels."""
+"""A run of ``pate-server``: open the ledger, start listening, run the campaign, serve its labels."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
-#: What this server will see, said before the first party comes.
+#: What this server will see, stated before the first party connects.
 _SEEN: Final = {
     ("plain", "central"): (
-        "aggregation is plain: this server sees every party's vote vectors; what it releases is "
-        "protected, what it sees is not"
+        "aggregation is plain: this server sees every party's vote vectors; its releases are "
+        "protected, its own view is not"
     ),
     ("masked", "central"): (
         "aggregation is masked: this server sees sums over {spec.sums.min_parties} parties or more, "
@@ -65,23 +65,24 @@ _SEEN: Final = {
         "{spec.sums.min_parties} parties or more, and no party's votes"
     ),
 }
-#: Its presence says that the parties were told of the campaign's end.
+#: Marks that the parties were notified of the campaign's end.
 _TOLD_FILE = "parties-told"
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the server listens and how long it waits.
+    """Listening addresses and waiting times of the server.
 
     Attributes:
         host: address for parties.
         port: for parties, 0 for any free one.
         student_port: on loopback, 0 for any free one.
         patience: seconds to wait for the last parties once enough have voted.
-        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has all.
-        identities: what `pate-server init` made, and who is enrolled; None: a trial on loopback,
-            without TLS, in which anybody who reaches the port may take part.
-        page: where the page is; None: there is none.
+        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has
+            all.
+        identities: created by `pate-server init`, with the enrolled parties; None: a trial on
+            loopback, without TLS, open to anyone who can reach the port.
+        page: address of the page; None: no page.
     """
 
     host: str
@@ -101,23 +102,23 @@ def start_campaign(
     screen: Screen,
     database: str | None = None,
 ) -> dict[str, object]:
-    """Run a new campaign to its end, or go on with the same one if it is already here.
+    """Run a new campaign to its end, or continue the same one if it exists.
 
     Args:
         folder: of the campaign.
-        spec: what is asked for.
+        spec: of the campaign.
         inputs: the public set.
         listening: where to listen.
         screen: for lines and progress.
-        database: address of the one that is to hold the ledger; None: wherever the campaign has
-            it, else a file in ``folder``.
+        database: address of the ledger's database; None: the campaign's present place, else a file
+            in ``folder``.
 
     Returns:
-        What ``pate-server --json`` prints.
+        The output of ``pate-server --json``.
 
     Raises:
         StateError: if another campaign is in the folder, or a finished one.
-        PateError: whatever ends the campaign early; nothing that was released is lost.
+        PateError: if the campaign ends early; released labels are not lost.
     """
     place = place_of(private_directory(folder), database)
     if stores.exists(place):
@@ -129,7 +130,7 @@ def start_campaign(
                     f"the campaign in {folder} is finished; name a new one with --campaign, or "
                     "`pate-server export` its labels"
                 )
-            screen.say(f"going on with the campaign in {folder}: it is {state.phase}")
+            screen.say(f"continuing the campaign in {folder}: it is {state.phase}")
             return _run(ledger, inputs, folder, listening, screen)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
     reach("public-set-stored")
@@ -167,20 +168,21 @@ def resume_campaign(
     head: str | None = None,
     close: bool = False,
 ) -> dict[str, object]:
-    """Go on with the campaign in ``folder``; a finished one serves its labels again.
+    """Continue the campaign in ``folder``; a finished one serves its labels again.
 
     Args:
         folder: of the campaign.
         inputs: the public set; None: the one that was stored.
         listening: where to listen.
         screen: for lines and progress.
-        database: address of the one that holds the ledger, for a folder that does not say so.
-        head: the newest head that is known from elsewhere, ``number:digest``; it must be there.
-        close: end a campaign of which nothing shows that its ledger is the newest one.
+        database: address of the ledger's database, for a folder without an anchor.
+        head: the newest head that is known from elsewhere, ``number:digest``; it must be in the
+            ledger.
+        close: end a campaign whose ledger may be stale.
 
     Raises:
-        UsageError: if nothing shows that, and neither ``head`` nor ``close`` is given.
-        StateError: if there is none, or its public set is not here any more.
+        UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.
+        StateError: if there is none, or its public set is missing.
         SchemaError: if ``inputs`` is another public set than the campaign's.
     """
     known = Head.given(head)
@@ -193,7 +195,7 @@ def resume_campaign(
                 f"--public is not the public set of this campaign: its hash is "
                 f"{content_hash(inputs).hex()[:12]}…, the campaign's is {spec.public_set[:12]}…"
             )
-        screen.say(f"going on with the campaign in {folder}: it is {ledger.state().phase}")
+        screen.say(f"continuing the campaign in {folder}: it is {ledger.state().phase}")
         return _run(ledger, inputs, folder, listening, screen)
 
 
@@ -204,9 +206,7 @@ def _stored_public_set(folder: Path, spec: CampaignSpec) -> Inputs:
             path.read_bytes(), public_set=bytes.fromhex(spec.public_set), queries=spec.queries
         )
     except (FileNotFoundError, ProtocolError) as error:
-        raise StateError(
-            f"the public set is not in {path} any more; name it with --public"
-        ) from error
+        raise StateError(f"the public set is no longer in {path}; name it with --public") from error
 
 
 def _run(

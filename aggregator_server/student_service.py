@@ -1,7 +1,7 @@
-"""The gRPC service through which a student gets labels and hands in its predictions.
+"""The gRPC service by which a student gets labels and submits its predictions.
 
-It reads what is committed to the ledger and nothing else, so a label that a student has seen
-is on the disk, and a restarted server tells the same events under the same cursors.
+It reads only committed entries of the ledger, so a label that a student has seen is on the disk,
+and a restarted server sends the same events under the same cursors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Largest message in either direction, bytes.
 MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 
-#: Students that may follow at a time; each holds a thread.
+#: Most students that may follow at a time; each occupies a thread.
 FOLLOWERS: Final = 8
 
 _NAME: Final = "pate.v1.Student"
@@ -52,11 +52,11 @@ class StudentService:
 
     Args:
         ledger: of the campaign.
-        host: a loopback address; without TLS nothing else is served.
+        host: a loopback address; others would need TLS.
         port: 0 for any free one.
-        token: what makes a student the campaign's own; None: a fresh one. Whoever reaches the port
-            may read what is released. Predictions, which decide what is asked and spent, are taken
-            from a student with the token only, and only it is waited for at the end.
+        token: authenticates the campaign's own student; None: a fresh one. Anyone who can reach the
+            port may read released labels. Predictions, which influence spending, are accepted only
+            with the token, and at the end the server waits only for its holder.
 
     Raises:
         UsageError: if the host is not loopback.
@@ -88,17 +88,17 @@ class StudentService:
         """Serve; return the port.
 
         Raises:
-            PortInUseError: if somebody else has the port.
+            PortInUseError: if the port is in use.
             UsageError: if the address cannot be used.
         """
-        # Followers hold a thread each; the rest answers the short calls beside them.
+        # Followers occupy a thread each; the others serve the short calls.
         pool = ThreadPoolExecutor(FOLLOWERS + 4, thread_name_prefix="student-service")
         server = grpc.server(
             pool,
             options=(
                 ("grpc.max_receive_message_length", MESSAGE_LIMIT),
                 ("grpc.max_send_message_length", MESSAGE_LIMIT),
-                # Else two servers could share a port and each get half of the calls.
+                # Otherwise two servers could share a port and each get half of the calls.
                 ("grpc.so_reuseport", 0),
             ),
         )
@@ -134,12 +134,12 @@ class StudentService:
 
     @property
     def followers(self) -> int:
-        """How many students follow now."""
+        """Number of students that follow now."""
         return self._servicer.followers
 
     @property
     def accuracies(self) -> dict[int, float]:
-        """What the student says of its accuracy, by the round it said it before. Not kept on disk."""
+        """The student's stated accuracy by round, in memory only."""
         return dict(self._servicer.accuracies)
 
     def wait_for_predictions(
@@ -149,7 +149,7 @@ class StudentService:
 
         Args:
             round_: from 2.
-            stop: ends the wait; looked at four times a second.
+            stop: ends the wait; polled four times a second.
             meanwhile: called as often.
 
         Returns:
@@ -167,7 +167,7 @@ class StudentService:
 
     @property
     def delivered(self) -> bool:
-        """Whether a student with the token got the campaign's end, and the final statement."""
+        """Whether a student with the token got the campaign's end and the final statement."""
         return self._servicer.sent_end.is_set() and self._servicer.sent_statement.is_set()
 
     def wait_until_delivered(self, stop: threading.Event, timeout: float | None = None) -> bool:
@@ -243,7 +243,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         def gone() -> bool:
             return self._stopping.is_set() or not context.is_active()
 
-        # Else a follower that went away would hold its thread until the next entry.
+        # Otherwise a disconnected follower would occupy its thread until the next entry.
         context.add_callback(self._ledger.wake)
         seen = after >> _INDEX_BITS
         while True:
@@ -279,7 +279,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
     def SubmitPredictions(  # noqa: N802
         self, request: student_pb2.Predictions, context: grpc.ServicerContext
     ) -> student_pb2.PredictionsReceipt:
-        """Check and keep the student's predictions; the first ones for a round count."""
+        """Check and record the student's predictions; only the first ones for a round count."""
         if not self._proved(context, predictions_proof(self._token, request)):
             context.abort(
                 grpc.StatusCode.UNAUTHENTICATED,
@@ -292,7 +292,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
             if state.phase != "predicting" or request.round != state.round:
                 context.abort(
                     grpc.StatusCode.FAILED_PRECONDITION,
-                    f"no predictions are awaited for round {request.round}",
+                    f"no predictions are expected for round {request.round}",
                 )
             try:
                 probabilities = checked_predictions(request, state)
@@ -304,7 +304,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 already = self._ledger.record_predictions(request.round, probabilities)
                 reach("predictions-recorded")
             except (StateError, LedgerError):
-                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has gone on")
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has continued")
             except PateError as error:
                 context.abort(grpc.StatusCode.INTERNAL, type(error).public)
             if accuracy is not None and not already:
@@ -315,7 +315,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
     def GetNoisyVotes(  # noqa: N802
         self, request: student_pb2.GetNoisyVotesRequest, context: grpc.ServicerContext
     ) -> student_pb2.NoisyVotes:
-        """Return the released noisy counts of neighbour votes; nothing where there are none."""
+        """Return the released noisy counts of neighbour votes, empty if there are none."""
         del request, context
         state = self._ledger.state()
         if state.noisy is None:
@@ -345,12 +345,12 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         return student_pb2.PrivacyStatement(json=statement.to_json())
 
     def _reads(self, context: grpc.ServicerContext) -> bool:
-        """Return whether who reads has the token; who has none may read all the same."""
+        """Return whether the reader has the token; reading does not require it."""
         campaign = bytes.fromhex(self._ledger.state().spec.id)
         return self._proved(context, reading_proof(self._token, campaign))
 
     def _proved(self, context: grpc.ServicerContext, wanted: str) -> bool:
-        """Return whether a call carries its proof; one that carries another ends here."""
+        """Return whether a call has the token; a wrong token ends the call."""
         given = dict(context.invocation_metadata()).get(PROOF_KEY)
         if given is None:
             return False
@@ -400,7 +400,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _refuse_address(host: str, port: int, cause: Exception | None) -> NoReturn:
-    """Find out why an address could not be had, and say so."""
+    """Raise an error that explains why an address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -409,7 +409,7 @@ def _refuse_address(host: str, port: int, cause: Exception | None) -> NoReturn:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise UsageError(f"{host}:{port} cannot be served: {error.strerror}") from cause
-    # Also when the probe got it: whoever had the port has let go of it in between.
+    # Also if the probe succeeded: the port was released in between.
     raise PortInUseError(
         f"port {port} on {host} is taken by another program: stop it or choose another --student-port"
     ) from cause

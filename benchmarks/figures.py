@@ -1,4 +1,4 @@
-"""What a benchmark found: printed as JSON, and kept with its pictures where that is asked for."""
+"""The result of a benchmark: printed as JSON, and optionally stored with its pictures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def publish(
         draw: adds pictures to the folder.
 
     Raises:
-        SystemExit: if a check does not hold.
+        SystemExit: if a check fails.
     """
     text = json.dumps(found, indent=2)
     print(text)
@@ -41,4 +41,4 @@ def publish(
         (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         draw(out)
     if any(check["holds"] is False for check in found.get("checks", {}).values()):
-        sys.exit("a promise does not hold: see `checks`")
+        sys.exit("a check failed: see `checks`")

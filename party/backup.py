@@ -1,15 +1,13 @@
-"""Backup and restore of a party's ledger: what it answered, and the noise that it answered with.
+"""Backup and restore of a party's ledger and the noise shares of its answers.
 
-What a stale ledger would do. A party that goes on from a copy has forgotten which queries it gave
-votes on, with whom their sums were opened, and what all of it costs. A server that knows that may
-ask for the same sums with other survivors and subtract, ask again for a batch to be told the same
-votes under other noise, or ask for more than the policy allows in all. Books span all campaigns of
-a party, so there is no end after which nothing can follow: a copy is put back only if its chain
-holds the newest head that is known from elsewhere, or if whoever restores it says in so many words
-that entries are lost.
+A stale ledger is dangerous. A party that continues from a copy no longer knows which queries it
+voted on, with which survivors their sums were unmasked, and their total cost. A server that knows
+this could ask for the same sums with other survivors and subtract, ask for a batch again and get
+the same votes under fresh noise, or exceed the policy's total. A ledger spans all campaigns of a
+party, so it is never final: a copy is restored only if its chain has the newest head known from
+elsewhere, or if the operator states explicitly that entries are lost.
 
-Keys, enrolment and policy are not in it: they do not change as the ledger does, and are secrets of
-another kind.
+Keys, enrolment and policy are not included: they rarely change, and need other protection.
 """
 
 from __future__ import annotations
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
 
     from pate.storage.manifest import Manifest
 
-#: The noise shares that went out with the votes.
+#: The noise shares of the votes that left.
 NOISE_FILE: Final = "noise.db"
-#: All that a party's backup may hold. Each is an SQLite file, and all but the ledger may be absent.
+#: The allowed content of a party's backup: SQLite files, of which only the ledger is required.
 CONTENTS: Final = Contents(
     role="party",
     ledger=LEDGER_FILE,
@@ -47,24 +45,24 @@ CONTENTS: Final = Contents(
 
 
 def back_up(home: Path, out: Path) -> dict[str, object]:
-    """Copy the ledger in ``home``, also while the party runs, and check the copy.
+    """Copy the ledger in ``home``, also while the party runs, and verify the copy.
 
     Args:
         home: of the party.
-        out: the folder to make; its parent is made if need be.
+        out: the folder to make, with its parent if needed.
 
     Returns:
         The manifest of the backup, signed by the party's identity if it has one, and its folder.
 
     Raises:
         StateError: if there is no ledger, or something is at ``out``.
-        LedgerError: if the ledger is gone, or its copy does not verify or is older than this party
-            left its ledger: then so is the ledger.
+        LedgerError: if the ledger is missing, or its copy does not verify or is older than the
+            noted head: then so is the ledger.
         DiskError: if it cannot be written.
     """
     head_file = HeadFile(home / LEDGER_FILE)
     head_file.require_ledger()
-    noted = head_file.read()  # before the ledger, which may be written to meanwhile
+    noted = head_file.read()  # before the ledger, which may grow meanwhile
 
     def look(path: Path) -> backup.Copy[PartyLedger]:
         copy = _look(path)
@@ -78,12 +76,14 @@ def named_home(place: Path, homes: Path) -> Path:
     """Return the home of the party that a backup names, in the folder of all homes.
 
     Raises:
-        DataError: if it is no backup, or the name cannot be a party's.
+        DataError: if it is not a backup, or the name cannot be a party's.
     """
     try:
         return homes / check_name(read_manifest(place).name)
     except ProtocolError as error:
-        raise DataError(f"{place} names no home of a party ({error}): give --home") from error
+        raise DataError(
+            f"{place} does not name the home of a party ({error}): give --home"
+        ) from error
 
 
 def restore(
@@ -95,29 +95,31 @@ def restore(
     signed_by: str | None = None,
     unsigned: bool = False,
 ) -> dict[str, object]:
-    """Put a party's ledger back into its home, where none may be but that of a restore cut short.
+    """Restore a party's ledger to its home, which has none but that of an interrupted restore.
 
-    Nothing but the files of :data:`CONTENTS` is written, whatever the backup says, and none of them
-    over another.
+    Only the files of :data:`CONTENTS` are written, whatever the backup contains, and none is
+    overwritten.
 
     Args:
         place: of the backup.
-        home: of the party; made if need be.
-        head: the newest head that is known from elsewhere, ``number:digest``, or None. The one
-            that is noted in ``home`` beside a ledger that is gone has to be in the copy as well.
-        entries_lost: whoever restores knows that what followed is forgotten.
-        signed_by: the public key (hex) that has to have signed the backup; None: that of the
-            identity in ``home``, if there is one.
-        unsigned: take one that nobody signed, as older versions made them.
+        home: of the party; made if needed.
+        head: the newest head that is known from elsewhere, ``number:digest``, or None. The copy
+            must also have the head noted in ``home`` of a missing ledger.
+        entries_lost: the operator accepts that later entries are lost.
+        signed_by: the public key (hex) that must have signed the backup; None: that of the identity
+            in ``home``, if there is one.
+        unsigned: accept an unsigned one, as older versions made them.
 
     Returns:
-        ``head``, ``folder`` and ``signer`` of what is there now; no signer is "".
+        ``head``, ``folder`` and ``signer`` of the restored ledger; an unsigned backup has the
+        signer "".
 
     Raises:
-        UsageError: if neither head nor entries_lost is given, or ``signed_by`` is no key.
+        UsageError: if neither head nor entries_lost is given, or ``signed_by`` is not a key.
         StateError: if there is a ledger in ``home``, or a party runs there.
-        LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
-        DataError: if it is no backup of a party, was changed, or another signed it.
+        LedgerError: if the copy does not verify, is older than ``head``, or than one in the same
+            folder.
+        DataError: if it is not a backup of a party, was changed, or has another signer.
     """
     asked = backup.Restore(
         place, CONTENTS, stored_identity(home), signed_by=signed_by, unsigned=unsigned
@@ -126,9 +128,9 @@ def restore(
     noted = None if entries_lost else HeadFile(home / LEDGER_FILE).read()
     if given is None and not entries_lost:
         raise UsageError(
-            f"{place} ends at entry {manifest.entries} ({manifest.made_at}): what this party answered "
-            "after that it would not know of any more, and could be made to answer twice. Give --head "
-            "with the last head that `pate-party ledger` showed, known from elsewhere than this copy"
+            f"{place} ends at entry {manifest.entries} ({manifest.made_at}): this party would "
+            "not know its later answers, and could be made to answer twice. Give --head with "
+            "the last head that `pate-party ledger` showed, from a source other than this copy"
             f"{'' if noted is None else f' (the last that was noted in {home} is {noted})'}; "
             "or --entries-lost, and then allow only campaigns over public sets that are new to you"
         )
@@ -139,20 +141,21 @@ def restore(
         with backup.draft_folder(home / ".restored") as draft:
             found = asked.fill(draft, _look, given, noted).head
             asked.put_in_place(draft, home)
-            # And the head file after it: lowered before, it would let any older copy pass if this fails.
+            # The head file comes last: lowered earlier, it would admit any older copy if this
+            # fails.
             HeadFile(home / LEDGER_FILE).note(Head.parse(found))
     return {"head": found, "folder": str(home), "signer": manifest.signer}
 
 
 def forget(home: Path) -> str:
-    """Go on with a ledger that lacks what this party answered: an older copy, or none at all.
+    """Continue with a ledger that lacks answers of this party: an older copy, or an empty one.
 
     Returns:
-        The head of the ledger that is there now.
+        The head of the present ledger.
 
     Raises:
-        StateError: if a party runs there, or it never had a ledger there.
-        LedgerError: if the ledger that is there does not verify.
+        StateError: if a party runs there, or never had a ledger there.
+        LedgerError: if the present ledger does not verify.
     """
     path = home / LEDGER_FILE
     if not home.is_dir():
@@ -165,7 +168,7 @@ def forget(home: Path) -> str:
 
 
 def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[PartyLedger]:
-    """Check a copy of the ledger, which has to have some entries."""
+    """Verify a copy of the ledger, which must have the entries ``heads``."""
     copy = PartyLedger(path, read_only=True)
     for head in heads:
         copy.require(head)
@@ -173,17 +176,17 @@ def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[PartyLedger]:
 
 
 def _require_none(path: Path, asked: backup.Restore) -> None:
-    """Refuse if there is a file, or what SQLite would take for the newest part of it."""
-    for held in (path, path.with_name(path.name + "-wal")):
-        if os.path.lexists(held) and not asked.has_made(held):
-            raise StateError(_in_the_way(held, asked.manifest))
+    """Refuse if the file exists, or a log that SQLite would replay."""
+    for file in (path, path.with_name(path.name + "-wal")):
+        if os.path.lexists(file) and not asked.has_made(file):
+            raise StateError(_in_the_way(file, asked.manifest))
 
 
-def _in_the_way(held: Path, manifest: Manifest) -> str:
-    text = f"{held} is there already, and nothing is overwritten"
-    if held.name == LEDGER_FILE:
+def _in_the_way(file: Path, manifest: Manifest) -> str:
+    text = f"{file} exists already, and nothing is overwritten"
+    if file.name == LEDGER_FILE:
         with contextlib.suppress(PateError):
-            head = PartyLedger(held, read_only=True).head
+            head = PartyLedger(file, read_only=True).head
             return (
                 f"{text}: it ends at entry {head.partition(':')[0]}, the copy at {manifest.entries}"
             )

@@ -1,4 +1,4 @@
-"""What a campaign asks of a party: the one value that a policy judges and a ledger keeps."""
+"""The terms that a campaign offers to a party, as judged by a policy and stored in a ledger."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ KEY_BYTES: Final = 32
 _MOST: Final = 2**40
 _LONGEST_NAME: Final = 256
 
-#: What nobody knows before the roster is complete.
+#: Fields that are unknown before the roster is complete.
 _LATER: Final = ("roster", "teachers", "mechanisms", "composition", "cap")
 
-#: Where the fields of the text, which is flat, stand in the value.
+#: Where the fields of the flat text are in the value.
 _PLACES: Final[Places] = {
     "aggregation": ("sums", "aggregation"),
     "noise": ("sums", "noise"),
@@ -47,28 +47,28 @@ class Offer:
         key: (32,) bytes, the campaign's Ed25519 signing key.
         campaign: its id, hex.
         aggregator: name of the mechanism, such as ``gnmax``.
-        sums: how votes are summed, and whom that hides them from.
-        unit: what the promise protects.
+        sums: how votes are summed, and from whom that hides them.
+        unit: of privacy.
         epsilon: announced budget, towards the public.
-        delta: at which it holds.
+        delta: of that epsilon.
         public_queries: size of the public set.
         rounds: how often a query may be put to a mechanism.
-        public_set: content hash of the public set, hex, or None where it is not known; so for the
-            next one.
+        public_set: content hash of the public set, hex, or None if unknown; likewise for
+            ``schema``.
         schema: the line that describes its inputs.
         classes: names, in the order of the vote columns; None before they are known.
-        queries: how many this request asks votes on, 0 when it only asks to join.
-        roster: names of all parties, or None before it is complete; so for the next ones.
+        queries: number of queries of this request, 0 for joining.
+        roster: names of all parties, or None before it is complete; likewise for the following.
         identities: their identity keys, hex, in the same order.
-        teachers_each: k of each of them; of neighbour votes the most that each puts on one count.
+        teachers_each: k of each of them; for neighbour votes the most votes of each on one count.
         teachers: M, of the whole roster; the sum of these.
-        mechanisms: of the first round, and of all later ones if that is another.
+        mechanisms: of the first round, and of all later ones if different.
         composition: how costs add up.
-        cap: most that all answers may cost in it.
-        gate: of a gated campaign, as far as its server says; None for any other.
+        cap: largest total cost of all answers, in that composition.
+        gate: of a gated campaign, if its server states it; None for any other.
 
     Raises:
-        ProtocolError: for values that no campaign has.
+        ProtocolError: for impossible values.
     """
 
     key: bytes
@@ -93,7 +93,7 @@ class Offer:
     )
     composition: choices.CompositionName | None = None
     cap: Fraction | None = None
-    #: Left out of the text where there is none, as ledgers have it that were begun before it.
+    #: Omitted from the text if there is none, as in older ledgers.
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ class Offer:
             choices.check_count("teachers", self.teachers, 1, _MOST)
         _require(
             not self.sums.distributed or self.composition != Gate.name,
-            "a gate looks at exact votes, which noise shares leave nobody",
+            "a gate needs exact votes, which noise shares never reveal",
         )
         self._check_roster()
         self._check_inputs()
@@ -129,20 +129,20 @@ class Offer:
         size = 0
         if self.roster is not None:
             size = len(self.roster)
-            _require(_are_names(self.roster, 1), "a roster is a list of different names")
-            _require(self.sums.min_parties <= size, "more parties are needed than the roster has")
+            _require(_are_names(self.roster, 1), "a roster must be a list of distinct names")
+            _require(self.sums.min_parties <= size, "min_parties is larger than the roster")
         if self.identities is not None:
             _require(
                 len(self.identities) == len(set(self.identities)) == size
                 and all(re.fullmatch("[0-9a-f]{64}", each, re.ASCII) for each in self.identities),
-                "identities are a different key of 64 hexadecimal digits for each of the roster",
+                "identities must be distinct keys of 64 hexadecimal digits, one for each party of the roster",
             )
         if self.teachers_each is not None:
             _require(
                 len(self.teachers_each) == size
                 and all(1 <= each <= _MOST for each in self.teachers_each)
                 and sum(self.teachers_each) == self.teachers,
-                "each of the roster has a number of teachers, and they sum to the whole",
+                "each party of the roster must have a number of teachers, and they must sum to the total",
             )
 
     def _check_inputs(self) -> None:
@@ -152,14 +152,14 @@ class Offer:
             )
         _require(
             self.classes is None or _are_names(self.classes, 2),
-            "a class list has two different names or more",
+            "a class list must have at least two distinct names",
         )
 
     def _check_terms(self) -> None:
         _require(self.cap is None or self.cap >= 0, "the cap is below 0")
         _require(
             not (self.records_vote and self.composition == Gate.name),
-            "neighbour votes cost what they cost: there is nothing to gate",
+            "neighbour votes cannot be gated: their cost does not depend on the votes",
         )
         _require(
             self.gate is None or self.composition == Gate.name,
@@ -182,7 +182,7 @@ class Offer:
             f"not every step of the mechanism has a cost in {self.composition!r}",
         )
         if self.records_vote and self.cap is not None:
-            # Else the cap, which our own figure trusts a server to keep, would be no bound of this.
+            # Otherwise the cap, on which the party's accountant relies, would not bound this cost.
             _require(
                 worst_cost(made, self.mechanisms, 1) <= self.cap,
                 "one matrix costs more than the campaign's cap: nothing could be released",
@@ -190,20 +190,20 @@ class Offer:
 
     @property
     def records_vote(self) -> bool:
-        """Whether records vote themselves, once, and not teachers."""
+        """Whether records vote instead of teachers."""
         return self.aggregator == "neighbour"
 
     @property
     def settled(self) -> bool:
-        """Whether the roster is complete and all that follows from it is known."""
+        """Whether the roster is complete, with all terms that follow from it."""
         return all(getattr(self, name) is not None for name in _LATER)
 
     @property
     def worth(self) -> float | None:
-        """What its terms are worth at its delta, in nats; None while they do not say.
+        """The epsilon of its terms at its delta, in nats; None while they are incomplete.
 
         Raises:
-            AccountingError: for a gate that no number can be made of, or more than one batch.
+            AccountingError: for a gate with invalid parameters, or more than one batch.
         """
         if self.cap is None or self.composition is None:
             return None
@@ -214,10 +214,10 @@ class Offer:
         try:
             return Gate(self.gate).epsilon(self.cap, self.delta)
         except (ValueError, ArithmeticError) as error:  # numbers that fit no gate
-            raise AccountingError(f"no gate can be made of its parameters: {error}") from error
+            raise AccountingError(f"its gate has invalid parameters: {error}") from error
 
     def after(self, earlier: Offer) -> Offer:
-        """Return what is known once both were seen; ``queries`` are this one's.
+        """Return the combined knowledge of both; ``queries`` are this one's.
 
         Raises:
             RefusedError: if they contradict each other: the terms of a campaign never change.
@@ -234,7 +234,7 @@ class Offer:
         return replace(self, **{name: getattr(earlier, name) for name in unknown})
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the terms as a JSON object; ``queries`` are of one request and no term."""
+        """Return the terms as a JSON object, without ``queries``, which belong to one request."""
         return write_flat(self, _PLACES)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""One party's part in one campaign: read, shard, train, connect, vote, leave."""
+"""A party's session in one campaign: read, shard, train, connect, vote, leave."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
 def take_part(
     options: StartOptions, name: str, home: Path, screen: Screen, status: Status | None = None
 ) -> Ending:
-    """Take part until the campaign has ended, and return how.
+    """Take part until the campaign has ended, and return its ending.
 
     Args:
-        options: what was asked for.
-        name: of this party; the one that it is enrolled under, if it is.
+        options: of the command.
+        name: of this party; its enrolled name if it is enrolled.
         home: of this party.
         screen: for lines and progress.
-        status: where to note how the run stands, for whoever watches it.
+        status: receives the state of the run, for monitoring.
 
     Raises:
         PateError: if the data, the settings, the server or the campaign do not allow it.
     """
-    require_there(options.data)  # before a word of what follows from it
+    require_there(options.data)  # before any line that depends on it
     status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
-    # Who is enrolled is no trial, even if a tunnel to the server begins on this machine.
+    # An enrolled party is not a trial, even if its server is reached through a local tunnel.
     trial = enrolment is None and Server(server).host in LOOPBACK
     policy = policy_of(home, loopback=trial, file=options.policy)
     public = None if options.public is None else read_inputs(options.public, drop=options.dropped)
@@ -63,24 +63,24 @@ def take_part(
         screen.say(f"your policy: {line}")
     for line in _warnings(enrolment):
         screen.say(line, "warning")
-    # Before hours of training: it may be damaged, or gone.
+    # Opened before hours of training: it may be damaged or missing.
     ledger = PartyLedger(home / LEDGER_FILE)
     for line in bind(ledger, policy):
         screen.say(line)
     last = max(ledger.campaigns(), key=lambda each: each.last, default=None)
     own = _own_voters(options, home, screen, status)
-    # What the last campaign said is likely what the next one says; if not, we read again by that.
-    held = own.ahead(
+    # The next campaign probably has the schema of the last one; if not, the data are read again.
+    found = own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
         None if last is None or public is not None else last.offer.classes,
         is_guess=public is None,
     )
-    if held is not None:
-        # Not how many records: lines like this are collected and kept by many a machine.
-        screen.say(f"{name}: records of the classes {', '.join(held.classes)}")
+    if found is not None:
+        # Without the number of records: log lines are often collected and stored.
+        screen.say(f"{name}: records of the classes {', '.join(found.classes)}")
     if options.votes == "neighbour":
-        screen.say(f"our records vote themselves; connecting to {server}")
-    elif held is not None:
+        screen.say(f"our records vote; connecting to {server}")
+    elif found is not None:
         screen.say(f"{options.teachers} teachers are ready; connecting to {server}")
     status.bound_by(
         ledger,
@@ -106,7 +106,7 @@ def take_part(
     )
 
     def over() -> bool:
-        """All is decided: the SuperNode sends the last answer before it ends."""
+        """Whether the campaign is over; the SuperNode sends the last answer before it stops."""
         return voter.ending is not None or voter.refusal is not None
 
     connection = Connection(
@@ -125,7 +125,7 @@ def take_part(
         with describing as described, telling(described):
             connection.run(stop=over)
     except UnreachableError:
-        # A server that has heard our last words may be gone at once, and that is as it should be.
+        # A server that has our last answer may stop at once.
         if not over():
             raise
     if voter.refusal is not None:
@@ -171,7 +171,7 @@ def _own_voters(options: StartOptions, home: Path, screen: Screen, status: Statu
 
 
 def _schema_of(last: CampaignRecord | None) -> Schema | None:
-    """Return what the inputs of the last campaign were, None if that is not known."""
+    """Return the schema of the last campaign's inputs, None if it is not known."""
     if last is None or last.offer.schema is None:
         return None
     try:
@@ -181,25 +181,25 @@ def _schema_of(last: CampaignRecord | None) -> Schema | None:
 
 
 def of_absence(ledger: PartyLedger) -> str:
-    """Return a line for whoever waits for a server that has been away for a while.
+    """Return a line for the operator about a server that has been absent for a while.
 
-    A party that was killed as it heard of a campaign's end, or was away then, is told of it by
-    nobody: the server has gone, and may never come back.
+    A party that misses the end of a campaign is not notified later: the server has stopped, and may
+    not return.
     """
-    held = ledger.campaigns()
-    if not held:
+    found = ledger.campaigns()
+    if not found:
         return "no campaign was joined yet: this party waits for the server; Ctrl-C is safe"
-    last = max(held, key=lambda each: each.last)
+    last = max(found, key=lambda each: each.last)
     name = last.offer.campaign[:8]
     if last.ending is not None:
         return (
-            f"campaign {name} has ended, as our ledger has it: unless the server is to begin another "
-            "one, there is nothing to wait for; Ctrl-C is safe"
+            f"campaign {name} has ended, according to our ledger: unless the server starts "
+            "another one, there is nothing to wait for; Ctrl-C is safe"
         )
     return (
         f"campaign {name} may have ended while this party was away: ask its coordinator. Ctrl-C is "
-        "safe: what has left is in our ledger (`pate-party ledger`), and the same command goes on "
-        "if the campaign does"
+        "safe: all answers are in our ledger (`pate-party ledger`), and the same command "
+        "continues if the campaign does"
     )
 
 
@@ -211,7 +211,7 @@ def _warnings(enrolment: Enrolment | None) -> list[str]:
     """Return lines about what expires soon.
 
     Raises:
-        StateError: if the server can be trusted no more.
+        StateError: if the server's authority has expired.
     """
     if enrolment is None:
         return []
@@ -221,9 +221,9 @@ def _warnings(enrolment: Enrolment | None) -> list[str]:
 
 
 def _ask(question: str) -> bool:
-    """Put a question to whoever sits at the screen; no answer is a no.
+    """Ask the operator a question; no answer means no.
 
-    Ctrl-C is not an answer: it stops the party, as anywhere else.
+    Ctrl-C is not an answer: it stops the party, as always.
     """
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()

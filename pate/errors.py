@@ -1,27 +1,22 @@
-"""The errors of the system: one tree, each kind with a stable exit code.
+"""The errors of the system: one hierarchy, each kind with a stable exit code.
 
 ::
 
-    PateError                1   anything of ours
-    ├── UsageError           2   an option, or a pair of options, that makes no sense
-    ├── DataError           10   a file or folder of data that cannot be used as it is
-    ├── SchemaError         11   two sides with other classes, columns or public sets
-    ├── StateError          12   a state directory that holds something else, or is in use
-    ├── BudgetError         20   a query that does not fit what is left of the privacy budget
-    ├── AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops
-    ├── LedgerError         22   a ledger whose chain, totals or releases do not hold
-    ├── InfeasibleError     23   a guarantee that no setting within reach can give
-    ├── ProtocolError       30   bytes from the network that are not a valid message
-    ├── QuorumError         31   too few parties are left to go on
-    ├── RefusedError        32   the other side said no
-    ├── UnreachableError    40   a server that does not answer
-    ├── PortInUseError      41   a port that somebody else has
-    ├── ProcessError        42   a child process that ended when it should not
-    └── DiskError           43   a disk that is full or not writable
+    PateError                1 any other error of this system ├── UsageError           2 an invalid
+    option, or options that exclude each other ├── DataError           10   a file or folder of data
+    that cannot be used as it is ├── SchemaError         11   two sides with other classes, columns
+    or public sets ├── StateError          12 a state directory that belongs to something else, or
+    is in use ├── BudgetError         20 a query that does not fit the remaining privacy budget ├──
+    AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops ├──
+    LedgerError         22   a ledger whose chain, totals or releases do not hold ├──
+    InfeasibleError     23 a guarantee that no available setting can give ├── ProtocolError 30 bytes
+    from the network that are not a valid message ├── QuorumError 31 too few parties are left to
+    continue ├── RefusedError        32 the other side refused ├── UnreachableError    40 a server
+    that does not answer ├── PortInUseError      41 a port that is in use ├── ProcessError 42 a
+    child process that ended unexpectedly └── DiskError 43   a disk that is full or not writable
 
-The message of an error is for the screen of whoever runs the process: it may name local
-paths and values. What may travel to another party is only :attr:`PateError.public`, a fixed
-sentence per kind.
+The message of an error is for the operator of the process: it may name local paths and values. Only
+:attr:`PateError.public`, a fixed sentence per kind, may be sent to another party.
 """
 
 from __future__ import annotations
@@ -33,12 +28,12 @@ class PateError(Exception):
     """Base of all errors that a command turns into one line and an exit code."""
 
     exit_code: ClassVar[int] = 1
-    #: What the other side of the network may be told. Never made from data.
-    public: ClassVar[str] = "it failed for a reason that it keeps to itself"
+    #: The text that may be sent to the other side. Never built from data.
+    public: ClassVar[str] = "internal error"
 
 
 class UsageError(PateError):
-    """An option, or a combination of options, that makes no sense."""
+    """An invalid option, or options that exclude each other."""
 
     exit_code = 2
     public = "it was started with options that do not fit together"
@@ -59,21 +54,21 @@ class SchemaError(PateError):
 
 
 class StateError(PateError):
-    """A state directory that holds another campaign, other parameters, or is in use."""
+    """A state directory that belongs to another campaign, has other parameters, or is in use."""
 
     exit_code = 12
     public = "its state directory holds something else"
 
 
 class BudgetError(PateError):
-    """A query whose worst cost does not fit what is left of the budget."""
+    """A query whose worst cost does not fit the remaining budget."""
 
     exit_code = 20
     public = "the privacy budget does not allow it"
 
 
 class AccountingError(PateError):
-    """An accountant that met NaN, a negative cost or a shrinking epsilon."""
+    """NaN, a negative cost or a shrinking epsilon in the accounting."""
 
     exit_code = 21
     public = "its privacy accounting stopped"
@@ -101,14 +96,14 @@ class ProtocolError(PateError):
 
 
 class QuorumError(PateError):
-    """Too few parties are left to go on."""
+    """Too few parties are left to continue."""
 
     exit_code = 31
     public = "too few parties are left"
 
 
 class RefusedError(PateError):
-    """The other side understood the request and said no."""
+    """The other side understood the request and refused it."""
 
     exit_code = 32
     public = "it refuses this campaign"
@@ -122,14 +117,14 @@ class UnreachableError(PateError):
 
 
 class PortInUseError(PateError):
-    """A port that somebody else has."""
+    """A port that is in use."""
 
     exit_code = 41
     public = "a port it needs is taken"
 
 
 class ProcessError(PateError):
-    """A child process that ended when it should not have."""
+    """A child process that ended unexpectedly."""
 
     exit_code = 42
     public = "one of its processes ended"

@@ -1,10 +1,10 @@
-"""Frozen dataclasses as exact JSON values, and back: what ledgers, terms and files hold.
+"""Exact JSON forms of frozen dataclasses, for ledgers, terms and files.
 
-One value has one text, so that texts can be hashed and signed. What a field is in the text follows
-from its annotation:
+One value has one text, so that texts can be hashed and signed. The form of a field follows from its
+annotation:
 
 =========================  ==========================================================
-``int``, ``bool``, ``str``  as they are; ``true`` is no whole number
+``int``, ``bool``, ``str`` as they are; ``true`` is not a whole number
 ``float``                   a finite number that is written with a point or an exponent
 ``Fraction``                text, ``p`` or ``p/q`` in lowest terms
 ``bytes``                   text, lower-case hexadecimal
@@ -12,15 +12,15 @@ from its annotation:
 ``tuple[X, ...]``           a list; ``tuple[X, Y]`` one of that length
 ``Mapping[str, X]``         an object
 a dataclass                 an object with exactly its fields; with its tag, if it has one
-``X | None``, ``X | Y``     whichever the JSON value can be; dataclasses by their tag
+``X | None``, ``X | Y`` the one that fits the JSON value; dataclasses by their tag
 =========================  ==========================================================
 
-:func:`in_text` is for fields that depart from it. A reader follows the annotations and not the text,
-so no text makes it recurse deeper than the type does, and all work is linear in the text's size.
+:func:`in_text` is for exceptions. A reader follows the annotations and not the text, so no text
+makes it recurse deeper than the type does, and all work is linear in the text's size.
 
-Why not pydantic, which Flower brings: in its strict mode, too, it takes ``1`` for a float, and ``"2/4"``
-and ``0.1`` for a fraction, so a value would have several texts; and each exact form would need a
-reader and a writer of its own there as here.
+Why not pydantic, a dependency of Flower: even in strict mode it accepts ``1`` for a float, and
+``"2/4"`` and ``0.1`` for a fraction, so a value would have several texts; and each exact form would
+need its own reader and writer as well.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ _MOST_NAMES: Final = 5
 _T = TypeVar("_T")
 _Reader = Callable[[Any, str], Any]
 
-#: Values from elsewhere go to a screen: in part, and not deeper than this.
+#: Foreign values are displayed in part, and not deeper than this.
 _short = Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
 _short.maxlevel = 2
 
 
 class TextForm:
-    """A frozen dataclass whose text says of which kind it is.
+    """A frozen dataclass whose text states its kind.
 
     Attributes:
-        tag: what such a value is called in its text: ``event`` or ``mechanism``.
-        name: of its kind, among those with the same tag.
+        tag: field of the text that names the kind: ``event`` or ``mechanism``.
+        name: of the kind, unique for its tag.
     """
 
     tag: ClassVar[str]
@@ -96,20 +96,19 @@ def in_text(
     absent: bool = False,
     kinds: Iterable[type] = (),
 ) -> dict[str, object]:
-    """Return the ``metadata`` of a dataclass field whose text is not simply that of its annotation.
+    """Return the ``metadata`` of a dataclass field whose text departs from its annotation.
 
     Args:
-        name: what the text calls it; None: as the attribute.
-        omitted: the text has no such field where it has its default, as texts from before there was
-            the field.
-        absent: no text has it; it has a default.
-        kinds: the dataclasses that a protocol in the annotation stands for, of one tag.
+        name: of the field in the text; None: as the attribute.
+        omitted: the text omits the field at its default, like texts older than the field.
+        absent: no text contains it; it has a default.
+        kinds: the dataclasses behind a protocol in the annotation, of one tag.
     """
     return {_RULE: _Rule(name, omitted, absent, tuple(kinds))}
 
 
 class _UnfitError(Exception):
-    """A text that is not the form of the type; ``path`` leads to the place, empty for the whole."""
+    """A text that does not have the form of the type; ``path`` is empty for the whole."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path} {problem}" if path else problem)
@@ -125,10 +124,10 @@ def read(
     """Return the value that :func:`write` wrote.
 
     Args:
-        kind: a dataclass, or several that their tag tells apart.
-        text: JSON values, of any form.
+        kind: a dataclass, or several with different tags.
+        text: any JSON values.
         error: what to raise.
-        what: to call the whole in messages.
+        what: name of the whole in messages.
 
     Raises:
         PateError: of the kind ``error``, if the text is not exactly the form of ``kind``, or ``kind``
@@ -168,9 +167,9 @@ def write(value: object) -> Any:
         raise TypeError(f"a {type(value).__name__} has no text form")
     made = {value.tag: value.name} if isinstance(value, TextForm) else {}
     for field in fields(value):
-        rule, held = _rule_of(field.metadata), getattr(value, field.name)
-        if not rule.absent and not (rule.omitted and held == field.default):
-            made[rule.name or field.name] = write(held)
+        rule, inner = _rule_of(field.metadata), getattr(value, field.name)
+        if not rule.absent and not (rule.omitted and inner == field.default):
+            made[rule.name or field.name] = write(inner)
     return made
 
 
@@ -188,12 +187,12 @@ def parse(
         content: UTF-8.
         most: bytes, or characters of a text.
         error: what to raise.
-        what: to call the whole in messages.
-        form: what its field ``format`` has to say, which is then left out; None: it needs none.
+        what: name of the whole in messages.
+        form: required value of its field ``format``, which is then removed; None: none required.
 
     Raises:
-        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, is no object, or
-            of another format.
+        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, is not an
+            object, or has another format.
     """
     if len(content) > most:
         raise error(f"{what}: {len(content)} bytes, at most {most} are read")
@@ -227,12 +226,12 @@ def fraction_from_text(text: object) -> Fraction:
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field is repeated")
     return found
 
 
 def _no_constant(text: str) -> object:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _rule_of(metadata: Mapping[Any, Any]) -> _Rule:
@@ -259,9 +258,9 @@ def _str(value: object, path: str) -> str:
     if type(value) is not str:
         raise _UnfitError(path, f"must be text, got {_short.repr(value)}")
     try:
-        value.encode()  # JSON can write half a character, which no file or screen takes
+        value.encode()  # JSON can encode a lone surrogate, which no file or screen accepts
     except UnicodeEncodeError as error:
-        raise _UnfitError(path, "must be text, got half a character") from error
+        raise _UnfitError(path, "must be text, got a lone surrogate") from error
     return value
 
 
@@ -278,7 +277,7 @@ def _fraction(value: object, path: str) -> Fraction:
         raise _UnfitError(path, f"is {error}") from error
 
 
-#: By annotation: what reads it, and as what JSON has it.
+#: By annotation: its reader, and its JSON type.
 _PLAIN: Final[dict[object, tuple[_Reader, type]]] = {
     int: (_as_it_is(int, "a whole number"), int),
     bool: (_as_it_is(bool, "true or false"), bool),
@@ -292,7 +291,7 @@ _PLAIN: Final[dict[object, tuple[_Reader, type]]] = {
 
 @cache
 def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
-    """Return what reads values of an annotation; ``kinds`` as of :func:`in_text`."""
+    """Return the reader of an annotation; ``kinds`` as of :func:`in_text`."""
     if kind in _PLAIN:
         return _PLAIN[kind][0]
     origin, arguments = get_origin(kind), get_args(kind)
@@ -313,7 +312,7 @@ def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
 
 def _one_of(values: tuple[object, ...]) -> _Reader:
     def reader(value: object, path: str) -> object:
-        # True equals 1, and no text may be both.
+        # True equals 1, but their texts differ.
         if not any(type(value) is type(each) and value == each for each in values):
             known = ", ".join(map(str, values))
             raise _UnfitError(path, f"is {_short.repr(value)}, possible are {known}")
@@ -362,8 +361,8 @@ def _union(arguments: tuple[Any, ...], kinds: tuple[type, ...]) -> _Reader:
         readers[dict] = _tagged(tagged)
         expected += 1
     if len(readers) != expected:
-        raise TypeError(f"{arguments}: no text tells these from each other")
-    # None is tried last, so that a message says what is wanted.
+        raise TypeError(f"{arguments}: their texts cannot be distinguished")
+    # None is tried last, so that a message names the expected type.
     other = next(each for shape, each in readers.items() if shape is not types.NoneType)
 
     def reader(value: object, path: str) -> object:
@@ -385,7 +384,7 @@ def _tagged(kinds: tuple[type, ...]) -> _Reader:
     known: dict[str, Any] = {kind.name: kind for kind in kinds if issubclass(kind, TextForm)}
     tags = {kind.tag for kind in known.values()}
     if len(tags) != 1 or len(known) != len(kinds):
-        raise TypeError(f"{kinds}: no tag tells these from each other")
+        raise TypeError(f"{kinds}: they have no common tag")
     (tag,) = tags
 
     def reader(value: object, path: str) -> object:
@@ -434,7 +433,7 @@ def _object(kind: Any) -> _Reader:
             place = f"{path}.{name}" if path else name
             found = read_one(value[name], place)
             if name in defaults and found == defaults[name]:
-                raise _UnfitError(place, "is left out where it is as by default")
+                raise _UnfitError(place, "must be omitted at its default")
             values[attribute] = found
         try:
             return kind(**values)

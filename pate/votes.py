@@ -1,7 +1,7 @@
-"""Vote vectors and histograms: what they are, and the checks that they must pass.
+"""Vote vectors and histograms, and their validation.
 
-A *vote vector* is what one party answers for one query: counts over the m classes that sum to
-its number of teachers. A *histogram* is the sum of vote vectors over the parties that answered.
+A *vote vector* is one party's answer to one query: counts over the m classes that sum to its number
+of teachers. A *histogram* is the sum of vote vectors over the parties that answered.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def check_votes(
 
     Args:
         counts: (queries, classes) integers, votes.
-        teachers: what every row must sum to.
-        classes: number of columns that the campaign has.
-        queries: number of rows that were asked for.
+        teachers: required sum of every row.
+        classes: required number of columns.
+        queries: required number of rows.
 
     Raises:
         ProtocolError: for a wrong shape or type, a negative count, or a row with another sum.
     """
     if counts.ndim != 2 or counts.shape != (queries, classes):
-        raise ProtocolError(f"votes have shape {counts.shape}, asked were ({queries}, {classes})")
+        raise ProtocolError(f"votes have shape {counts.shape}, expected ({queries}, {classes})")
     if not np.issubdtype(counts.dtype, np.integer):
         raise ProtocolError(f"votes are {counts.dtype}, not integers")
     # Checked in the incoming type: a huge unsigned count must not wrap into a negative one first.
     if queries and (int(counts.min()) < 0 or int(counts.max()) > teachers):
-        raise ProtocolError(f"a vote count lies outside [0, {teachers}]")
+        raise ProtocolError(f"a vote count is outside [0, {teachers}]")
     votes = counts.astype(np.int64)
     bad = np.flatnonzero(votes.sum(axis=1) != teachers)
     if bad.size:
@@ -72,32 +72,31 @@ class Histogram:
 
 
 def check_entries(counts: Counts, *, least: int, most: int) -> None:
-    """Check counts whose rows sum to no known number, such as neighbour votes.
+    """Check counts with unknown row sums, such as neighbour votes.
 
-    How many records a party has is private, so nobody declares what its votes sum to. What can be
-    said is how large one count may be: each party sends at most so many votes a count, however many
-    it has.
+    The number of a party's records is private, so the sum of its votes is unknown. Only single
+    counts are bounded: each party casts at most a fixed number of votes per count.
 
     Args:
         counts: (queries, classes) integers.
-        least: no count is below it.
-        most: no count is above it.
+        least: smallest allowed count.
+        most: largest allowed count.
 
     Raises:
-        ProtocolError: naming the first count that is.
+        ProtocolError: naming the first count outside.
     """
     odd = np.argwhere((counts < least) | (counts > most))
     if len(odd):
         row, column = (int(at) for at in odd[0])
         raise ProtocolError(
-            f"{len(odd)} counts lie outside [{least}, {most}] (the first is row {row}, class "
+            f"{len(odd)} counts are outside [{least}, {most}] (the first is row {row}, class "
             f"{column}: {int(counts[row, column])})"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class LooseSum:
-    """Summed votes whose rows sum to no known number: of records, each at its nearest query.
+    """Summed votes with unknown row sums: of records, each at its nearest query.
 
     Attributes:
         counts: (queries, classes) int64, votes from 0 to ``teachers``.
@@ -120,12 +119,12 @@ class LooseSum:
 class NoisySum:
     """Summed votes of a batch with the parties' noise in them.
 
-    Its rows sum to no known number; what can be said of them is
-    :func:`pate.noise.shares.check_row_totals`, or of neighbour votes :func:`check_entries`.
+    Its row sums are unknown; they are checked by :func:`pate.noise.shares.check_row_totals`, those
+    of neighbour votes by :func:`check_entries`.
 
     Attributes:
         counts: (queries, classes) int64, votes and noise; may be negative.
-        teachers: M, the number of teachers that voted; of neighbour votes the most in one count.
+        teachers: M, the number of teachers that voted; for neighbour votes the most in one count.
     """
 
     counts: Counts
@@ -141,5 +140,5 @@ class NoisySum:
         self.counts.setflags(write=False)
 
 
-#: Summed votes of a batch, of whichever kind a campaign has.
+#: Summed votes of a batch, of any kind.
 Total = Histogram | LooseSum | NoisySum

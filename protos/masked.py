@@ -1,7 +1,6 @@
 """The steps of a masked sum on the wire: checked on arrival, and as the masking takes them.
 
-Only sizes and names are looked at here. Whether keys are signed, boxes open and lists agree is for
-:mod:`pate.masking` to say.
+Only sizes and names are checked here. :mod:`pate.masking` checks signatures, boxes and lists.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Of the seed of proofs, and of its hash.
 SEED_BYTES: Final = 32
-#: A box holds two shares of 66 bytes and what seals them.
+#: A box contains two shares of 66 bytes and its seal.
 MAX_BOX: Final = 512
 MAX_SHARE: Final = 128
 
@@ -61,7 +60,7 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
     """Check one of the five requests of a masked sum.
 
     Raises:
-        ProtocolError: if a field is out of bounds, or a party stands in a list twice.
+        ProtocolError: if a field is out of bounds, or a list repeats a party.
     """
     check(campaign.HasField("terms"), "a masked sum before the roster is complete")
     match request.WhichOneof("body"):
@@ -87,9 +86,9 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
             check_names(request.ask_consent.survivors, "a list of survivors")
         case "ask_opening":
             length(request.ask_opening.attempt, ID_BYTES, "attempt")
-            held = request.ask_opening.signatures
-            check_names([each.party for each in held], "a list of signatures")
-            for signed in held:
+            signatures = request.ask_opening.signatures
+            check_names([each.party for each in signatures], "a list of signatures")
+            for signed in signatures:
                 length(signed.signature, SIGNATURE_BYTES, "a signature")
 
 
@@ -117,11 +116,11 @@ def check_unmasking(opening: vote_pb2.Opening) -> None:
 
 
 def context_of(campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys) -> Context:
-    """Return what both sides of a masked sum must agree on.
+    """Return the common context of both sides of a masked sum.
 
     Args:
         campaign: checked, with its terms.
-        asked: what opens the attempt.
+        asked: the request that starts the attempt.
 
     Raises:
         ProtocolError: if there can be no such sum.

@@ -1,4 +1,4 @@
-"""The public set on the wire: unlabelled inputs, cut into pieces by whoever sends them."""
+"""The public set in messages: unlabelled inputs, sent in pieces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pack_public_set(inputs: Inputs) -> bytes:
 
 
 class PackedPublicSet(Sequence[bytes]):
-    """What :func:`pack_public_set` returns, in slices of :data:`PIECE_BYTES` that are made when asked.
+    """The output of :func:`pack_public_set`, in slices of :data:`PIECE_BYTES` made on demand.
 
     Together they are no copy of the set: images are read where they lie, which may be a mapped
     file, and a table is laid out once in a temporary file without a name.
@@ -143,13 +143,13 @@ def read_public_set(body: bytes, *, public_set: bytes, queries: int) -> Inputs:
 
 def _inputs(message: vote_pb2.PublicSet) -> Inputs:
     if message.WhichOneof("kind") == "images":
-        held = message.images
-        shape = (held.count, held.height, held.width, held.channels)
+        images = message.images
+        shape = (images.count, images.height, images.width, images.channels)
         check(all(0 < side <= 2**31 for side in shape), f"images of shape {shape}")
-        size = held.count * held.height * held.width * held.channels
-        check(len(held.pixels) == size, "images whose bytes are not what their shape says")
-        window = held.window_low, held.window_high
-        pixels = np.frombuffer(held.pixels, dtype=np.uint8).reshape(shape)
+        size = images.count * images.height * images.width * images.channels
+        check(len(images.pixels) == size, "images whose size does not match their shape")
+        window = images.window_low, images.window_high
+        pixels = np.frombuffer(images.pixels, dtype=np.uint8).reshape(shape)
         return Images(pixels, None if window == (0, 0) else window)
     check(message.WhichOneof("kind") == "table", "a public set of no known kind")
     columns: list[Column] = []

@@ -77,7 +77,7 @@ def ray_wire(place: Path, *, parties: int, teachers: int, log: Path) -> Iterator
             records and teachers; see :mod:`simulation.party`.
         parties: how many.
         teachers: of each.
-        log: where Flower, Ray and the parties write what they have to say.
+        log: of Flower, Ray and the parties.
 
     Raises:
         ProcessError: from the use of the wire, if the engine stops by itself or a party's code
@@ -172,7 +172,7 @@ def _strict_wire(grid: Grid, log: Path) -> GridWire:
     from aggregator_server.flower.wire import GridWire
 
     class StrictWire(GridWire):
-        """Ends the simulation where a campaign between sites would wait for a party to be mended."""
+        """Ends the simulation where a campaign between sites would wait for the repair of a party."""
 
         def receive(self) -> list[Arrival]:
             arrivals = super().receive()
@@ -240,7 +240,7 @@ def _quiet_and_closed() -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else it warns that this will be the default
-        # It listens on every address: without a token whoever reaches it runs code here.
+        # It listens on every address: without a token anyone who reaches it could run code here.
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": _token(),
         # Set by Flower for Ray's processes; named here so that it is put back.
@@ -250,12 +250,12 @@ def _quiet_and_closed() -> dict[str, str]:
 
 @contextlib.contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    held = {name: os.environ.get(name) for name in settings}
+    saved = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
         yield
     finally:
-        for name, value in held.items():
+        for name, value in saved.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -280,13 +280,13 @@ def _logged_to(path: Path) -> Iterator[None]:
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     handler.setLevel(logging.INFO)
     loggers = [logging.getLogger(name) for name in ("flwr", "ray")]
-    held = [(logger, logger.handlers, logger.propagate) for logger in loggers]
+    saved = [(logger, logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     try:
         yield
     finally:
-        for logger, handlers, propagate in held:
+        for logger, handlers, propagate in saved:
             logger.handlers, logger.propagate = handlers, propagate
         handler.close()
 

@@ -59,10 +59,10 @@ def quorum(
 ) -> tuple[int | None, int | None]:
     """Return t and c of a simulated masked sum, as far as they are not left to the campaign.
 
-    Up to 128 parties everybody masks with everybody, and the campaign's own defaults stand. They
-    bear the worst that masking can: a third of the parties lost, or colluding. Beyond, such a graph
-    has half a million pairs at 1,000 parties; with nine tenths needed and a twentieth colluding each
-    party has 140 neighbours.
+    Up to 128 parties all pairs share masks, and the campaign's own defaults apply. They bear the
+    worst that masking can: a third of the parties lost, or colluding. Beyond, such a graph has half
+    a million pairs at 1,000 parties; with nine tenths needed and a twentieth colluding each party
+    has 140 neighbours.
 
     >>> quorum(50), quorum(1000), quorum(1000, colluders=10)
     ((None, None), (900, 50), (900, 10))
@@ -154,7 +154,7 @@ def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
             wanted = public + test + setting.parties * setting.teachers * _RECORDS_EACH
             screen.say(
                 f"{wanted} images made of copies of the {len(records)} digits, moved and noisy, since "
-                "there are not so many: accuracies on them say nothing"
+                "there are not so many: accuracies on them are meaningless"
             )
             return deal(digits_like(wanted), setting.parties, public=public, test=test)
     return deal(
@@ -166,7 +166,7 @@ def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
 
 
 def _said_quorum(setting: SimulationOptions, screen: Screen) -> tuple[int | None, int | None]:
-    """Return t and c of the campaign, and say what was chosen for it."""
+    """Return t and c of the campaign, and print the choice."""
     given = setting.min_parties, setting.colluders
     if not setting.masked:
         return given
@@ -176,7 +176,7 @@ def _said_quorum(setting: SimulationOptions, screen: Screen) -> tuple[int | None
         assert least is not None and colluders is not None  # noqa: S101, PT018 - see quorum
         degree = degree_for(setting.parties, least, colluders)
         screen.say(
-            f"so many parties do not all mask with one another: each does with {degree.neighbours}, "
+            f"above 128 parties each party masks with {degree.neighbours} neighbours, "
             f"which allows for {setting.parties - least} lost and {colluders} colluding; "
             "--min-parties and --colluders choose otherwise"
         )
@@ -256,7 +256,7 @@ def _size(inputs: Inputs) -> int:
 def _campaign(
     setting: SimulationOptions, ledger: Ledger, link: Wire, dealt: DatasetSplit, screen: Screen
 ) -> float | None:
-    """Run the campaign with a student beside it; return the student's accuracy."""
+    """Run the campaign with a student; return the student's accuracy."""
     token = setting.out / STUDENT_TOKEN
     service = StudentService(ledger, token=kept_token(token))
     stop = threading.Event()

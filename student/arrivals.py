@@ -1,7 +1,7 @@
-"""What a server says to a student, as values, each field checked on arrival.
+"""Validation of a server's messages to a student.
 
-The server is trusted for the labels but not for the form of its messages: whatever does not fit
-the campaign is an error that says what.
+The server is trusted for the labels but not for the form of its messages: anything that does not
+fit the campaign is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True)
 class PublicSet:
-    """What the student's own public set must have in common with the campaign's.
+    """The properties in which the student's public set must agree with the campaign's.
 
     Attributes:
         content_hash: 32 bytes.
@@ -43,12 +43,12 @@ class PublicSet:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign as its server describes it, checked against the own public set.
+    """The server's description of a campaign, checked against the student's public set.
 
     Attributes:
         id: 1 to 64 bytes.
-        name: for people.
-        mechanism: for people.
+        name: for display.
+        mechanism: for display.
         classes: names; empty until the server knows all parties.
         rounds: planned rounds, 0 if that is open.
         phase: one of :data:`PHASES`.
@@ -64,7 +64,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """All labels of a round are out."""
+    """All labels of a round are released."""
 
     round: int
     wants_predictions: bool
@@ -72,7 +72,7 @@ class RoundEnd:
 
 @dataclass(frozen=True)
 class CampaignEnd:
-    """All labels are out."""
+    """All labels are released."""
 
     labels_released: int
 
@@ -81,7 +81,7 @@ Event: TypeAlias = LabelRow | RoundEnd | CampaignEnd
 
 
 class EventCheck:
-    """What must hold from one event to the next, across connections.
+    """Consistency checks of the sequence of events, across connections.
 
     Args:
         queries: size of the public set.
@@ -100,7 +100,7 @@ class EventCheck:
         """Return an event as a value.
 
         Raises:
-            ProtocolError: if it does not follow from those before it.
+            ProtocolError: if it is inconsistent with earlier events.
         """
         if event.cursor <= self.cursor:
             raise ProtocolError(f"event {event.cursor} came after event {self.cursor}")
@@ -113,7 +113,7 @@ class EventCheck:
         elif kind == "campaign_end":
             made = self._campaign_end(event.campaign_end)
         else:
-            raise ProtocolError(f"event {event.cursor} is of a kind that this version has not")
+            raise ProtocolError(f"event {event.cursor} has a kind unknown to this version")
         self.cursor = event.cursor
         return made
 
@@ -150,7 +150,7 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
 
     Raises:
         ProtocolError: if it cannot be one.
-        SchemaError: if its public set is not the own one.
+        SchemaError: if its public set differs from the student's.
     """
     if not 1 <= len(info.id) <= 64 or len(info.public_set) != 32:
         raise ProtocolError("a campaign whose identity or public set is not a hash")
@@ -182,5 +182,5 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
 
 
 def readable(text: str) -> str:
-    """Return a foreign text fit for one line of a screen."""
+    """Return a foreign text made safe for one line of a screen."""
     return "".join(mark if mark.isprintable() else " " for mark in text[:200])

@@ -1,8 +1,8 @@
-"""The student's end of the wire: labels in, predictions out.
+"""The student's client of the server: receives labels, sends predictions.
 
-What arrives is checked by :mod:`student.arrivals`, and ends the session if it does not fit. A
-server that is away, or restarts in the middle of the stream, is waited for; the stream goes on
-after the last event that was seen.
+What arrives is checked by :mod:`student.arrivals`, and ends the session if it does not fit. It
+waits for a server that is unavailable or restarts; the stream continues after the last received
+event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Largest message either way, bytes.
 LARGEST_MESSAGE: Final = 64 * 2**20
-#: A quiet stream is opened anew after this long, so that a server that vanished is noticed.
+#: A quiet stream is reopened after this long, so that a lost server is noticed.
 STREAM_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 20.0
 _FIRST_PAUSE: Final = 0.1
@@ -43,7 +43,7 @@ _GONE: Final = frozenset({
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,  # all seats are taken
+    grpc.StatusCode.RESOURCE_EXHAUSTED,  # too many followers
 })  # fmt: skip
 
 _T = TypeVar("_T")
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 class StudentClient:
     """A connection to the student service of a server.
 
-    Use as a context manager. ``say`` gets a line whenever the server goes away and comes back.
+    Use as a context manager. ``say`` gets a line whenever the connection is lost or restored.
     """
 
     def __init__(
@@ -70,13 +70,14 @@ class StudentClient:
 
         Args:
             address: ``HOST:PORT``.
-            public: the own public set.
+            public: the student's public set.
             max_wait: seconds without any answer after which to give up.
-            say: told about lost and found connections.
+            say: called when the connection is lost or restored.
             root_certificates: PEM of the authority that signed the server's certificate; None
                 for a connection without TLS.
-            stream_seconds: how long one stream is read at most before it is opened anew.
-            token: of the server's student; without it labels can be read, and no predictions given.
+            stream_seconds: longest duration of one stream before it is reopened.
+            token: of the server's student; without it labels can be read, but no predictions
+                submitted.
         """
         #: May be set later, before :meth:`events`.
         self.token = token
@@ -84,7 +85,7 @@ class StudentClient:
         self._public = public
         self._stream_seconds = stream_seconds
         self._campaign: Campaign | None = None
-        # A server may answer calls and yet break every stream, so the two are timed apart.
+        # A server may answer calls but break every stream, so the two are timed separately.
         self._calls = _Patience(address, max_wait, say)
         self._stream = _Patience(address, max_wait, say)
         options = [
@@ -113,11 +114,11 @@ class StudentClient:
         self._channel.close()
 
     def campaign(self) -> Campaign:
-        """Ask what the campaign is.
+        """Fetch the description of the campaign.
 
         Raises:
             SchemaError: if it is about another public set, or another campaign than before.
-            ProtocolError: if a field is not as it may be.
+            ProtocolError: for an invalid field.
             UnreachableError: if the server does not answer within ``max_wait`` seconds.
         """
         request = wire.GetCampaignRequest()
@@ -127,7 +128,7 @@ class StudentClient:
         if before is not None and campaign.id != before.id:
             raise SchemaError(
                 f"{self._address} now runs another campaign: {campaign.id.hex()[:12]} instead of "
-                f"{before.id.hex()[:12]}; start the student anew"
+                f"{before.id.hex()[:12]}; restart the student"
             )
         if before is not None and before.classes and campaign.classes != before.classes:
             raise ProtocolError(f"{self._address} changed the classes of a campaign under way")
@@ -137,7 +138,7 @@ class StudentClient:
     def events(self) -> Iterator[Event]:
         """Follow the labels, from the first, to the end of the campaign.
 
-        Each event comes once, whatever happens to the connection; the last is a
+        Each event is yielded once, whatever happens to the connection; the last is a
         :class:`CampaignEnd`.
 
         Raises:
@@ -159,7 +160,8 @@ class StudentClient:
                         raise ProtocolError("an event came after the end of the campaign")
                     checked = check.event(event, self._class_count)
                     if isinstance(checked, CampaignEnd):
-                        # Read on: the server closes the stream when it knows that this arrived.
+                        # Continue reading: the server closes the stream when it knows that this
+                        # arrived.
                         end = checked
                     else:
                         yield checked
@@ -169,31 +171,31 @@ class StudentClient:
                 if end is not None:
                     break
                 if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                    self._stream.found()  # it was quiet until its appointed end, and that is all
+                    self._stream.found()  # a quiet stream reached its time limit
                 else:
                     self._judge(error, self._stream)
-            # Says whether the server is there at all, and still runs the same campaign.
+            # Checks that the server is up and still runs the same campaign.
             self.campaign()
         yield end
 
     def submit(
         self, number: int, probabilities: NDArray[np.float32], accuracy: float | None = None
     ) -> bool:
-        """Give the predictions that a round needs.
+        """Submit the predictions for a round.
 
         Args:
-            number: the round that they are for, from 2.
+            number: of the round, from 2.
             probabilities: (queries, classes) float32; each row sums to 1.
             accuracy: of the student on labelled inputs of its own, 0 to 1, for the server's page;
-                None to say nothing.
+                None to omit it.
 
         Returns:
-            Whether the server already had predictions for this round; those count.
+            Whether the server already had predictions for this round, which then count.
 
         Raises:
-            DataError: if they have another shape, are no probabilities, or too many for one
-                message; or the accuracy is no share.
-            RefusedError: if the server does not want them, or does not know the token.
+            DataError: if they have another shape, are not probabilities, or too many for one
+                message; or the accuracy is not in [0, 1].
+            RefusedError: if the server does not expect them, or does not accept the token.
             UnreachableError: as for :meth:`campaign`.
         """
         shape = (self._public.queries, self._class_count())
@@ -205,7 +207,7 @@ class StudentClient:
         if not (probabilities >= 0).all() or not (np.abs(sums - 1.0) < 1e-3).all():
             raise DataError("each row of predictions is made of probabilities that sum to 1")
         if accuracy is not None and not 0 <= accuracy <= 1:
-            raise DataError(f"an accuracy is a share from 0 to 1, got {accuracy}")
+            raise DataError(f"an accuracy must be between 0 and 1, got {accuracy}")
         content = probabilities.astype("<f4").tobytes()
         if len(content) > LARGEST_MESSAGE - 1024:
             raise DataError(
@@ -230,7 +232,7 @@ class StudentClient:
         return bool(receipt.already_had)
 
     def noisy_votes(self) -> NoisyVotes | None:
-        """Return the noisy counts of neighbour votes, None where the campaign has none.
+        """Return the noisy counts of neighbour votes, None if the campaign has none.
 
         Raises:
             ProtocolError: for counts that do not fit the campaign.
@@ -251,14 +253,14 @@ class StudentClient:
         except (DataError, OverflowError) as error:
             raise ProtocolError(f"{self._address} sent {error}") from error
         if noisy.queries[-1] >= self._public.queries:
-            raise ProtocolError(f"{self._address} sent noisy votes on queries that there are not")
+            raise ProtocolError(f"{self._address} sent noisy votes on unknown queries")
         return noisy
 
     def privacy_statement(self) -> str:
         """Return the text of ``privacy.json``.
 
         Raises:
-            ProtocolError: if it does not say what every such statement says.
+            ProtocolError: if a required field is missing or invalid.
             RefusedError, UnreachableError: as for :meth:`submit`.
         """
         request = wire.GetPrivacyStatementRequest()
@@ -299,7 +301,7 @@ class StudentClient:
                 return answer
 
     def _judge(self, error: grpc.RpcError, patience: _Patience) -> None:
-        """Wait a moment if asking again can help.
+        """Wait a moment if repeating the call can help.
 
         Raises:
             ProtocolError, RefusedError, UnreachableError: if it cannot.
@@ -312,10 +314,10 @@ class StudentClient:
             ) from error
         if code == grpc.StatusCode.UNAUTHENTICATED:
             raise RefusedError(
-                f"{self._address} said no: {details}; give --token-file with that file, or a copy of it"
+                f"{self._address} refused: {details}; give --token-file with that file, or a copy of it"
             ) from error
         if code not in _GONE:
-            raise RefusedError(f"{self._address} said no: {details or code.name}") from error
+            raise RefusedError(f"{self._address} refused: {details or code.name}") from error
         patience.lost(details or code.name)
 
 
@@ -324,7 +326,7 @@ def _metadata(proof: str | None) -> tuple[tuple[str, str], ...]:
 
 
 class _Patience:
-    """How long something has not worked, and how long to wait before it is tried again."""
+    """Tracks how long calls have failed, and the pause before the next attempt."""
 
     def __init__(self, address: str, max_wait: float, say: Callable[[str], None]) -> None:
         self._address = address
@@ -337,7 +339,7 @@ class _Patience:
         """Wait a moment.
 
         Raises:
-            UnreachableError: if it has not worked for too long.
+            UnreachableError: if calls have failed for too long.
         """
         now = time.monotonic()
         if self._since is None:
@@ -356,8 +358,8 @@ class _Patience:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def found(self) -> None:
-        """Note that it works."""
+        """Record a success."""
         if self._since is not None:
-            self._say(f"the server at {self._address} is there")
+            self._say(f"the server at {self._address} is available")
         self._since = None
         self._pause = _FIRST_PAUSE

@@ -1,12 +1,11 @@
-"""Whom a student serves worse: rates per class and per group, with their sampling errors.
+"""Fairness: rates of a student per class and per group, with their sampling errors.
 
 PATE widens gaps: teachers of small shards disagree most on rare classes and groups, so these get
 fewer and worse labels (Uniyal et al. 2021, arXiv 2106.12576; Tran et al. 2021, arXiv 2109.08630).
-Everything here is counted on public things alone: labelled public data, the public set, and labels
-that were released. So it costs no privacy, and it says nothing of the private records themselves.
-
-A share of few inputs is a rough measure, so each comes with its Wilson interval, and a difference
-between two groups counts only if it is more than chance makes of them.
+Everything here is computed from public data: labelled public data, the public set, and released
+labels. So it costs no privacy, and says nothing about the private records themselves. A share of
+few inputs is a rough measure, so each has its Wilson interval, and a difference between two groups
+counts only if it is significant.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from pate.formats.labels import LabelRow
     from student.trainers.base import Student
 
-#: Of every interval.
+#: Confidence level of every interval.
 CONFIDENCE: Final = 0.95
-#: Groups of one column; with more of them it is no column of groups but one of people.
+#: Most groups of one column; with more the column identifies people, not groups.
 MOST_GROUPS: Final = 20
 
 
@@ -44,8 +43,8 @@ class Rate:
     True
 
     Attributes:
-        hits: how many have the property, from 0 to ``count``.
-        count: of how many; 0 where there are none.
+        hits: number with the property, from 0 to ``count``.
+        count: total number, possibly 0.
     """
 
     hits: int
@@ -53,18 +52,18 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not 0 <= self.hits <= self.count:
-            raise DataError(f"{self.hits} of {self.count} is no share")
+            raise DataError(f"{self.hits} of {self.count} is not a share")
 
     @property
     def share(self) -> float | None:
-        """Hits over count; None where there are no inputs."""
+        """Hits over count; None without inputs."""
         return self.hits / self.count if self.count else None
 
     def interval(self, doubt: float = 1.0 - CONFIDENCE) -> tuple[float, float]:
-        """Return the Wilson score interval of the share; (0, 1) where there are no inputs.
+        """Return the Wilson score interval of the share; (0, 1) without inputs.
 
         Args:
-            doubt: probability with which it misses the true share, about.
+            doubt: approximate probability that it misses the true share.
 
         Source: Wilson, "Probable inference, the law of succession, and statistical inference",
         JASA 1927.
@@ -90,8 +89,8 @@ class Gap:
         higher: name of the group with the higher rate.
         lower: name of the other.
         difference: of the two shares, at least 0.
-        low: end of its interval; above 0 if the two are told apart.
-        high: the other end.
+        low: lower end of its interval; above 0 if the difference is significant.
+        high: upper end.
     """
 
     higher: str
@@ -102,7 +101,7 @@ class Gap:
 
     @property
     def told(self) -> bool:
-        """Whether it is more than chance makes of groups that are alike."""
+        """Whether the difference is significant."""
         return self.low > 0
 
     def to_json(self) -> dict[str, object]:
@@ -111,24 +110,24 @@ class Gap:
 
 
 def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None:
-    """Return the pair of groups whose rates differ most beyond doubt, None if there is no pair.
+    """Return the pair of groups with the largest significant difference, None without a pair.
 
-    That is the pair whose interval begins highest, not the one with the largest difference: a group
-    of five is at the top or the bottom by luck. All intervals hold together (Bonferroni), so it does
-    not matter that the pair was picked after looking.
+    That is the pair with the highest lower bound, not the one with the largest difference: a group
+    of five is often extreme by chance. The intervals hold simultaneously (Bonferroni), so choosing
+    the pair afterwards is valid.
 
     Args:
-        rates: by name of the group; groups without inputs are passed over.
-        comparisons: how many such questions are asked at once.
+        rates: by name of the group; groups without inputs are skipped.
+        comparisons: number of simultaneous comparisons.
 
     Source: Newcombe, "Interval estimation for the difference between independent proportions",
     Statistics in Medicine 1998, method 10: Wilson intervals, combined.
     """
-    held = {name: rate for name, rate in rates.items() if rate.count}
-    pairs = list(itertools.combinations(held, 2))
+    counted = {name: rate for name, rate in rates.items() if rate.count}
+    pairs = list(itertools.combinations(counted, 2))
     doubt = (1.0 - CONFIDENCE) / max(1, len(pairs) * comparisons)
-    ends = {name: rate.interval(doubt) for name, rate in held.items()}
-    shares = {name: rate.hits / rate.count for name, rate in held.items()}
+    ends = {name: rate.interval(doubt) for name, rate in counted.items()}
+    shares = {name: rate.hits / rate.count for name, rate in counted.items()}
     found: list[Gap] = []
     for pair in pairs:
         lower, higher = sorted(pair, key=shares.__getitem__)
@@ -143,7 +142,7 @@ def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """What a student got right and wrong in each group of labelled public data.
+    """Confusion matrices of a student for each group of labelled public data.
 
     Attributes:
         names: of the groups.
@@ -163,16 +162,16 @@ class Groups:
 
     @cached_property
     def accuracy(self) -> dict[str, Rate]:
-        """Share of each group's inputs that were told right."""
+        """Accuracy of each group."""
         right = np.trace(self.confusion, axis1=1, axis2=2)
         return self._rates(right, self._counts)
 
     def recall(self, at: int) -> dict[str, Rate]:
-        """Share of each group's inputs of class ``at`` that were told right."""
+        """Recall of class ``at`` in each group."""
         return self._rates(self.confusion[:, at, at], self.confusion[:, at].sum(axis=1))
 
     def predicted(self, at: int) -> dict[str, Rate]:
-        """Share of each group's inputs that were taken for class ``at``: positive predictions."""
+        """Share of each group's inputs that were predicted as class ``at``: positive predictions."""
         return self._rates(self.confusion[:, :, at].sum(axis=1), self._counts)
 
     def present(self, at: int) -> dict[str, Rate]:
@@ -181,13 +180,13 @@ class Groups:
 
     @property
     def positive(self) -> int | None:
-        """Return the rarer of two classes, which is what is usually looked for; None of more."""
+        """Return the rarer of two classes, usually the one of interest; None for more classes."""
         if len(self.classes) != 2:
             return None
         return int(self.confusion.sum(axis=(0, 2)).argmin())
 
     def gaps(self) -> dict[str, Gap | None]:
-        """Return the widest gap in accuracy; of two classes also in the positive one.
+        """Return the widest gap in accuracy; for two classes also in the positive one.
 
         ``accuracy``; ``predicted``, the rate of positive predictions (demographic parity); and
         ``recall`` of the positive class (equal opportunity). The three hold together.
@@ -238,13 +237,13 @@ class Groups:
 
 
 def group_column(data: Dataset, column: str) -> Dataset:
-    """Return the same labelled rows with a column of theirs as their groups.
+    """Return the same labelled rows, grouped by one of their columns.
 
     The column stays among the inputs, since the student may need it; groups are called
     ``column = value``.
 
     Raises:
-        UsageError: if the inputs are no table, have no such column, or one of too many values.
+        UsageError: if the inputs are not a table, lack the column, or it has too many values.
     """
     if not isinstance(data.inputs, Table):
         raise UsageError(f"images have no column {column!r}; put an array of groups into an .npz")
@@ -278,9 +277,9 @@ def by_group(
     predicted: NDArray[np.int64],
     classes: tuple[str, ...],
 ) -> Groups | None:
-    """Return what was told right in each group; None without groups, or with too many of them.
+    """Return the confusion matrices by group; None without groups, or with too many.
 
-    Groups of an archive may be patients, of whom there are many: no rates are made of those.
+    Groups of an archive may be patients, of whom there are many: they get no rates.
 
     Args:
         groups: (n,) str, or None.
@@ -301,16 +300,16 @@ def by_group(
 
 @dataclass(frozen=True)
 class Coverage:
-    """How the released labels lie over the classes.
+    """Distribution of the released labels over the classes.
 
-    What class a public input truly is, nobody knows here. So inputs are counted by the class that
-    the finished student takes them for, its mistakes included.
+    The true class of a public input is unknown here. So inputs are counted by the class that the
+    finished student predicts, errors included.
 
     Attributes:
         classes: class names.
-        predicted: per class, public inputs that the student takes for it.
-        labelled: per class, how many of those inputs have a label, whatever it says.
-        released: per class, labels that say it.
+        predicted: per class, public inputs predicted as it.
+        labelled: per class, how many of those inputs have any label.
+        released: per class, labels with it.
     """
 
     classes: tuple[str, ...]
@@ -335,7 +334,7 @@ class Coverage:
 
 
 def coverage(student: Student, public: Inputs, rows: Sequence[LabelRow]) -> Coverage:
-    """Return how the labels lie over the classes that a finished student sees.
+    """Return the distribution of the labels over the classes predicted by a finished student.
 
     Args:
         student: trained on these labels.

@@ -1,4 +1,4 @@
-"""One campaign from the student's side: follow the labels, predict when asked, publish at the end."""
+"""A student's session in a campaign: follow the labels, submit predictions, publish at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pate.formats.noisy_counts import NoisyVotes
     from student.client import StudentClient
 
-#: Measures a student on labelled inputs: a share from 0 to 1.
+#: Returns a student's accuracy on labelled inputs, from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]
 #: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
@@ -35,7 +35,7 @@ Say: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Published:
-    """What a session left behind.
+    """The result of a session.
 
     Attributes:
         files: names in the folder.
@@ -49,7 +49,7 @@ class Published:
 
 
 def identify(public: Inputs) -> PublicSet:
-    """Return what identifies a public set on the wire."""
+    """Return the identification of a public set in messages."""
     return PublicSet(content_hash(public), len(public), public.schema())
 
 
@@ -63,16 +63,16 @@ def follow(
 ) -> LabelSet:
     """Follow a campaign to its end and return all its labels with their privacy statement.
 
-    At each round's end that wants predictions, a student is trained on the labels so far and its
-    probabilities for the whole public set are submitted. Doing that again after a restart is
-    harmless: the server keeps the first ones.
+    At the end of each round that needs predictions, a student is trained on the labels so far and
+    its probabilities for the whole public set are submitted. Repeating that after a restart is
+    harmless: the server uses the first ones.
 
     Args:
         client: connected to the server.
         public: the public set.
         train: called before each submission.
-        say: told what happens.
-        measure: says how good a student is; the server's page shows it. None: nothing is said.
+        say: called with progress lines.
+        measure: returns a student's accuracy for the server's page; None: not sent.
 
     Raises:
         PateError: of the kinds that the client and the trainer raise.
@@ -83,7 +83,7 @@ def follow(
             rows.append(event)
         elif isinstance(event, RoundEnd):
             say(f"round {event.round} has ended; {len(rows)} labels so far")
-            # A student that joins late need not repeat what the campaign no longer waits for.
+            # A late student need not submit predictions that the campaign no longer waits for.
             if event.wants_predictions and client.campaign().phase != "finished":
                 _predict(client, public, rows, event.round + 1, train, say=say, measure=measure)
         elif isinstance(event, CampaignEnd):
@@ -91,10 +91,10 @@ def follow(
     campaign = client.campaign()
     if not rows:
         raise DataError(
-            "the campaign ended without a single label; the vote was never clear enough, or the "
-            "budget too small"
+            "the campaign ended without a single label: the vote was never clear enough, or "
+            "the budget too small"
         )
-    # Before the statement: with labels and statement delivered, the server may be gone.
+    # Before the statement: once labels and statement are delivered, the server may stop.
     noisy = client.noisy_votes()
     return LabelSet(
         campaign=campaign.id,
@@ -124,17 +124,17 @@ def _predict(
         probabilities = student.predict_probabilities(public)
         accuracy = None if measure is None else measure(student)
     else:
-        # Nothing learnt, nothing claimed: no class is likelier than another.
+        # Without labels all classes are equally likely.
         probabilities = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
     try:
         had = client.submit(number, probabilities, accuracy)
     except RefusedError:
-        # Training takes a while, in which whoever runs the campaign may end it.
+        # The campaign may end during training.
         if client.campaign().phase != "finished":
             raise
         say(f"round {number}: the campaign ended before the predictions were made")
         return
-    say(f"round {number}: predictions {'were there already' if had else 'submitted'}")
+    say(f"round {number}: predictions {'existed already' if had else 'submitted'}")
 
 
 def lesson(
@@ -143,7 +143,7 @@ def lesson(
     classes: tuple[str, ...],
     noisy: NoisyVotes | None = None,
 ) -> Lesson:
-    """Return labels as a trainer takes them, in the order of their queries."""
+    """Return labels for a trainer, in the order of their queries."""
     ordered = sorted(rows)
     return Lesson(
         public,
@@ -182,7 +182,7 @@ def graduate(
     name: str = "",
     test: Dataset | None = None,
 ) -> Published:
-    """Train the last student on all labels and publish it.
+    """Train the final student on all labels and publish it.
 
     Args:
         labels: of the whole campaign.

@@ -36,9 +36,8 @@ FORMAT: Final = "pate-student/1"
 DESCRIPTION: Final = "model.json"
 IMAGE_WEIGHTS: Final = "model.safetensors"
 
-#: Types that a table model may hold beside what skops trusts by itself. skops leaves the trees
-#: out since they hold raw indices that are followed unchecked; `_check_tree` and `_check_boosting`
-#: check them.
+#: Allowed types of a table model in addition to those that skops trusts. skops excludes trees since
+#: their raw indices are followed unchecked; `_check_tree` and `_check_boosting` check them.
 _TREES: Final = [
     "sklearn.tree._tree.Tree",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
@@ -51,22 +50,22 @@ _MODELS: Final = {
 #: The models of a student of labels, and of a student of noisy counts.
 _SETS: Final = (("forest", "logistic"), ("boosting",))
 
-#: Most bytes of a description.
+#: Largest size of a description in bytes.
 _LONGEST: Final = 2**26
 
 Fields: TypeAlias = dict[str, object]
 
 
 def save(student: Student, folder: Path, *, training: Mapping[str, object] | None = None) -> Fields:
-    """Write weights and ``model.json`` into an existing folder; return what the latter says.
+    """Write weights and ``model.json`` into an existing folder; return the latter's content.
 
     Args:
         student: an image or table student of this package, or one of a plugin.
-        folder: where to.
+        folder: the target.
         training: facts about its training, plain JSON values.
 
     Raises:
-        DataError: if a plugin stores what it may not, or a model is too large to be read again.
+        DataError: if a plugin stores forbidden files, or a model is too large to be read.
     """
     if student.kind not in MODELS:
         stored = check_files(student.kind, plugged(student.kind).store(student))
@@ -90,10 +89,10 @@ def save(student: Student, folder: Path, *, training: Mapping[str, object] | Non
 
 
 def load(folder: Path) -> Student:
-    """Return the student that :func:`save` wrote; image students come back on the CPU.
+    """Return the student that :func:`save` wrote; image students are on the CPU.
 
     Raises:
-        DataError: if a file is missing, changed, or holds what it may not.
+        DataError: if a file is missing, changed, or has forbidden content.
     """
     found = read_description(folder)
     if found.kind in IMAGE_MODELS:
@@ -107,7 +106,7 @@ def load(folder: Path) -> Student:
 
 @dataclass(frozen=True)
 class Described:
-    """What ``model.json`` says of every student.
+    """The common part of ``model.json``.
 
     Attributes:
         kind: of the student.
@@ -128,11 +127,11 @@ class Described:
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
-            raise DataError("it names at least two classes, all different")
+            raise DataError("it must name at least two distinct classes")
 
 
 def read_description(folder: Path) -> Described:
-    """Return what ``model.json`` says, the common part checked.
+    """Return the content of ``model.json``, with its common part checked.
 
     Raises:
         DataError: if it is missing or not the description of a student.
@@ -141,7 +140,7 @@ def read_description(folder: Path) -> Described:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{folder} holds no student: cannot read {path.name}") from error
+        raise DataError(f"{folder} has no student: cannot read {path.name}") from error
     what = f"{path} does not describe a student"
     more = parse(content, most=_LONGEST, error=DataError, what=what, form=FORMAT)
     common = {
@@ -181,7 +180,7 @@ def _save_tables(student: TableStudent, folder: Path) -> dict[str, str]:
 
     files = {}
     for name, model in student.models.items():
-        # Without compression: then a reader knows that it unpacks to no more than it has.
+        # Without compression, so that a reader knows the unpacked size.
         content: bytes = skops.io.dumps(model, compression=zipfile.ZIP_STORED)
         check_skops(content)
         files[f"{name}.skops"] = _write(folder / f"{name}.skops", content)
@@ -233,7 +232,7 @@ def _load_images(folder: Path, found: Described) -> Student:
 
 
 def _load_plugged(folder: Path, found: Described) -> Student:
-    # Names are checked before any is opened: a description may come from anywhere.
+    # Names are checked before any file is opened: a description may come from anywhere.
     check_files(found.kind, dict.fromkeys(found.files, b""))
     files = {name: _read(folder, name, found) for name in found.files}
     return plugged(found.kind).restore(files, found.classes, found.schema)
@@ -289,7 +288,7 @@ def _load_model(folder: Path, name: str, found: Described, width: int, classes: 
 
 
 def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:
-    """Refuse a tree that predicting would follow out of its arrays, or round in a circle."""
+    """Refuse a tree whose indices are out of bounds or cyclic."""
     left, right, feature, value, features = (
         np.asarray(getattr(tree, name))
         for name in ("children_left", "children_right", "feature", "value", "n_features")
@@ -304,7 +303,7 @@ def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:
         and value.shape == (count, 1, classes)
         and bool(np.isfinite(value).all())
         and bool((right[leaf] == -1).all())
-        # A child comes after its parent, as scikit-learn numbers them: no circle.
+        # scikit-learn numbers a child after its parent, so there is no cycle.
         and bool(((left > here) & (left < count))[~leaf].all())
         and bool(((right > here) & (right < count))[~leaf].all())
         and bool(((feature >= 0) & (feature < width))[~leaf].all())
@@ -314,23 +313,23 @@ def _check_tree(path: Path, tree: object, width: int, classes: int) -> None:
 
 
 def _is_sound_boosting(model: object, width: int, classes: int) -> bool:
-    """Tell whether predicting stays within the arrays of boosted trees, and ends."""
+    """Return whether predicting stays within the arrays of boosted trees, and terminates."""
     from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 
-    held = vars(model)
+    attributes = vars(model)
     trees_each = 1 if classes == 2 else classes
-    iterations = held.get("_predictors")
-    baseline = np.asarray(held.get("_baseline_prediction"))
-    bins = getattr(held.get("_bin_mapper"), "is_categorical_", None)
+    iterations = attributes.get("_predictors")
+    baseline = np.asarray(attributes.get("_baseline_prediction"))
+    bins = getattr(attributes.get("_bin_mapper"), "is_categorical_", None)
     if (
         not isinstance(iterations, list)
-        or held.get("n_trees_per_iteration_") != trees_each
+        or attributes.get("n_trees_per_iteration_") != trees_each
         or baseline.dtype != np.float64
         or baseline.shape != (1, trees_each)
-        or held.get("_preprocessor") is not None
-        or held.get("_in_fit")
+        or attributes.get("_preprocessor") is not None
+        or attributes.get("_in_fit")
         or bins is None
-        # The students' rows are numbers; categories have tables of bits of their own.
+        # The students' rows are numbers; categories would need bit tables.
         or np.any(np.asarray(bins))
         or not all(isinstance(trees, list) and len(trees) == trees_each for trees in iterations)
     ):
@@ -340,7 +339,7 @@ def _is_sound_boosting(model: object, width: int, classes: int) -> bool:
         if nodes.dtype != PREDICTOR_RECORD_DTYPE or nodes.ndim != 1 or not len(nodes):
             return False
         inner = nodes["is_leaf"] == 0
-        # A child comes after its parent, as scikit-learn numbers them: no circle.
+        # scikit-learn numbers a child after its parent, so there is no cycle.
         ahead = [
             (nodes[side] > np.arange(len(nodes))) & (nodes[side] < len(nodes))
             for side in ("left", "right")

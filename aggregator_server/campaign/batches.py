@@ -1,8 +1,8 @@
-"""How the queries of a campaign are cut into batches, so that no batch outgrows anybody's memory.
+"""Batches: the queries of a campaign in portions of bounded memory.
 
-A batch is a run of places among the queries that are voted on. Where it ends follows from public
-numbers alone, and the same rule holds for every campaign: never from votes, nor from who is here.
-docs/decisions/0010-batches.md says why the same parties are in the sum of every batch.
+A batch is a contiguous range of the queries that are voted on. Its end depends only on public
+numbers, by one rule for every campaign: never on votes, nor on who is connected.
+docs/decisions/0010-batches.md explains why the same parties are in the sum of every batch.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from pate.data.values import Inputs
 
-#: Counts of one batch, queries times classes: half a MiB where they are widest, 13,107 queries of 10
-#: classes. Each batch costs its own keys and round trips, and all the parties of the first must be
-#: there for every one, so smaller would be no better.
+#: Counts of one batch, queries times classes: at most half a MiB, for example 13,107 queries of 10
+#: classes. Each batch costs its own keys and round trips, and needs all parties of the first one,
+#: so smaller ones would be no better.
 BATCH_COUNTS: Final = 2**17
 
 
 def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
-    """Return the places of the queries that are asked next; None if all have votes.
+    """Return the places of the next queries to vote on; None if all have votes.
 
-    What is being opened is asked for again as it was. Neighbour votes are one matrix, and so is a
-    campaign's only release of them.
+    A batch whose unmasking has begun is asked for again unchanged. Neighbour votes are one matrix,
+    released once.
 
     Args:
         state: of the campaign, with its roster.
@@ -42,15 +42,15 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
 
 
 def batch_at(state: CampaignState, inputs: Inputs, places: range) -> Batch:
-    """Return the batch of the queries at ``places``, of this public set."""
+    """Return the batch of the queries at ``places`` of this public set."""
     rows = tuple(state.voted.rows[places.start : places.stop])
     return Batch(rows, batch_hash(inputs.take(rows).row_hashes()))
 
 
 def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) -> None:
-    """Check, before the first batch, that no query stands in two, if votes carry parties' noise.
+    """Check before the first batch that no query is in two, if votes contain the parties' noise.
 
-    Two noisy sums of the same votes are less private than one, so no party opens a second.
+    Two noisy sums of the same votes are less private than one, so no party unmasks a second.
 
     Args:
         state: of the campaign, with its roster.
@@ -58,7 +58,7 @@ def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) 
         most: counts of one batch.
 
     Raises:
-        UsageError: if one does.
+        UsageError: if one is.
     """
     if not state.spec.sums.distributed or state.spec.records_vote or state.openings:
         return
@@ -72,7 +72,7 @@ def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) 
             batch, same = found.setdefault(each, first), row
             if batch != first:
                 raise UsageError(
-                    f"input {same} of the public set is there twice, and this campaign asks for its "
-                    "queries in several batches, each with noise of its own: no party shows votes "
-                    "on one query twice; leave the copies out"
+                    f"input {same} of the public set is repeated, and this campaign asks for "
+                    "its queries in several batches, each with its own noise: no party votes "
+                    "on a query twice; remove the duplicates"
                 )

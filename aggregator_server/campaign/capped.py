@@ -1,8 +1,7 @@
 """A capped campaign: charge, then draw noise, then release, chunk by chunk.
 
-Which queries are asked, in which order and how many at a time follows from public values alone: the
-campaign's id, what was released before, and the budget. The votes decide only what a mechanism
-says about them.
+The choice, order and number of queries depend only on public values: the campaign's id, earlier
+releases, and the budget. The votes determine only the mechanism's answers.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
 
 #: Queries of one charge. A crash wastes at most one charge; a smaller one costs more commits.
 CHUNK: Final = 64
-#: Counts of votes that are read at a time. Queries come in a random order, so each such look goes
-#: through all batches: a few large ones, and still no more in memory than a batch of votes.
+#: Counts of votes read at a time. Queries come in a random order, so each read goes through all
+#: batches: a few large reads, with no more in memory than a batch of votes.
 LOOK: Final = 2**17
 
 
 class CappedRelease:
-    """Labels leave as they are answered, under a cap that looks at no vote.
+    """Labels are released as they are answered, under a data-independent cap.
 
     Args:
-        bar: shows how far a round is, in queries.
+        bar: shows the progress of a round, in queries.
     """
 
     def __init__(self, bar: Bar = lambda _: nullcontext(_show_nothing)) -> None:
@@ -57,15 +56,17 @@ class CappedRelease:
         """Answer the queries of a round; see :class:`~aggregator_server.campaign.labelling.Release`."""
         state = begin_round(ledger, noise)
         if state.spec.gate is not None:
-            raise StateError("this campaign is gated: its labels leave together or not at all")
+            raise StateError(
+                "this campaign is gated: its labels are released together or not at all"
+            )
         if state.spec.records_vote:
-            raise StateError("neighbour votes are one matrix: it is released as a whole")
+            raise StateError("neighbour votes are one matrix, which is released as a whole")
         predictions = _predictions(ledger, state)
         order = _order(state, predictions)
         with self._bar(f"round {state.round}: queries") as progress:
             left = _ask(ledger, noise, order, predictions, progress)
             summary = summary_of(ledger.state(), state.round, exhausted=left > 0)
-            progress(summary.asked, summary.asked)  # the budget may have ended it before its time
+            progress(summary.asked, summary.asked)  # the budget may have ended it early
         return summary
 
 
@@ -80,7 +81,7 @@ def _ask(
     predictions: Probabilities | None,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Ask what has no label yet and was not answered this round; return how many are left."""
+    """Answer queries without a label that were not answered this round; return how many are left."""
     state = ledger.state()
     mechanism, answered = state.mechanism(state.round), state.answered.get(state.round, frozenset())
     goal = max(len(order), len(answered))
@@ -90,7 +91,7 @@ def _ask(
     done = 0
     while done < len(waiting) and (size := _fitting(state, mechanism)) > 0:
         chunk = waiting[done : done + size].tolist()
-        if len(rows) < len(chunk):  # before the charge: a file that cannot be read wastes none
+        if len(rows) < len(chunk):  # before the charge: an unreadable file wastes none
             rows = ledger.counts_of(waiting[done : done + look].tolist())
         now, rows = rows[: len(chunk)], rows[len(chunk) :]
         done += len(chunk)
@@ -105,10 +106,10 @@ def _ask(
 
 
 def _predictions(ledger: Ledger, state: CampaignState) -> Probabilities | None:
-    """Return the student's predictions for the present round, (queries, classes) float32.
+    """Return the student's predictions for the current round, (queries, classes) float32.
 
     Raises:
-        UsageError: if the mechanism needs them, and there are none.
+        UsageError: if the mechanism needs them, but there are none.
         LedgerError: if they are of another shape.
     """
     mechanism, found = state.mechanism(state.round), ledger.predictions(state.round)
@@ -123,12 +124,12 @@ def _predictions(ledger: Ledger, state: CampaignState) -> Probabilities | None:
 
 
 def _order(state: CampaignState, predictions: Probabilities | None) -> Sequence[int]:
-    """Return the queries of a round in the order in which they are asked."""
+    """Return the queries of a round in order."""
     order = public_ranking(state.spec.id, state.spec.queries)
     asked = array("q", (query for query in map(int, order) if query in state.voted))
     if not state.spec.class_quota or predictions is None:
         return asked
-    # Of earlier rounds alone: a process that was stopped within this one finds the same order.
+    # Only of earlier rounds: a process that was stopped within this one finds the same order.
     earlier = {q: held.label for q, held in state.labels.items() if held.round < state.round}
     return quota_order(tuple(asked), earlier, predictions)
 
@@ -150,7 +151,7 @@ def _answers(
 ) -> tuple[Outcome, ...]:
     if not mechanism.interactive or predictions is None:
         return mechanism.answer_all(rows, noise)
-    # Batches may have been answered by different teachers; how many is public.
+    # Batches may have different teachers; their number is public.
     teachers = np.array([state.batch_of(query).teachers for query in chunk])
     expected = np.empty_like(rows)
     for each in np.unique(teachers).tolist():

@@ -1,8 +1,8 @@
-"""A gated campaign: one batch is answered as a whole, and a private test lets its labels out or not.
+"""A gated campaign: one batch is answered, and a private test decides on the release of all labels.
 
-The votes decide three things: what the mechanism says, whether the gate opens, and nothing else.
-The list of queries, the gate and the charge are fixed before the votes are looked at, and the
-charge is durable before noise is drawn. Labels are drawn only behind an open gate.
+The votes determine only the mechanism's answers and whether the gate opens. The list of queries,
+the gate and the charge are fixed before the votes are read, and the charge is durable before noise
+is drawn. Labels are drawn only behind an open gate.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ if TYPE_CHECKING:
 
 
 class GatedRelease:
-    """All labels of one batch leave together, if a private test lets them."""
+    """All labels of one batch are released together, if a private test passes."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Answer the one batch, if that was not tried before: the first of the public order.
+        """Answer the one batch, the first in public order, unless it was tried before.
 
         See :class:`~aggregator_server.campaign.labelling.Release`.
         """
         state = begin_round(ledger, noise)
         if not isinstance(state.composition, Gate):
-            raise StateError("this campaign is not gated: its labels leave as they are answered")
-        if state.left < 1:  # an interrupted process has spent it: no second attempt
+            raise StateError(
+                "this campaign is not gated: its labels are released as they are answered"
+            )
+        if state.left < 1:  # an interrupted process has spent it: there is no second attempt
             return summary_of(
                 state,
                 1,
@@ -57,7 +59,7 @@ class GatedRelease:
         bound = bound_of(mechanism, gate.order, Table.build)
         charge = ledger.charge(queries)
         failpoints.reach("charge-recorded")
-        # Not before: what looks at votes and is then interrupted would be an attempt for nothing.
+        # Not earlier: an interruption after reading votes would waste the attempt.
         rows = ledger.counts_of(queries)
         batch = batch_of(rows, mechanism, gate.order, bound)
         labels = labels_behind(gate, batch, rows, mechanism, noise)
@@ -72,7 +74,7 @@ class GatedRelease:
 
 
 def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
-    """Return the data-dependent bound that a gate goes by, at its order. It looks at no vote.
+    """Return the data-dependent bound function of a gate, at its order. It reads no votes.
 
     Raises:
         StateError: for a mechanism without one.
@@ -82,7 +84,7 @@ def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
 
 
 def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
-    """Return what the gate looks at of (queries, classes) votes. Secret.
+    """Return the gate's input from (queries, classes) votes. Secret.
 
     Args:
         rows: votes of the whole batch.
@@ -104,14 +106,14 @@ def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> 
 def labels_behind(
     gate: GateParameters, batch: Batch, rows: Counts, mechanism: Mechanism, noise: Noise
 ) -> list[int | None] | None:
-    """Return the labels of a batch, or None if the gate stays closed. Once, behind its charge.
+    """Return the labels of a batch, or None if the gate stays closed. Call once, after the charge.
 
     Args:
-        gate: fixed before the votes were looked at.
+        gate: fixed before the votes were read.
         batch: of :func:`batch_of`, of the same rows.
         rows: (queries, classes) int64, votes.
         mechanism: that answers them.
-        noise: where the noise of gate and labels comes from.
+        noise: source of the noise of gate and labels.
     """
     if not gate.decide(batch, noise):
         return None
@@ -119,7 +121,7 @@ def labels_behind(
 
 
 def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
-    """Return what the bounds need to know of the mechanism, with the noise that is really drawn."""
+    """Return the bound's parameters of the mechanism, with the noise that is actually drawn."""
     if isinstance(mechanism, GNMax):
         setting = GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
         return setting, Neighbours(mechanism.votes_per_unit)
@@ -130,4 +132,4 @@ def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
             threshold=mechanism.threshold,
         )
         return setting, Neighbours(mechanism.votes_per_unit)
-    raise StateError(f"no data-dependent bound is known of {mechanism.name}")
+    raise StateError(f"no data-dependent bound is known for {mechanism.name}")

@@ -1,4 +1,4 @@
-"""What every way to release labels begins with and ends in: the round that is due, and what it gave."""
+"""Common parts of all ways to release labels: starting a round, and its summary."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundSummary:
-    """What a round gave, over all processes that worked on it.
+    """The result of a round, over all processes that worked on it.
 
     Attributes:
         round: from 1.
-        asked: queries that were answered in it.
-        labels: of those, how many have a label now.
-        reinforced: of the labels, how many are the student's own predictions.
-        exhausted: whether the budget or ``max_queries`` ended the round before its queries did.
+        asked: number of queries answered in it.
+        labels: number of those with a label.
+        reinforced: number of labels that are the student's own predictions.
+        exhausted: whether the budget or ``max_queries`` ended the round early.
         remark: a line for the server's screen, "" for none.
     """
 
@@ -40,33 +40,32 @@ class RoundSummary:
 
 
 class Release(Protocol):
-    """A way to release labels: what is charged together, and what leaves together."""
+    """A way to release labels: which queries are charged and released together."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Answer the queries of the present round, as far as the budget goes.
+        """Answer the queries of the current round, as far as the budget allows.
 
-        An interrupted round is gone on with, or is over, as the way has it.
+        An interrupted round continues, or is over, depending on the way of release.
 
         Args:
             ledger: of the campaign.
-            noise: where the noise comes from; not asked if the parties' is in the votes.
+            noise: source of noise; unused if the votes contain the parties' noise.
 
         Raises:
-            UsageError: if the noise source is not fit for use, or predictions are missing.
+            UsageError: if the noise source is not for production, or predictions are missing.
             StateError: if the ledger is in another phase, or the campaign releases in another way.
             LedgerError: if votes are missing.
-            DiskError: if the disk is full; the last charge is then spent in vain.
+            DiskError: if the disk is full; the last charge is then wasted.
         """
 
 
 def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:
-    """Return where a campaign stands whose present round may be worked on.
+    """Return the state of a campaign whose current round may be answered.
 
     Raises:
-        UsageError: if the noise source is not fit for use.
+        UsageError: if the noise source is not for production.
         StateError: if the ledger is in another phase.
-        LedgerError: if the mechanism expects noise of the parties that they do not add, or the other
-            way round.
+        LedgerError: if the mechanism and the campaign differ on who adds the noise.
     """
     require_production(noise)
     state = ledger.state()
@@ -77,8 +76,8 @@ def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:
         )
     if state.mechanism(state.round).noise_inside != state.spec.sums.distributed:
         raise LedgerError(
-            "no noise, no release: a mechanism over noisy sums needs a campaign with noise shares, "
-            "and the other way round"
+            "no release without noise: a mechanism over noisy sums needs a campaign with noise "
+            "shares, and vice versa"
         )
     return state
 
@@ -88,14 +87,14 @@ def outcomes_of(
     source: Literal["teachers", "records"],
     events: tuple[Charged, ...],
 ) -> list[Outcome]:
-    """Return answers that were charged as one, from their labels."""
+    """Return outcomes with one common charge, from their labels."""
     return [Outcome(label, None if label is None else source, events) for label in labels]
 
 
 def summary_of(
     state: CampaignState, round_: int, *, exhausted: bool, remark: str = ""
 ) -> RoundSummary:
-    """Return what a round gave, from where the ledger stands."""
+    """Return the summary of a round, from the state of the ledger."""
     labels = reinforced = 0
     for label in state.labels.values():
         labels += label.round == round_

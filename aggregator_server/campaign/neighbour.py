@@ -1,4 +1,4 @@
-"""Neighbour votes: one charge for the whole matrix, one draw of noise, one release of all of it."""
+"""Release of neighbour votes: one charge, one draw of noise, one release of the whole matrix."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class NeighbourRelease:
-    """The noisy counts of all queries leave at once, and the labels made of them."""
+    """All noisy counts and their labels are released at once."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Release the noisy matrix, if that was not tried before.
+        """Release the noisy matrix, unless it was tried before.
 
         See :class:`~aggregator_server.campaign.labelling.Release`.
         """
@@ -30,12 +30,12 @@ class NeighbourRelease:
         if state.noisy is not None:
             return summary_of(state, 1, exhausted=False)
         if state.left < state.charged(len(queries))[1]:
-            # An interrupted process has spent it: a second draw of noise nobody has paid for.
+            # An interrupted process has spent it: a second draw of noise is not paid for.
             return summary_of(
                 state,
                 1,
                 exhausted=True,
-                remark="the one release was interrupted and is paid for: there are no labels",
+                remark="the single release was interrupted after its charge; no labels were released",
             )
         charge = ledger.charge(queries)
         failpoints.reach("charge-recorded")

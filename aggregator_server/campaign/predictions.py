@@ -1,4 +1,4 @@
-"""What a student hands in before a round, checked: a distribution over the classes for each query."""
+"""Validation of the student's predictions: a distribution over the classes for each query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState
     from protos.pate.v1 import student_pb2
 
-#: How far the sum of a predicted distribution may be from 1: room for float32.
+#: Tolerance of the sum of a predicted distribution, for float32.
 _SUM_TOLERANCE: Final = 1e-3
 
 
@@ -21,20 +21,20 @@ def checked_predictions(message: student_pb2.Predictions, state: CampaignState) 
     """Return the probabilities of a message: (queries, classes) float32.
 
     Raises:
-        UsageError: for another shape, or rows that are not distributions. The text is about the
+        UsageError: for another shape, or rows that are not distributions. The text describes the
             student's own message and may be sent back.
     """
     rows, classes = state.spec.queries, len(state.classes)
     if (message.rows, message.classes) != (rows, classes):
         raise UsageError(
-            f"predictions are ({message.rows}, {message.classes}), wanted are ({rows}, {classes})"
+            f"predictions are ({message.rows}, {message.classes}), expected ({rows}, {classes})"
         )
     if len(message.probabilities) != 4 * rows * classes:
         raise UsageError(
-            f"predictions have {len(message.probabilities)} bytes, wanted are {4 * rows * classes}"
+            f"predictions have {len(message.probabilities)} bytes, expected {4 * rows * classes}"
         )
     made = np.frombuffer(message.probabilities, dtype="<f4").reshape(rows, classes)
-    # NaN fails here too. Infinity would pass a test for the lower end alone.
+    # NaN fails here, too. Infinity would pass a test of only the lower end.
     if not bool(np.all((made >= 0) & (made <= 1 + _SUM_TOLERANCE))):
         raise UsageError("a prediction is NaN, negative or above 1")
     sums = made.sum(axis=1, dtype=np.float64)
@@ -45,13 +45,13 @@ def checked_predictions(message: student_pb2.Predictions, state: CampaignState) 
 
 
 def checked_accuracy(message: student_pb2.Predictions) -> float | None:
-    """Return what the student says of its accuracy, from 0 to 1; None if it says nothing.
+    """Return the student's stated accuracy, from 0 to 1, or None.
 
     Raises:
-        UsageError: for what is no share. The text may be sent back.
+        UsageError: for a value outside [0, 1]. The text may be sent back.
     """
     if not message.HasField("accuracy"):
         return None
-    if not 0 <= message.accuracy <= 1:  # NaN fails here too
+    if not 0 <= message.accuracy <= 1:  # NaN fails here, too
         raise UsageError("an accuracy is NaN, negative or above 1")
     return float(message.accuracy)

@@ -1,8 +1,8 @@
-"""Whether the votes of a roster can reach a campaign's threshold at all.
+"""Checks that the votes of a roster can reach a campaign's threshold.
 
-Every query pays for the comparison with the threshold, also one that gets no label. A campaign whose
-threshold lies above all votes there are would spend its whole budget for nothing. How many votes
-there are is known when the roster is complete, before anything is asked or charged.
+Every query pays for the threshold test, answered or not. A campaign whose threshold is above all
+possible votes would waste its whole budget. The number of votes is known when the roster is
+complete, before anything is asked or charged.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.state import CampaignState
 
-#: A campaign that gets a label by noise alone less often than this is refused.
+#: A campaign is refused if the probability of any label by noise alone is below this.
 _CHANCE: Final = 1e-3
 
 
 def require_reachable(state: CampaignState) -> str | None:
     """Refuse a campaign that would spend its budget without a label, whatever the votes.
 
-    If all votes of the roster fall short of the threshold, only noise can reach it. The noise of a
-    comparison is sub-Gaussian, P[X >= d] <= exp(-d^2 / (2 sigma^2)), also the discrete one
-    (Canonne et al. 2020), and so the chance is bounded that it does so for any query.
+    If all votes of the roster are below the threshold, only noise can reach it. The noise of a test
+    is sub-Gaussian, P[X >= d] <= exp(-d^2 / (2 sigma^2)), also the discrete one (Canonne et al.
+    2020), which bounds the probability that this happens for any query.
 
     Args:
         state: with a complete roster.
 
     Returns:
-        A warning if only noise can reach it, but may well do; None if votes can.
+        A warning if only noise can reach it, but is likely to; None if votes can.
 
     Raises:
-        UsageError: if no label is to be had.
+        UsageError: if no label is possible.
     """
     mechanism, spec = state.mechanism(1), state.spec
     parties, classes = len(state.roster), len(state.classes)
@@ -50,7 +50,7 @@ def require_reachable(state: CampaignState) -> str | None:
     elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
         sigma, draws = _carried(mechanism.share, parties), classes
     elif isinstance(mechanism, Neighbour | DistributedNeighbour):
-        each = state.roster[0].teachers  # of neighbour votes, the same for all
+        each = state.roster[0].teachers  # for neighbour votes, the same for all
         most = parties * each
         what = f"{parties} parties with at most {each} votes on a count"
         # A label needs a lead: the difference of two noisy counts, of any two classes.
@@ -71,7 +71,7 @@ def require_reachable(state: CampaignState) -> str | None:
     if chance < _CHANCE:
         raise UsageError(
             f"{fault}: the campaign would spend its budget and release no label. Nothing was asked or "
-            f"spent; begin another --campaign with a --threshold of at most {most}"
+            f"spent; start another --campaign with a --threshold of at most {most}"
         )
     return f"{fault}: labels are released only where noise happens to lift the votes"
 

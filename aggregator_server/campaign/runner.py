@@ -1,8 +1,7 @@
-"""A campaign from its first party to its last label: what is done in which order.
+"""The sequence of a campaign, from its first party to its last label.
 
 Every step is in the ledger before the next one begins, so the same function starts a campaign and
-goes on with one that was interrupted anywhere: it looks where the ledger stands and does what is
-missing.
+continues an interrupted one: it reads the state of the ledger and does the missing steps.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from pate.noise.exact import Noise
     from pate.runtime.screen import Screen
 
-#: A masked sum for which too few parties were left is begun anew so many times: parties that were
-#: started again can take part in the next one.
+#: Attempts at a masked sum with too few parties left: restarted parties can take part in the next
+#: one.
 _ATTEMPTS: Final = 3
 
 
@@ -55,16 +54,16 @@ class Campaign:
         ledger: of the campaign, open.
         inputs: the public set that the campaign is about.
         link: the way to the parties.
-        noise: where noise comes from.
+        noise: source of noise.
         screen: for lines and progress.
-        signing_key: of the campaign; parties know it by it.
+        signing_key: of the campaign, by which parties identify it.
         patience: seconds to wait for the last parties once enough have voted.
-        enrolled: identity keys by name of those who may take part; None: anybody.
-        await_predictions: called with a round; returns when the student's predictions for it are
-            in the ledger. Meanwhile it may call :meth:`look`.
-        show: takes who is here and what is asked of them.
-        returning: names of the parties that ask to be let in again just now.
-        pause: waits that many seconds, or less if something may have come.
+        enrolled: identity keys by name of the allowed parties; None: any party.
+        await_predictions: called with a round; returns when the student's predictions for it are in
+            the ledger. Meanwhile it may call :meth:`look`.
+        show: called with the current presence and open request.
+        returning: names of the parties that are reconnecting.
+        pause: waits that many seconds, or less if a message may have arrived.
         batch: counts of one batch of votes, queries times classes.
     """
 
@@ -107,13 +106,13 @@ class Campaign:
         )
 
     def run(self) -> None:
-        """Do all that is missing until the campaign is finished.
+        """Do the missing steps until the campaign is finished.
 
         Raises:
             SchemaError: if the parties do not describe the same classes.
             QuorumError: if too few parties are left.
-            UsageError: if no votes reach the threshold.
-            BudgetError: if the budget does not pay for a single query.
+            UsageError: if no votes can reach the threshold.
+            BudgetError: if the budget does not cover a single query.
         """
         state = self._ledger.state()
         if state.phase == "gathering":
@@ -133,10 +132,10 @@ class Campaign:
             reach("campaign-closed")
 
     def _require_labels_to_be_had(self) -> None:
-        """Refuse, or warn of, a threshold beyond all votes, before anything is asked or charged.
+        """Refuse, or warn about, a threshold above all votes, before anything is asked or charged.
 
         Raises:
-            UsageError: if no label is to be had.
+            UsageError: if no label is possible.
         """
         state = self._ledger.state()
         if state.batches or state.rounds_over:
@@ -145,7 +144,7 @@ class Campaign:
             self._screen.say(warning, "warning")
 
     def look(self) -> None:
-        """Notice who came and who went, while nothing is asked of the parties."""
+        """Update the presence of parties while nothing is asked of them."""
         self._exchange.look()
 
     def farewell(self, epsilon: float) -> None:
@@ -174,7 +173,7 @@ class Campaign:
         self._exchange.fix_roster(state.roster, classes, _terms(state))
         self._screen.say(
             f"the roster is complete: {len(parties)} parties, "
-            + ("records vote themselves; " if spec.records_vote else f"{state.teachers} teachers; ")
+            + ("records vote; " if spec.records_vote else f"{state.teachers} teachers; ")
             + f"mechanism {mechanism_in_words(state.mechanism(1).to_dict())}"
         )
         self._say_outlook(state)
@@ -216,7 +215,7 @@ class Campaign:
             )
 
     def _vote(self, first: int, batch: Batch) -> Sum:
-        """Return the summed votes on a batch; a masked sum is tried more than once."""
+        """Return the summed votes on a batch; a failed masked sum is repeated."""
         for attempt in range(1, _ATTEMPTS + 1):
             aggregation = self._aggregation(first, batch)
             try:
@@ -231,13 +230,15 @@ class Campaign:
                 self._require_willing(aggregation, error)
                 if aggregation.first or attempt == _ATTEMPTS:
                     raise
-                self._screen.say(f"the masked sum failed and nothing was learned: {error}; again")
+                self._screen.say(
+                    f"the masked sum failed and nothing was revealed: {error}; trying again"
+                )
             except ProtocolError as error:
                 raise ProtocolError(
-                    f"there is no sum of the votes on {len(batch.rows)} queries, and nothing was "
+                    f"the votes on {len(batch.rows)} queries could not be summed; nothing was "
                     f"released: {error}"
                 ) from error
-        raise QuorumError(f"no masked sum came about in {_ATTEMPTS} attempts")
+        raise QuorumError(f"{_ATTEMPTS} attempts at a masked sum failed")
 
     def _aggregation(self, first: int, batch: Batch) -> MaskedAggregation | PlainAggregation:
         state, campaign = self._ledger.state(), self._exchange.campaign
@@ -255,10 +256,10 @@ class Campaign:
     def _require_willing(
         self, aggregation: MaskedAggregation | PlainAggregation, error: QuorumError
     ) -> None:
-        """Check that the sum whose opening has begun can still be had.
+        """Check that a sum whose unmasking has begun can still be completed.
 
         Raises:
-            QuorumError: if parties refuse that it cannot do without.
+            QuorumError: if parties refuse that it needs.
         """
         state, refused = self._ledger.state(), self._exchange.refused
         fixed = state.survivors
@@ -267,9 +268,10 @@ class Campaign:
             return
         raise QuorumError(
             f"{listed(sorted(refused & set(fixed)))} refused a sum of {listed(fixed)}, so these "
-            "queries cannot be had any more in this campaign: parties may have opened their sum "
-            "with just these, and open no other one, since the difference of the two would show "
-            "votes (unless the refusal can be mended there: then `pate-server resume`)"
+            "queries cannot be completed in this campaign: some parties may already have "
+            "unmasked this sum and will not unmask another, since the difference of the two "
+            "would reveal votes (if the cause of the refusal can be removed there, run "
+            "`pate-server resume`)"
         ) from error
 
     def _label(self) -> None:

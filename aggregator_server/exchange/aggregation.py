@@ -1,8 +1,8 @@
-"""How the votes of one batch are had: in one step, or masked, in five.
+"""Aggregation of one batch: plain in one step, or masked in five.
 
-A ballot says what to ask a party next and takes its answer. It knows nothing of nodes, time or who
-is connected; :class:`aggregator_server.exchange.exchange.Exchange` does, and decides when a step has waited
-long enough.
+An aggregation gives the next request for each party and takes its answer. It knows nothing about
+nodes, time or connections; :class:`aggregator_server.exchange.exchange.Exchange` does, and decides
+how long a step waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pate.campaign.roster import RosterParty
     from pate.votes import Total
 
-#: By step, the body of the answer to it.
+#: The field of the answer to each step.
 ANSWERS: Final = {
     "ask": "votes",
     "ask_keys": "keys",
@@ -39,7 +39,7 @@ ANSWERS: Final = {
     "ask_consent": "consent",
     "ask_opening": "opening",
 }
-#: The same for a screen.
+#: Names of the answers for screens.
 STEPS: Final = {
     "ask": "votes",
     "ask_keys": "keys",
@@ -47,13 +47,13 @@ STEPS: Final = {
     "ask_masked": "masked votes",
     "ask_proof": "proofs of votes",
     "ask_consent": "signatures of the list of survivors",
-    "ask_opening": "shares that open the sum",
+    "ask_opening": "shares that unmask the sum",
 }
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of the public set, to be voted on together.
+    """Rows of the public set that are voted on together.
 
     Attributes:
         rows: indices into the public set, each once.
@@ -69,7 +69,7 @@ class Sum:
     """The votes of one batch, summed.
 
     Attributes:
-        total: the sum; with the parties' noise in it, if they add any.
+        total: the sum, including the parties' noise if they add any.
         responders: names of the parties in it, in the order of the roster.
     """
 
@@ -78,43 +78,43 @@ class Sum:
 
 
 class Aggregation(Protocol):
-    """What is asked of the parties for one batch, step by step."""
+    """The steps of collecting the votes on one batch."""
 
-    #: Name of the step that is under way, of :data:`STEPS`; empty when all are done.
+    #: Name of the current step, of :data:`STEPS`; empty when all are done.
     step: str
 
     @property
     def first(self) -> bool:
-        """Whether this is the first step: a party that starts anew can still take part."""
+        """Whether this is the first step, which a restarted party can still join."""
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The parties that must all do this step; empty if any of them may be missing."""
+        """The parties that must all answer this step; empty if any may be missing."""
 
     @property
     def awaited(self) -> frozenset[str]:
-        """The parties that may answer this step, and have or have not."""
+        """The parties that may answer this step, whether or not they have."""
 
     @property
     def answered(self) -> frozenset[str]:
-        """The parties that have answered it."""
+        """The parties that have answered this step."""
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
-        """Return what to ask a party in this step."""
+        """Return the request to a party in this step."""
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
         """Take a party's answer to this step.
 
         Raises:
-            ProtocolError: if it is not acceptable; the ballot is then as it was before.
+            ProtocolError: if it is not acceptable; the state is then unchanged.
         """
 
     def advance(self) -> None:
-        """Go on to the next step with those who answered.
+        """Continue to the next step with the parties that answered.
 
         Raises:
             QuorumError: if they are too few.
-            ProtocolError: if what they sent cannot be opened.
+            ProtocolError: if the sum cannot be unmasked.
         """
 
     def result(self) -> Sum:
@@ -126,7 +126,7 @@ class Aggregation(Protocol):
 
 
 class PlainAggregation:
-    """One step: every party sends its votes as they are."""
+    """One step: every party sends its votes in the clear."""
 
     def __init__(
         self, campaign: vote_pb2.Campaign, roster: Sequence[RosterParty], batch: Batch, least: int
@@ -136,7 +136,7 @@ class PlainAggregation:
         self._batch = batch
         self._least = least
         self._kind = LooseSum if campaign.most_votes else Histogram
-        # Only the sum is kept: a thousand matrices would be a thousand times as much.
+        # Only the sum is stored, not a thousand matrices.
         self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
         self._teachers: dict[str, int] = {}
         self.step = "ask"
@@ -151,12 +151,12 @@ class PlainAggregation:
 
     @property
     def answered(self) -> frozenset[str]:
-        """The parties whose votes are here."""
+        """The parties whose votes have arrived."""
         return frozenset(self._teachers)
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
-        """Ask for the votes."""
-        del name  # all are asked the same
+        """Return the request for votes."""
+        del name  # the same for all
         return vote_pb2.PartyRequest(ask=vote_pb2.Ask(batch=_to_wire(self._batch)))
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
@@ -180,25 +180,25 @@ class PlainAggregation:
         self.step = ""
 
     def result(self) -> Sum:
-        """Return the sum; each part of it was checked when it came."""
+        """Return the sum; each part was checked on arrival."""
         responders = tuple(name for name in self._roster if name in self._teachers)
         return Sum(self._kind(self._total, sum(self._teachers.values())), responders)
 
 
 class MaskedAggregation:
-    """Five steps, six with proofs of votes, after which the sum is known and no part of it.
+    """Five steps, six with proofs of votes, which reveal only the sum.
 
     Args:
         campaign: with its terms.
         roster: of it.
-        batch: what is voted on.
-        only: names of the parties in the sum if its opening was begun before, in the order of the
-            roster: parties open it with nobody else.
-        before_opening: called with the names of the parties in the sum, in that order, before
-            anybody is asked to open it. If it raises nobody is.
+        batch: to be voted on.
+        only: names of the parties in the sum if its unmasking has begun, in the order of the
+            roster: parties unmask it only with these.
+        before_opening: called with the names of the parties in the sum, in that order, before any
+            party is asked to unmask it. If it raises none is asked.
 
     Attributes:
-        attempt: 16 random bytes, which everything in these steps is bound to.
+        attempt: 16 random bytes that bind all messages of these steps.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class MaskedAggregation:
         self._only = only
         self._before_opening = before_opening
         self.attempt = wire.new_id()
-        # Drawn anew for each attempt, and shown when all masked votes are in.
+        # Drawn for each attempt, and revealed when all masked votes are in.
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
         self._opens = vote_pb2.AskKeys(
             attempt=self.attempt,
@@ -230,27 +230,27 @@ class MaskedAggregation:
 
     @property
     def first(self) -> bool:
-        """Whether keys are being asked for: who starts anew later has lost its secrets."""
+        """Whether keys are being collected: a party that restarts later has lost its secrets."""
         return self.step == self._steps[0]
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """All of the sum until their votes are in it; for what is left to do, enough will do."""
+        """All parties of the sum until their votes are in it; later steps need only a threshold."""
         return () if self._only is None or self._masking.survivors else self._only
 
     @property
     def awaited(self) -> frozenset[str]:
-        """The parties that did every step before this one."""
+        """The parties that answered every earlier step."""
         awaited = self._masking.awaited
         return awaited if self._only is None else awaited & frozenset(self._only)
 
     @property
     def answered(self) -> frozenset[str]:
-        """The parties that did this step."""
+        """The parties that answered this step."""
         return self._masking.answered
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
-        """Return what this step needs of the others, for one party."""
+        """Return the request to a party, with the other parties' data that this step needs."""
         asked, masking = vote_pb2.PartyRequest(), self._masking
         getattr(asked, self.step).attempt = self.attempt
         if self.step == "ask_keys":
@@ -298,7 +298,9 @@ class MaskedAggregation:
     def advance(self) -> None:
         """See :class:`Aggregation`."""
         if missing := sorted(frozenset(self.needed) - self.answered):
-            raise QuorumError(f"no votes of {', '.join(missing)}, and no other sum may be opened")
+            raise QuorumError(
+                f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
+            )
         self._masking.advance()
         at = self._steps.index(self.step) + 1
         step = self._steps[at] if at < len(self._steps) else ""
@@ -316,8 +318,8 @@ class MaskedAggregation:
         """Return the sum.
 
         Raises:
-            ProtocolError: if its rows cannot be votes of the survivors' teachers. Somebody sent
-                what are no votes, and the masks hide who.
+            ProtocolError: if its rows cannot be votes of the survivors' teachers. Some party sent
+                invalid votes, and the masks hide which.
         """
         residues = self._masking.result()
         responders = self._survivors
@@ -336,11 +338,11 @@ class MaskedAggregation:
                 check_row_totals(counts, teachers, share, len(responders))
         except ProtocolError as error:
             raise ProtocolError(
-                f"the sum of the votes of {', '.join(responders)} is not one of "
+                f"the sum of the votes of {', '.join(responders)} does not fit "
                 f"{f'at most {teachers} votes a count' if loose else f'{teachers} teachers'}: "
-                f"{error}. One of them sent what are no votes, and no label leaves; the "
-                "masks hide who it was: ask them. A new campaign without that party needs other "
-                "public inputs, or parties that allow repeats: they opened these with it once"
+                f"{error}. One of them sent invalid votes, and no label is released; the masks "
+                "hide which one: ask them. A new campaign without that party needs other "
+                "public inputs, or parties that allow repeats: they have unmasked these with it"
             ) from error
         return Sum(NoisySum(counts, teachers), responders)
 

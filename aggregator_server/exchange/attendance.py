@@ -1,7 +1,7 @@
-"""Who is here: the parties of a campaign by name, and the address at which each can be asked.
+"""Presence of the parties of a campaign: by name, with the node at which each can be reached.
 
-A party is known by its name and its signing key. The node id under which Flower shows it is
-only an address: it changes when the party restarts, and nothing is remembered by it.
+A party is identified by its name and its signing key. Its Flower node id is only an address: it
+changes when the party restarts, and no state is stored under it.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from pate.campaign.roster import RosterParty
     from protos.pate.v1 import vote_pb2
 
-#: A party whose code raised is asked again this many times before the batch does without it.
+#: How often a party whose code raised is asked again before the batch continues without it.
 _RETRIES: Final = 2
-#: With more parties than this, the server's screen counts them instead of naming each that joins.
+#: With more parties than this, the server's screen counts joining parties instead of naming them.
 _GREETED: Final = 16
 
 
 class Attendance:
-    """The parties that have said who they are.
+    """The parties that have described themselves.
 
     Args:
-        campaign: what they are told.
-        enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
-            Asked each time a party describes itself.
+        campaign: sent to them.
+        enrolled: identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
+            each time a party describes itself.
         say: one line for the server's screen.
 
     Attributes:
         awaited: parties that the campaign waits for.
-        described: nodes that were asked who they are.
-        known: every party that ever said so, by name.
-        node_of: the node of each party that is here.
-        visits: how often each party was met, by name: whoever came back is another process.
-        has_public_set: names of those that have the campaign's public set.
-        roster: whom alone is talked to, by name; None while it is open.
-        out: parties that said no, or failed too often: not waited for unless they come back.
-        refused: those of them that said no for good, by their policy or their ledger.
+        described: nodes that were asked for a description.
+        known: every party that ever described itself, by name.
+        node_of: the node of each connected party.
+        visits: how often each party was met, by name: a returning party is a new process.
+        has_public_set: names of the parties that have the campaign's public set.
+        roster: the only parties to communicate with, by name; None while it is open.
+        out: parties that refused, or failed too often: not waited for unless they return.
+        refused: those of them that refused permanently, by their policy or their ledger.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Attendance:
         self.refused: set[str] = set()
 
     def fix_roster(self, roster: Sequence[RosterParty]) -> None:
-        """From now on know these parties alone."""
+        """Restrict the campaign to these parties."""
         self.roster = {party.name: party for party in roster}
         self.awaited = len(self.roster)
         for name in [name for name in self.node_of if name not in self.roster]:
@@ -75,12 +75,12 @@ class Attendance:
             del self.node_of[name]
 
     def call_again(self) -> None:
-        """Give all parties that were put out another chance."""
+        """Give all excluded parties another chance."""
         self.out.clear()
         self.refused.clear()
 
     def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> DescribedParty | None:
-        """Take in what a node says that it is.
+        """Process the description that a node sent.
 
         Args:
             node: that answered.
@@ -88,10 +88,10 @@ class Attendance:
             reply: with a description.
 
         Returns:
-            The party that is at the node from now on; None if it is not to be asked.
+            The party at the node from now on; None if it is not to be asked.
 
         Raises:
-            ProtocolError: if it cannot be, or may not be, who it says.
+            ProtocolError: if it cannot be, or may not be, the party that it claims to be.
         """
         said = reply.description
         wire.check_description(said)
@@ -100,20 +100,20 @@ class Attendance:
         )
         if self._campaign.most_votes not in (0, said.teachers):
             raise ProtocolError(
-                f"{party.name} would put up to {said.teachers} votes on a count, the campaign says "
+                f"{party.name} would cast up to {said.teachers} votes on a count, the campaign allows "
                 f"{self._campaign.most_votes}"
             )
         if self._enrolled is not None:
             try:
                 enrolled = self._enrolled()
             except StateError as error:
-                # Ours to mend, and none of the party's doing: it is asked again.
-                self._say(f"who is enrolled cannot be read now: {error}")
+                # Our own problem, not the party's: it is asked again.
+                self._say(f"the list of enrolled parties cannot be read now: {error}")
                 self.described.discard(node)
                 return None
             if enrolled.get(party.name) != identity:
                 raise ProtocolError(
-                    f"{party.name} is not enrolled with that key; it is told nothing"
+                    f"{party.name} is not enrolled with that key; it gets no information"
                 )
         if not self._expects(party):
             self._say(f"{party.name} is not on the roster of this campaign; it is not asked")
@@ -135,17 +135,17 @@ class Attendance:
         return [name if name in enrolled else f"{name} (not enrolled)" for name in names]
 
     def _expects(self, party: DescribedParty) -> bool:
-        """Return whether a party is one to talk to.
+        """Return whether a party may take part.
 
         Raises:
-            ProtocolError: if it is another than the one of that name.
+            ProtocolError: if another party has that name.
         """
         known: Mapping[str, RosterParty] = self.known if self.roster is None else self.roster
         expected = known.get(party.name)
         if expected is None:
             return self.roster is None
         if expected.identity != party.identity:
-            raise ProtocolError(f"a stranger calls itself {party.name}: its key is another one")
+            raise ProtocolError(f"another party uses the name {party.name}: its key differs")
         like = (expected.teachers, expected.unit) == (party.teachers, party.unit)
         if self.roster is not None and not like:
             raise ProtocolError(
@@ -171,7 +171,7 @@ class Attendance:
             self._say(f"{party.name} {'is back' if back else 'joined'}: {with_what}")
 
     def failed_for_good(self, who: str) -> bool:
-        """Count a failure of a party or a node; return whether it had its last chance."""
+        """Count a failure of a party or a node; return whether it has no attempt left."""
         self._failures[who] += 1
         return self._failures[who] > _RETRIES
 

@@ -1,7 +1,7 @@
-"""Requests to nodes, signed, and their replies, checked: one open question for each request.
+"""Signed requests to nodes, and validation of their replies: one open question per request.
 
-Presence is tracked in :mod:`aggregator_server.exchange.attendance`; what is asked, and how long replies are
-waited for, is for :mod:`aggregator_server.exchange.exchange` to say.
+Presence is tracked in :mod:`aggregator_server.exchange.attendance`;
+:mod:`aggregator_server.exchange.exchange` decides what to ask and how long to wait.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.public_set import Handout
     from aggregator_server.exchange.wire import Arrival, Wire
 
-#: A node that comes and goes is asked who it is at most so often, in seconds: what it is asked
-#: waits for it.
+#: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
+#: request is still pending.
 _AGAIN_S: Final = 1.0
 
 
@@ -36,27 +36,27 @@ class _Question:
 
     node: int
     nonce: bytes
-    about: str  # describe, public_piece, finish, or the step of a ballot
+    about: str  # describe, public_piece, finish, or a step of an aggregation
     party: str | None
     aggregation: Aggregation | None = None
 
 
 class Conversation:
-    """Sends requests, and takes the reply to each.
+    """Sends requests and takes their replies.
 
     Args:
         link: carries bytes to and from nodes.
-        campaign: what parties are told.
+        campaign: sent to parties.
         signing_key: the campaign's; every request is signed with it.
-        who: the parties that are connected.
+        who: the connected parties.
         handout: the public set, for parties without a copy.
         say: one line for the server's screen.
         clock: seconds, monotonic.
 
     Attributes:
         aggregation: the sum that is being collected, if there is one.
-        farewells: names of the parties that have heard of the campaign's end.
-        met: when each party last said who it is.
+        farewells: names of the parties that know of the campaign's end.
+        met: when each party last described itself.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class Conversation:
         self._say = say
         self._clock = clock
         self._questions: dict[str, _Question] = {}
-        self._asked_who: dict[int, float] = {}  # when each node was asked who it is
+        self._asked_who: dict[int, float] = {}  # when each node was asked for a description
         self.met: dict[str, float] = {}
         self.aggregation: Aggregation | None = None
         self.farewells: set[str] = set()
 
     @property
     def busy(self) -> set[str]:
-        """Names of the parties that have a request to answer."""
+        """Names of the parties with an open request."""
         return {question.party for question in self._questions.values() if question.party}
 
     def step(self) -> None:
-        """Ask new nodes who they are, forget those that went, and take what has arrived."""
+        """Ask new nodes for a description, forget disconnected ones, and process arrivals."""
         nodes = self._link.nodes()
         now = self._clock()
         self._asked_who = {n: t for n, t in self._asked_who.items() if now - t < _AGAIN_S}
@@ -99,7 +99,7 @@ class Conversation:
             request = vote_pb2.PartyRequest()
             request.describe.SetInParent()
             self.put(node, request, "describe", None)
-        # A node that has gone may come back under its old id, and is then described anew.
+        # A disconnected node may return with its old id, and is then described again.
         for node in self._who.described - nodes:
             self._forget(node, left=node not in self._leaving())
         while arrivals := self._link.receive():
@@ -117,11 +117,11 @@ class Conversation:
         """Sign a request and send it.
 
         Args:
-            node: to whom.
+            node: the recipient.
             request: all but its version, nonce and campaign.
-            about: describe, public_piece, finish, or the step of a ballot.
-            party: who the node is, if it is known.
-            aggregation: of whose step this is.
+            about: describe, public_piece, finish, or a step of an aggregation.
+            party: name of the node's party, if known.
+            aggregation: that the step belongs to.
         """
         request.version = wire.VERSION
         request.nonce = wire.new_id()
@@ -132,7 +132,7 @@ class Conversation:
     def _arrived(self, arrival: Arrival) -> None:
         question = self._questions.pop(arrival.handle, None)
         if question is None:
-            return  # of an earlier batch, or a party that was given up
+            return  # of an earlier batch or an excluded party
         who = question.party or f"node {question.node}"
         if arrival.body is None:
             self._failed(question, who, arrival.failure or "no answer")
@@ -141,11 +141,11 @@ class Conversation:
             identity, reply = wire.read_reply(
                 arrival.body, campaign=self._campaign.id, nonce=question.nonce
             )
-            if question.party is None:  # what it calls itself: a person must find out whose it is
+            if question.party is None:  # its own claim: the operator must find out whose node it is
                 who = f"{reply.party} ({who})"
             self._accept(question, identity, reply)
         except PateError as error:
-            self._say(f"{who}: sent something that was not accepted: {error}")
+            self._say(f"{who}: sent an invalid reply: {error}")
             self._put_out(question)
 
     def _accept(self, question: _Question, identity: bytes, reply: vote_pb2.Reply) -> None:
@@ -170,7 +170,7 @@ class Conversation:
                 self._who.has_public_set.add(question.party)
         elif what == ANSWERS.get(question.about):
             aggregation = self.aggregation
-            # Of an earlier step, or of an attempt that was given up: nobody needs it any more.
+            # Of an earlier step or an abandoned attempt: no longer needed.
             if aggregation is not None and (aggregation, aggregation.step) == (
                 question.aggregation,
                 question.about,
@@ -186,7 +186,7 @@ class Conversation:
         if party is None:
             return
         self.met[party.name] = self._clock()
-        # What its last process was asked will not be answered, and must not be waited for.
+        # Requests to its last process will not be answered, and must not be waited for.
         for handle, question in list(self._questions.items()):
             if question.party == party.name and question.node != node:
                 del self._questions[handle]
@@ -195,10 +195,10 @@ class Conversation:
     def _failed(self, question: _Question, who: str, failure: str) -> None:
         if failure in (GONE, LOST, EXPIRED):
             if question.about == "finish" and failure == GONE and question.party is not None:
-                # A party that has heard of the end leaves, and its node may take the reply along.
+                # A party that knows of the end leaves, and the reply may be lost with its node.
                 self.farewells.add(question.party)
             elif failure == GONE:
-                self._say(f"{who}: not reachable any more; it may come back")
+                self._say(f"{who}: disconnected; it may reconnect")
             self._forget(question.node)
             return
         self._say(f"{who}: failed ({failure})")
@@ -208,13 +208,13 @@ class Conversation:
             self._who.described.discard(question.node)
 
     def _ended(self, question: _Question) -> None:
-        """Treat a party as one that was killed: it has ended, and starts again once it has room."""
+        """Treat a party as killed: it has stopped, and restarts once its disk has room."""
         if question.aggregation is not None and not question.aggregation.first:
-            self._put_out(question)  # what it had in memory for this sum went with it
+            self._put_out(question)  # its secrets for this sum are lost
         self._forget(question.node)
 
     def _put_out(self, question: _Question) -> None:
-        """Do without the party for this batch, until it connects anew."""
+        """Exclude the party from this batch, until it reconnects."""
         if question.party is not None:
             self._who.out.add(question.party)
 
@@ -226,6 +226,6 @@ class Conversation:
     def _forget(self, node: int, *, left: bool = False) -> None:
         self._who.forget(node, left=left)
         for handle, question in list(self._questions.items()):
-            # What becomes of a farewell is still to be heard: see `_failed`.
+            # The result of a farewell is still pending: see `_failed`.
             if question.node == node and question.about != "finish":
                 del self._questions[handle]

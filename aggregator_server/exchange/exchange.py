@@ -1,7 +1,8 @@
 """The server's conversation with its parties, over any :class:`aggregator_server.exchange.wire.Wire`.
 
 Presence is tracked in :mod:`aggregator_server.exchange.attendance`, requests and replies in
-:mod:`aggregator_server.exchange.conversation`; this module says what is asked, and waits.
+:mod:`aggregator_server.exchange.conversation`; this module decides what to ask and waits for
+replies.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.2
 _REMIND_S: Final = 10.0
-#: How long a party that is here may take to hear that the campaign has ended.
+#: How long a connected party may take to receive the end of the campaign.
 _FAREWELL_S: Final = 15.0
-#: How long one that voted and is away is waited for, to tell it the same: parties try again every
-#: half minute or so, and then need a moment to connect.
+#: How long to wait for a disconnected party that voted: parties retry about every half minute, and
+#: then need a moment to connect.
 _RETURN_S: Final = 75.0
 
 
 class Exchange:
-    """Finds the parties, learns who they are, and collects their votes.
+    """Finds and identifies the parties, and collects their votes.
 
     Args:
         link: carries bytes to and from nodes.
-        campaign: what parties are told; its class list and terms are set once they are known.
+        campaign: sent to parties; its class list and terms are set once they are known.
         signing_key: the campaign's; every request is signed with it.
         enrolled: identity keys (32 bytes) by name, of those who may take part; None: anybody.
             Asked each time a party describes itself.
@@ -144,7 +145,7 @@ class Exchange:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Those who refused something of the last batch on purpose, and are not back since."""
+        """The parties that refused the last batch by decision, and have not reconnected since."""
         return frozenset(self._who.refused)
 
     # --- votes ---------------------------------------------------------------------------
@@ -159,26 +160,25 @@ class Exchange:
     ) -> Sum:
         """Return the summed votes of a batch, taken through all steps of ``aggregation``.
 
-        In each step every party that can still do it is waited for until ``least`` have done it,
-        or all whom the step needs, and ``patience`` seconds have passed since. One that refuses or
-        keeps failing is not waited for, nor, after the first step of a masked sum, one that has
-        been away for ``patience`` seconds: its secrets are gone if it was started anew. In the
-        first step one that is coming back then, is waited for a second ``patience``, and no longer.
-        One whose disk is full has ended, so it is away: it is waited for like one that was killed.
+        Each step waits for every party that can still answer, until ``least`` have answered, or all
+        that the step needs, and ``patience`` seconds have passed since. It does not wait for a
+        party that refuses or keeps failing, nor, after the first step of a masked sum, for one that
+        was disconnected for ``patience`` seconds: after a restart its secrets are lost. The first
+        step waits for a reconnecting party for another ``patience``, and no longer. A party whose
+        disk is full has stopped, and is treated like a killed one.
 
         Args:
-            aggregation: what to ask, step by step.
-            least: how many parties the campaign needs.
+            aggregation: the steps to take.
+            least: number of parties that the campaign needs.
             patience: seconds.
-            bar: shows how far a step is, in parties of the roster.
+            bar: shows the progress of a step, in parties of the roster.
 
         Raises:
-            QuorumError: if so many refused or failed that ``least`` cannot be reached, or somebody
-                who is needed did.
-            ProtocolError: if the sum cannot be the votes of those who answered.
+            QuorumError: if too many refused or failed to reach ``least``, or a needed party did.
+            ProtocolError: if the sum cannot be that of the parties' votes.
         """
         if self._who.roster is None:
-            raise QuorumError("votes were asked for before the roster was known")
+            raise QuorumError("votes were requested before the roster was known")
         self._talk.aggregation = aggregation
         self._who.call_again()
         try:
@@ -202,7 +202,7 @@ class Exchange:
         progress: Callable[[int, int], None],
         remind: Callable[[str], None],
     ) -> None:
-        """Ask all parties of one step, and return when it has waited long enough."""
+        """Ask all parties of one step, and return when the wait is over."""
         least = max(least, len(aggregation.needed))
         began = self._clock()
         enough_since: float | None = None
@@ -218,27 +218,27 @@ class Exchange:
                 able -= gone
             if answered >= able and len(answered) >= least:
                 if gone:
-                    self._say(f"going on without {listed(sorted(gone))}: not connected any more")
+                    self._say(f"continuing without {listed(sorted(gone))}: disconnected")
                 return
             if len(able | answered) < least:
                 raise QuorumError(
                     f"only {len(able | answered)} of {self._asked(aggregation)} parties can still "
                     f"answer, the campaign needs {least}: nothing was released; "
-                    "mend the parties named above, then `pate-server resume`"
+                    "fix the problems of the parties above, then run `pate-server resume`"
                 )
             if len(answered) >= least:
                 enough_since = now if enough_since is None else enough_since
                 back = aggregation.first and (able - answered) & self._coming(enough_since)
                 if now - enough_since > (2 * patience if back else patience):
                     late = listed(sorted(able - answered))
-                    self._say(f"going on without {late}: no answer in {patience:g} s")
+                    self._say(f"continuing without {late}: no answer in {patience:g} s")
                     return
             if now >= began + _REMIND_S:
                 remind(self._voting_line(aggregation, able))
             self._pause(_POLL_S)
 
     def _coming(self, since: float) -> set[str]:
-        """Return who is about to take part: it asks to be let in, or is back ``since`` then."""
+        """Return parties about to take part: reconnecting, or connected ``since`` then."""
         back = {name for name, met in self._talk.met.items() if met >= since}
         return back | (set(self._returning()) & set(self._who.roster or ()))
 
@@ -247,15 +247,15 @@ class Exchange:
         away = [name for name in missing if name not in self._who.node_of]
         if aggregation.first and aggregation.needed and away:
             return (
-                f"every sum of this campaign is of {listed(aggregation.needed)}, with whom the first was "
-                f"opened: all of them must be there; missing: {listed(away)}"
+                f"every sum of this campaign needs {listed(aggregation.needed)}, with whom the "
+                f"first was unmasked; missing: {listed(away)}"
             )
         notes = [n if n in self._who.node_of else f"{n} (not connected)" for n in missing]
         done = f"{len(aggregation.answered)} of {self._asked(aggregation)}"
         return f"{STEPS[aggregation.step]} from {done} parties; waiting for {listed(notes)}"
 
     def _asked(self, aggregation: Aggregation) -> int:
-        """Return how many parties there are to ask in all."""
+        """Return the total number of parties to ask."""
         return len(aggregation.needed or self._who.roster or ())
 
     def _ask_everyone(self, aggregation: Aggregation) -> None:
@@ -276,13 +276,13 @@ class Exchange:
     # --- the end -------------------------------------------------------------------------
 
     def finish(self, finish: vote_pb2.Finish, voted: Collection[str]) -> None:
-        """Tell the parties that the campaign has ended, and wait for them to hear it.
+        """Notify the parties of the end of the campaign, and wait for their acknowledgement.
 
-        A party that does not hear it would wait for a server that never comes back.
+        A party that is not notified would wait for a server that never returns.
 
         Args:
-            finish: what they are told.
-            voted: names of those who have reason to be there or to come back soon.
+            finish: the message.
+            voted: names of the parties that are probably connected or will return soon.
         """
         told: dict[tuple[str, int], float] = {}  # by name and visit
         began = self._clock()
@@ -298,7 +298,7 @@ class Exchange:
                     request = vote_pb2.PartyRequest()
                     request.finish.CopyFrom(finish)
                     self._talk.put(node, request, "finish", name)
-            # One that comes and goes for ever is not told for ever.
+            # A party that keeps reconnecting is not notified endlessly.
             waits = now < began + _RETURN_S + _FAREWELL_S and any(
                 name not in self._talk.farewells and now < told[name, visits[name]] + _FAREWELL_S
                 for name in self._who.node_of
@@ -309,15 +309,15 @@ class Exchange:
             if away and now >= remind:
                 remind = began + _RETURN_S
                 self._say(
-                    f"waiting {_RETURN_S - (now - began):.0f} s at most for {listed(sorted(away))}, "
-                    "to say that the campaign has ended"
+                    f"waiting at most {_RETURN_S - (now - began):.0f} s for "
+                    f"{listed(sorted(away))}, to notify them that the campaign has ended"
                 )
             self._pause(_POLL_S)
 
     # --- who is here ---------------------------------------------------------------------
 
     def look(self) -> None:
-        """Notice who came and who went, and take what has arrived."""
+        """Update the presence of parties, and process arrivals."""
         self._talk.step()
         self._tell()
 

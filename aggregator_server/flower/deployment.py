@@ -1,13 +1,13 @@
-"""Everything that has to run so that parties can take part, kept running.
+"""The deployment: starts and supervises everything that parties need to take part.
 
-A :class:`Deployment` holds the SuperLink (a child process on loopback), the gateway (what the
-network sees of it) and the run that carries the campaign, and hands out one wire to the parties
-that survives the loss of any of them but the first process itself. If that one is killed, its
-child ends with it. With identities, only enrolled parties get through, and who is enrolled is
-looked at all the time: a party that is revoked in another terminal is shut out at once.
+A :class:`Deployment` has the SuperLink (a child process on loopback), the gateway (its public
+interface) and the run that carries the campaign, and provides one wire to the parties that survives
+the loss of any of them. If this process is killed, its child ends with it. With identities, only
+enrolled parties are admitted, and the list is monitored: a party that is revoked in another
+terminal is disconnected at once.
 
-The SuperLink's interface for operators asks nobody on this machine who he is, so what it lets in is
-no proof of anything: the wire offers nodes of enrolled parties alone, and others are shut out.
+The SuperLink's interface for operators has no authentication on this machine, so admission by it
+proves nothing: the wire offers only nodes of enrolled parties, and others are removed.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ if TYPE_CHECKING:
     from aggregator_server.identities.registry import Stamp
 
 _WATCH_S: Final = 0.2
-#: Between two looks at whom the SuperLink lets in, if the list of parties stays as it is.
+#: Seconds between checks of the nodes that the SuperLink admits, if the list of parties is
+#: unchanged.
 _NODES_S: Final = 2.0
-#: Starts in a row that may fail before the deployment gives up.
+#: Failed starts in a row before the deployment gives up.
 _ATTEMPTS: Final = 4
-#: What a SuperLink answers when our run is not one that it lets us use: it was stopped or is gone.
+#: A SuperLink's answers for a run that was stopped or is gone.
 _RUN_IS_OVER: Final = frozenset({401, 403, 404})
-#: Least time between two looks at what has come, however much of it comes, in seconds.
+#: Least time between two polls for arrivals, in seconds.
 _BREATH_S: Final = 0.02
-#: Between two looks at who is connected, if nothing comes, in seconds.
+#: Seconds between two checks of the connected nodes, without arrivals.
 _LOOK_S: Final = 1.0
-#: A party that asks to be let in counts as coming back for so long: it has to be let in, say who it
-#: is, and be asked.
+#: Seconds for which a party that asks for admission counts as reconnecting: it has to be admitted,
+#: describe itself, and be asked.
 _RETURNING_S: Final = 15.0
 
 
@@ -61,7 +62,7 @@ class Deployment:
     """SuperLink, gateway and run of one campaign; use it as a context manager.
 
     Attributes:
-        address: what a party is told to connect to, ``host:port``.
+        address: for parties to connect to, ``host:port``.
     """
 
     def __init__(
@@ -81,16 +82,16 @@ class Deployment:
             home: directory for the SuperLink's log and secret.
             host: address that parties connect to.
             port: its port; 0 takes any free one.
-            identities: the server's; with them it speaks TLS, and only to enrolled parties. None:
-                in clear, and to everybody on this machine; ``host`` must be loopback.
-            clock: tells the time, by which certificates and one-time codes expire.
-            ttl: how long a message to a party and its answer are good for, in seconds.
-            on_event: called with one line for the operator when something was started, ended or
-                went wrong, from any thread.
+            identities: the server's; with them it uses TLS and serves only enrolled parties. None:
+                clear text, open to everyone on this machine; ``host`` must be loopback.
+            clock: returns the time, by which certificates and one-time codes expire.
+            ttl: how long a message to a party and its answer are valid, in seconds.
+            on_event: called with one line for the operator on each start, end or failure, from any
+                thread.
 
         Raises:
-            PortInUseError: if somebody else listens there.
-            UsageError: if ``host`` is reached from outside and there are no identities, or their
+            PortInUseError: if it is in use.
+            UsageError: if ``host`` is not loopback and there are no identities, or their
                 certificate cannot be used.
             StateError: if the certificate has expired.
         """
@@ -137,43 +138,43 @@ class Deployment:
 
     @property
     def wire(self) -> Wire:
-        """The way to the parties; the same object before and after a SuperLink was lost."""
+        """The transport to the parties; it stays valid when a SuperLink is replaced."""
         return self._wire
 
     @property
     def names(self) -> Mapping[int, str]:
         """The enrolled party of each node of the wire; empty without identities.
 
-        A node has proved that it holds the node key of that party, so what it says in another
-        name is false.
+        A node has proved possession of that party's node key, so a claim to be another party is
+        false.
         """
         return self._names
 
     def returning(self) -> frozenset[str]:
-        """Return the enrolled parties that asked to be let in a moment ago."""
+        """Return the enrolled parties that asked for admission a moment ago."""
         since = time.monotonic() - _RETURNING_S
         return frozenset(name for name, when in dict(self._knocks).items() if when > since)
 
     def pause(self, seconds: float) -> None:
-        """Wait until something has come from a party that may be news, or for a while.
+        """Wait until a party may have sent something new, or for a while.
 
         Args:
-            seconds: how long whoever looks would wait without being called; here it is longer, since
-                all but a party that goes in silence is noticed at once.
+            seconds: how long the caller would wait without notifications; here it is longer, since
+                everything but a silent disconnection is noticed at once.
         """
         time.sleep(_BREATH_S)
         self._stir.wait(max(seconds, _LOOK_S))
         self._stir.clear()
 
     def _knocked(self, key: bytes) -> None:
-        """Note that the holder of a node key (PEM) asks to be let in. From the gateway's thread."""
+        """Record that the holder of a node key (PEM) asks for admission. From the gateway's thread."""
         if (name := self._name_of.get(key)) is not None:
             self._knocks[name] = time.monotonic()
             self._stir.set()
 
     @property
     def superlink_pid(self) -> int | None:
-        """Process id of the SuperLink, or None while there is none."""
+        """Process id of the SuperLink, None if there is none."""
         superlink = self._superlink
         return None if superlink is None else superlink.child.pid
 
@@ -200,7 +201,7 @@ class Deployment:
         """
         raise_file_limit()
         try:
-            # First of all, so that parties that are early are told that it is not ready yet.
+            # First, so that early parties get the answer that it is not ready yet.
             self._gateway.start()
             self._bring_up()
         except LINK_ERRORS as error:
@@ -212,7 +213,7 @@ class Deployment:
         self._watcher.start()
 
     def close(self) -> None:
-        """Stop everything, in order. Harmless if it was done before."""
+        """Stop everything, in order. Idempotent."""
         self._closing.set()
         if self._watcher.is_alive():
             self._watcher.join()
@@ -221,7 +222,7 @@ class Deployment:
         self._tear_down()
 
     def _bring_up(self) -> None:
-        """Start a SuperLink and a run on it, and join the wire and the gateway to them."""
+        """Start a SuperLink and a run on it, and connect the wire and the gateway to them."""
         self._superlink = SuperLink(
             self._home, identities=self._identities, cancelled=self._closing.is_set
         )
@@ -229,7 +230,7 @@ class Deployment:
         self._session = Session(
             address, self._superlink.secret, trust=trust, on_taken=self._gateway.taken
         )
-        # Before anybody can reach it: an enrolled party would be refused, and not know why.
+        # Before it is reachable: an enrolled party would be refused without a reason.
         self._let_in(self._superlink)
         self._session.grid.on_fetched = self._stir.set
         self._wire.attach(
@@ -243,7 +244,7 @@ class Deployment:
         self._gateway.point_at(self._superlink.address)
 
     def _tear_down(self) -> int:
-        """Stop the SuperLink, or reap it. Returns how many messages are lost."""
+        """Stop the SuperLink, or reap it. Returns the number of lost messages."""
         self._gateway.point_at(None)
         lost = self._wire.detach()
         self._names, self._members = {}, {}
@@ -256,13 +257,13 @@ class Deployment:
         return lost
 
     def _let_in(self, superlink: SuperLink) -> None:
-        """Tell a SuperLink who is enrolled. One that was told before is told what has changed."""
+        """Update the enrolled parties at a SuperLink."""
         if self._identities is None:
             return
-        # First the stamp: what changes after it was taken is seen as a change again.
+        # The stamp first: later changes are then detected.
         stamp, self._looked = self._identities.registry.stamp(), time.monotonic()
         members = self._identities.enrolled()
-        # Whoever is revoked is out here, even if the SuperLink cannot be told now.
+        # Revoked parties are excluded here even if the SuperLink cannot be updated now.
         self._name_of = {pem(member.node): member.name for member in members.values()}
         self._gateway.keep_in(self._name_of)
         known = self._names
@@ -274,19 +275,19 @@ class Deployment:
         self._gateway.let_in(changed.keys)
         self._seen = stamp
         if went := sorted(known[node] for node in changed.went if node in known):
-            self._on_event(f"shut out: {listed(went)}")
+            self._on_event(f"excluded: {listed(went)}")
         if strange := sum(node not in known for node in changed.went):
             self._on_event(
-                f"shut out: {strange} that no enrolled party knows of; somebody on this machine "
-                "let them in, and they were sent nothing"
+                f"excluded: {strange} that belong to no enrolled party; someone on this machine "
+                "admitted them, and they were sent nothing"
             )
 
     def _admits(self, node: int) -> bool:
-        """Say whether a node may take part: with identities, if it is an enrolled party's."""
+        """Return whether a node may take part: with identities, if it is an enrolled party's."""
         return self._identities is None or node in self._names
 
     def _look_at_registry(self, superlink: SuperLink) -> None:
-        """Follow what was enrolled or revoked meanwhile, and shut out what nobody enrolled."""
+        """Apply enrolments and revocations, and exclude nodes that are not enrolled."""
         if self._identities is None:
             return
         changed = self._identities.registry.stamp() != self._seen
@@ -295,8 +296,8 @@ class Deployment:
         try:
             self._let_in(superlink)
         except (PateError, *LINK_ERRORS) as error:
-            # Tried again at the next look; said once.
-            trouble = f"cannot follow the list of parties: {error}"
+            # Tried again at the next check; reported once.
+            trouble = f"cannot apply the list of parties: {error}"
             if changed and trouble != self._trouble:
                 self._on_event(trouble)
                 self._trouble = trouble
@@ -304,7 +305,7 @@ class Deployment:
             self._trouble = ""
 
     def _suspected(self, error: BaseException) -> None:
-        """Note what the wire met; the watcher decides. Called while the wire is locked."""
+        """Record an error of the wire for the supervisor thread. Called while the wire is locked."""
         over = isinstance(error, httpx.HTTPStatusError) and (
             error.response.status_code in _RUN_IS_OVER
         )
@@ -312,7 +313,7 @@ class Deployment:
             self._suspicion = "the SuperLink no longer knows the run"
 
     def _watch(self) -> None:
-        """Bring up a new SuperLink whenever the old one has ended, until :meth:`close`."""
+        """Start a new SuperLink whenever the old one has ended, until :meth:`close`."""
         while not self._closing.wait(_WATCH_S):
             superlink = self._superlink
             if superlink is None or not superlink.child.running:
@@ -327,15 +328,15 @@ class Deployment:
                 self._forget_what_nobody_fetches()
 
     def _forget_what_nobody_fetches(self) -> None:
-        """Let the SuperLink forget the replies whose messages have expired."""
+        """Let the SuperLink delete the replies whose messages have expired."""
         if self._session is not None:
             for reply in self._gateway.left():
                 with contextlib.suppress(*LINK_ERRORS):  # then the link is down: see `_suspected`
                     self._session.grid.forget(reply)
 
     def _outgrown(self, memory: int) -> None:
-        """Start a SuperLink anew that has too much memory; give up if that is of no use."""
-        why = f"the SuperLink has {memory >> 20} MiB of memory, and may have {MOST_MEMORY >> 20}"
+        """Restart a SuperLink that uses too much memory; give up if that does not help."""
+        why = f"the SuperLink uses {memory >> 20} MiB of memory, more than {MOST_MEMORY >> 20}"
         if (most := self._gateway.most_pushed()) is not None:
             names = {pem(member.node): name for name, member in self._members.items()}
             who = names.get(most[0], "a node without a name")
@@ -349,12 +350,12 @@ class Deployment:
             return
         self._on_event(why)
         self._tear_down()
-        self._wire.fail(ProcessError(f"{why}; it was started anew {_ATTEMPTS - 1} times already"))
+        self._wire.fail(ProcessError(f"{why}; it was already restarted {_ATTEMPTS - 1} times"))
         self._closing.set()
 
     def _renew(self, why: str) -> None:
         began = time.monotonic()
-        self._on_event(f"{why}; starting it again")
+        self._on_event(f"{why}; restarting it")
         lost = self._tear_down()
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -371,7 +372,7 @@ class Deployment:
             else:
                 self._suspicion = None
                 self._on_event(
-                    f"the SuperLink is back after {time.monotonic() - began:.1f} s; "
+                    f"the SuperLink is running again after {time.monotonic() - began:.1f} s; "
                     f"{lost} messages will be sent again"
                 )
                 return

@@ -1,11 +1,11 @@
-"""The public face of the SuperLink: what parties need passes, and nothing else.
+"""The public gateway of the SuperLink: forwards only what parties need.
 
 A SuperLink serves three APIs on one port. Two of them, for operators and for the processes of a
-run, ask nobody who they are: whoever reaches them can start runs and read every reply. So the
-SuperLink listens on loopback, and this gateway is what the network sees: the twelve routes of the
-API for parties, and the health check (:mod:`aggregator_server.flower.fleet.filter`). Anything else does not
-exist, but for one route of our own: where parties that were invited send their keys, while a code is
-open for one. Connections, their time and heads are bounded (:mod:`aggregator_server.listening`).
+run, have no authentication: any client could start runs and read every reply. So the SuperLink
+listens on loopback, and this gateway exposes only the twelve routes of the API for parties, and the
+health check (:mod:`aggregator_server.flower.fleet.filter`), plus one route of our own, to which
+invited parties send their keys while a code is open. Connections, their duration and heads are
+bounded (:mod:`aggregator_server.listening`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Gateway:
     """The filter on a public port, served by a thread of this process.
 
     Attributes:
-        port: where it listens.
+        port: that it listens on.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Gateway:
         on_arrived: Callable[[int], None] = lambda _: None,
         on_stir: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take the port. Nothing is served before :meth:`start`.
+        """Bind the port. Nothing is served before :meth:`start`.
 
         Args:
             host: address to listen on.
@@ -59,23 +59,24 @@ class Gateway:
             tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
             tls_key: its key (PEM).
             trust: whom to trust as the SuperLink; None: speak to it in clear.
-            enrolment: who takes in answers of parties that were invited; None: nobody.
-            on_knock: called with the node key (PEM) of a party that asks to be let in; as the next
-                two, from the gateway's thread.
-            on_arrived: called with a node at which there is another process than before.
-            on_stir: called when there may be something new from a party.
+            enrolment: accepts answers of invited parties; None: no enrolment.
+            on_knock: called with the node key (PEM) of a party that asks for admission; like the
+                next two, from the gateway's thread.
+            on_arrived: called with a node whose process is new.
+            on_stir: called when a party may have sent something new.
 
         Raises:
             PortInUseError: if somebody else listens there.
-            UsageError: if ``host`` is reached from outside and there is no certificate, or the
-                certificate cannot be used.
+            UsageError: if ``host`` is not loopback and there is no certificate, or the certificate
+                cannot be used.
         """
         if (tls_certificate is None) != (tls_key is None):
             raise UsageError("a TLS certificate and its key go together: give both, or neither")
         if tls_certificate is None and host not in LOOPBACK:
             raise UsageError(
-                f"{host} is reached from outside this machine, and without TLS everybody on the "
-                "way reads the votes: run `pate-server init`, or listen on 127.0.0.1"
+                f"{host} is reachable from outside this machine, and without TLS anyone on the "
+                "network path can read the votes: run `pate-server init`, or listen on "
+                "127.0.0.1"
             )
         certificate = None
         if tls_certificate is not None and tls_key is not None:
@@ -95,12 +96,12 @@ class Gateway:
         self.port = self._http.port
 
     def point_at(self, upstream: str | None) -> None:
-        """Pass requests on to ``upstream`` (``host:port``) from now on; None: answer 503."""
+        """Forward requests to ``upstream`` (``host:port``) from now on; None: answer 503."""
         self._filter.point_at(upstream)
         self._pulls.release_all()
 
     def taken(self, message: str) -> None:
-        """Note that the campaign has fetched the reply to ``message``: it is stored no longer."""
+        """Record that the campaign has fetched the reply to ``message``, which is no longer stored."""
         self._filter.taken(message)
 
     def left(self) -> list[str]:
@@ -108,27 +109,27 @@ class Gateway:
         return self._filter.left()
 
     def most_pushed(self) -> tuple[bytes, int] | None:
-        """Return the node key (PEM) that has pushed most to this SuperLink, and how many bytes."""
+        """Return the node key (PEM) that has pushed most bytes to this SuperLink, and their number."""
         return self._filter.traffic.most()
 
     def wake(self, node: int) -> None:
-        """Let a node look now whether there is a message for it."""
+        """Let a node poll for messages now."""
         self._pulls.wake(node)
 
     def let_in(self, keys: Iterable[bytes]) -> None:
-        """Let pass from now on what names one of these node keys (PEM), and nothing else."""
+        """Admit from now on only these node keys (PEM)."""
         self._filter.keys = frozenset(keys)
 
     def keep_in(self, keys: Iterable[bytes]) -> None:
-        """Let pass no longer what names a node key (PEM) that is not one of these.
+        """Stop admitting node keys (PEM) that are not among these.
 
-        Before the first :meth:`let_in` it changes nothing: nothing is passed on to anybody yet.
+        Before the first :meth:`let_in` it has no effect: nothing is forwarded yet.
         """
         if self._filter.keys is not None:
             self._filter.keys &= frozenset(keys)
 
     def start(self) -> None:
-        """Begin to serve, and return when it does.
+        """Start serving; returns when it does.
 
         Raises:
             ProcessError: if it does not.
@@ -140,7 +141,7 @@ class Gateway:
         return self._filter
 
     def stop(self) -> None:
-        """Stop serving and give the port back. Harmless if it never started."""
+        """Stop serving and release the port. Harmless if it never started."""
         self._pulls.close()
         self._http.stop()
 

@@ -1,7 +1,8 @@
-"""What the server uses of Flower that Flower does not promise to keep: runs, nodes, messages.
+"""Internals of Flower that the server uses and that may change: runs, nodes, messages.
 
-What both roles use is in :mod:`protos.flower.runtime`; the grid is in :mod:`aggregator_server.flower.grid`.
-Everything here speaks to a SuperLink on loopback that this process started.
+Internals used by both roles are in :mod:`protos.flower.runtime`; the grid is in
+:mod:`aggregator_server.flower.grid`. All functions here talk to a SuperLink on loopback that this
+process started.
 """
 
 from __future__ import annotations
@@ -69,17 +70,17 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-#: What of Flower runs as the child process.
+#: The part of Flower that runs as the child process.
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
-#: Where a node names its public key: PEM, in base64.
+#: The header with a node's public key: PEM, in base64.
 KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
-#: How a node without a known key is told that it needs one, and that its key is not known.
+#: Flower's error codes for a node without a key, and for an unknown key.
 KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
-#: The node id that Flower itself answers from.
+#: The node id of Flower's own answers.
 FLOWER_NODE: Final = SUPERLINK_NODE_ID
 
-#: What a grid raises when its link does not take a request; nothing that a party can cause.
+#: Errors of a grid whose link does not accept a request; a party cannot cause them.
 LINK_ERRORS: Final = (httpx.HTTPError, ObjectPushError)
 
 _PYPROJECT: Final = b"""\
@@ -91,13 +92,13 @@ version = "1.0.0"
 publisher = "pate"
 
 [tool.flwr.app.components]
-serverapp = "aggregator_server.resident:none"
-clientapp = "party.resident:none"
+serverapp = "codeless:none"
+clientapp = "codeless:none"
 """
 
 
 def pulling_node(body: bytes) -> int | None:
-    """Return the node whose messages a request asks for; None: it is no such request."""
+    """Return the node whose messages a request pulls; None for other requests."""
     try:
         return int(PullMessagesRequest.FromString(body).node.node_id) or None
     except DecodeError:
@@ -105,7 +106,7 @@ def pulling_node(body: bytes) -> int | None:
 
 
 def activated_node(body: bytes) -> int | None:
-    """Return the node that a SuperLink says it let in; None: it says nothing of the kind."""
+    """Return the node that a SuperLink's answer activates; None for other answers."""
     try:
         return int(ActivateNodeResponse.FromString(body).node_id) or None
     except DecodeError:
@@ -113,27 +114,27 @@ def activated_node(body: bytes) -> int | None:
 
 
 def deactivation_of(node: int) -> bytes:
-    """Return the request by which a node says that it leaves."""
+    """Return the request that deactivates a node."""
     return DeactivateNodeRequest(node_id=node).SerializeToString(deterministic=True)
 
 
 class ControlClient(DirectClient, ControlHttpClient):
-    """The Control API, spoken directly."""
+    """A direct client of the Control API."""
 
     def __init__(self, address: str, trust: ssl.SSLContext | None) -> None:
-        """Speak to the SuperLink at ``address``, over TLS if there is somebody to ``trust``."""
+        """Connect to the SuperLink at ``address``, over TLS if ``trust`` is given."""
         super().__init__(url_of(address, trust), verify=True if trust is None else trust)
 
 
 def url_of(address: str, trust: ssl.SSLContext | None) -> str:
-    """Return the address of a SuperLink as a URL: over TLS if there is somebody to ``trust``."""
+    """Return the URL of a SuperLink, with TLS if ``trust`` is given."""
     return f"{'http' if trust is None else 'https'}://{address}"
 
 
 def make_fab(files: Mapping[str, bytes]) -> bytes:
     """Return a Flower app bundle of ``files``, the same bytes each time.
 
-    Flower's own builder does this for folders of code, by the rules of a ``.gitignore``.
+    Flower's own builder does this only for folders of code, by the rules of a ``.gitignore``.
     """
     manifest = "\n".join(
         f"{name},{hashlib.sha256(content).hexdigest()},{len(content) * 8}"
@@ -147,7 +148,7 @@ def make_fab(files: Mapping[str, bytes]) -> bytes:
 
 
 def codeless_fab() -> bytes:
-    """Return the bundle of our runs: a description and nothing that could be executed."""
+    """Return the bundle of our runs: a description without code."""
     return make_fab({"pyproject.toml": _PYPROJECT})
 
 
@@ -174,8 +175,8 @@ def start_run(address: str, fab: bytes, trust: ssl.SSLContext | None = None) -> 
 def query(grid_run: int, node: int, content: RecordDict, ttl: float) -> Message:
     """Return an instruction message of the server to one node.
 
-    Flower's own constructor takes the sender from a global of the process; this one does not, so
-    that a server and parties can live in one process.
+    Flower's own constructor takes the sender from a process-wide global; this one does not, so that
+    a server and parties can run in one process.
     """
     metadata = Metadata(
         run_id=grid_run,
@@ -192,12 +193,12 @@ def query(grid_run: int, node: int, content: RecordDict, ttl: float) -> Message:
 
 
 def empty_run(run_id: int) -> Run:
-    """Return a run of which nothing but the id is known, as a grid without a SuperLink needs."""
+    """Return a run with only its id, for a grid without a SuperLink."""
     return Run.create_empty(run_id)
 
 
 def error_reply(message_id: str, run: int, node: int, error: Error) -> Message:
-    """Return the message by which Flower says that ``message_id`` got no answer of its party."""
+    """Return Flower's message that the party did not answer ``message_id``."""
     metadata = Metadata(
         run_id=run,
         message_id="",

@@ -1,8 +1,8 @@
 """The SuperLink: Flower's server, as a child process that only this machine can reach.
 
-Its state is in memory: with plain aggregation it holds votes in clear, and those may not touch a
-disk. So a SuperLink that dies has forgotten everything, and :mod:`aggregator_server.flower.deployment`
-asks again, and tells the new one whose nodes may connect.
+Its state is in memory: with plain aggregation it has votes in the clear, which must not be written
+to disk. So a SuperLink that dies loses its state, and :mod:`aggregator_server.flower.deployment`
+repeats the requests, and registers the admitted nodes at the new one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.1
-#: Most memory that a SuperLink may have, in bytes: what it stores of replies at most
-#: (:mod:`aggregator_server.flower.fleet.traffic`), as much again for what is on the way, and itself.
+#: Most memory of a SuperLink, in bytes: stored replies
+#: (:mod:`aggregator_server.flower.fleet.traffic`), the same for transfers, and the process itself.
 MOST_MEMORY: Final = 3 * 2**30
-#: How long a SuperLink may take to answer after its start, on a machine that is busy.
+#: How long a SuperLink may take to start on a busy machine.
 START_DEADLINE_S: Final = 90.0
 
 
 class SuperLink:
-    """A SuperLink that was started, and answers, at a free port of loopback.
+    """A running SuperLink at a free loopback port.
 
     Attributes:
         address: where it listens, ``host:port``.
-        trust: whom to trust as this SuperLink; None: it is spoken to in clear.
-        secret: what allows this process, and no other, to take the tasks of its runs.
+        trust: TLS context for this SuperLink; None: clear text.
+        secret: authorises only this process to acquire the tasks of its runs.
         child: its process.
     """
 
@@ -51,13 +51,13 @@ class SuperLink:
         identities: Identities | None = None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Start one and wait until it answers.
+        """Start the process and wait until it answers.
 
         Args:
             home: its directory, for its log and its secret.
-            identities: the server's; with them it speaks TLS, and only to nodes whose keys it is
-                told. None: in clear, and to every node that can reach it.
-            cancelled: asked while waiting; if it says yes, the start is given up.
+            identities: the server's; with them it uses TLS and admits only registered node keys.
+                None: clear text, open to every node that can reach it.
+            cancelled: polled while waiting; if True, the start is aborted.
 
         Raises:
             ProcessError: if it ends, does not answer in time, or the start is cancelled.
@@ -95,7 +95,7 @@ class SuperLink:
             raise
 
     def answers(self) -> bool:
-        """Say whether it answers its health check now."""
+        """Return whether it answers its health check now."""
         scheme = "http" if self.trust is None else "https"
         try:
             return httpx.get(
@@ -108,7 +108,7 @@ class SuperLink:
             return False
 
     def memory(self) -> int | None:
-        """Return how many bytes of memory it has now; None where the system does not say."""
+        """Return its memory in bytes; None if the system does not report it."""
         try:
             pages = Path(f"/proc/{self.child.pid}/statm").read_text("ascii").split()[1]
             return int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -126,7 +126,7 @@ class SuperLink:
             if self.child.ended(_POLL_S):
                 raise self.child.failure()
             if cancelled():
-                raise ProcessError("the start of the SuperLink was given up")
+                raise ProcessError("the start of the SuperLink was aborted")
             if time.monotonic() > deadline:
                 raise ProcessError(
                     f"the SuperLink does not answer after {START_DEADLINE_S:.0f} s; "
@@ -135,5 +135,5 @@ class SuperLink:
 
 
 def trust_in(identities: Identities) -> ssl.SSLContext:
-    """Return what trusts the server of these identities, and nobody else."""
+    """Return a TLS context that trusts only the server of these identities."""
     return ssl.create_default_context(cafile=str(identities.ca))

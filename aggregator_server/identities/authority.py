@@ -1,11 +1,11 @@
 """The server's own certificate authority, and the certificates that it signs.
 
-Parties pin this authority and no other, so no public authority can vouch for a false server. It is
-constrained to the server's own names (RFC 5280, section 4.2.1.10): should a data holder ever trust
-it for more than this, it can still vouch for these names and what lies below them only. A DNS
-constraint is a subtree: of ``example.org`` it permits ``mail.example.org``, too, and the standard has
-no form for "this name and none below it" (a leading dot, which some libraries read as "below only", is
-defined for URIs and not for DNS names, so an exclusion by it would be refused or ignored elsewhere).
+Parties pin only this authority, so no public authority can certify a false server. It is
+constrained to the server's own names (RFC 5280, section 4.2.1.10): even if a data holder trusts it
+for other purposes, it can certify only these names and their subdomains. A DNS constraint is a
+subtree: of ``example.org`` it permits ``mail.example.org``, too, and the standard has no form for
+"this name and none below it" (a leading dot, which some libraries read as "below only", is defined
+for URIs and not for DNS names, so an exclusion by it would be refused or ignored elsewhere).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_LIFE: Final = dt.timedelta(days=3653)
 CERTIFICATE_LIFE: Final = dt.timedelta(days=365)
-#: Clocks of parties may be this far behind.
+#: Parties' clocks may be this far behind.
 _BACKDATED: Final = dt.timedelta(hours=24)
 #: Always in a server's certificate: for trials on one machine, and for the SuperLink.
 _OWN: Final = ("localhost", "127.0.0.1", "::1")
@@ -48,29 +48,31 @@ class Authority:
 
 
 def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the names that a certificate is made for, the machine's own included, each once.
+    """Return the names for a certificate, the machine's own included, each once.
 
     Raises:
-        UsageError: if one is neither an address nor a host name, or is the address of no machine.
+        UsageError: if one is neither an address nor a host name, or is an unspecified address.
     """
     for host in hosts:
         if not is_host(host):
             raise UsageError(
-                f"{host!r} is no host name and no address: name what parties connect to"
+                f"{host!r} is neither a host name nor an address: give the name that parties connect to"
             )
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
             continue
         if address.is_unspecified or address.is_multicast:
-            raise UsageError(f"{host} is the address of no machine: name what parties connect to")
+            raise UsageError(
+                f"{host} is not the address of a machine: give the name that parties connect to"
+            )
     return tuple(dict.fromkeys((*hosts, *_OWN)))
 
 
 def make_authority(hosts: Sequence[str], now: dt.datetime) -> Authority:
-    """Make an authority for ``hosts``, valid for ten years.
+    """Create an authority for ``hosts``, valid for ten years.
 
-    It can vouch for these addresses, these names and all names below them, and for nothing else.
+    It can certify only these addresses, these names and their subdomains.
 
     Raises:
         UsageError: as :func:`check_hosts`.
@@ -96,16 +98,16 @@ def make_authority(hosts: Sequence[str], now: dt.datetime) -> Authority:
 def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes:
     """Return a new key and the server certificate for it, one after the other in one PEM text.
 
-    It is one text so that it can be replaced in one step: a certificate without its key, or with
-    the one before, would stop the server.
+    One text can be replaced atomically: a certificate without its key, or with the earlier one,
+    would stop the server.
 
     Args:
-        authority: who signs.
-        hosts: what the certificate is for, besides the machine's own names.
+        authority: the signer.
+        hosts: of the certificate, in addition to the machine's own names.
         now: when it begins; it is valid for a year, or until the authority ends.
 
     Raises:
-        StateError: if the authority has expired, or its key is another's.
+        StateError: if the authority has expired, or its key does not match.
         UsageError: as :func:`check_hosts`.
     """
     names = [_general_name(host, network=False) for host in check_hosts(hosts)]
@@ -114,7 +116,7 @@ def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes
     if not isinstance(signer, ec.EllipticCurvePrivateKey) or (
         signer.public_key() != parent.public_key()
     ):
-        raise StateError("the authority's key is not that of its certificate; restore a backup")
+        raise StateError("the authority's key does not match its certificate; restore a backup")
     if now >= parent.not_valid_after_utc:
         raise StateError(
             f"the authority expired on {parent.not_valid_after_utc:%Y-%m-%d}: make a new one with "
@@ -138,7 +140,7 @@ def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes
 
 
 def ends(certificate: bytes) -> dt.datetime:
-    """Return when the first certificate in a PEM text expires.
+    """Return the expiry of the first certificate in a PEM text.
 
     Raises:
         StateError: if there is none.
@@ -183,7 +185,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _general_name(host: str, *, network: bool) -> x509.GeneralName:
-    """Return a host as certificates write it: addresses of constraints are networks of one."""
+    """Return a host as a GeneralName: in constraints an address is a network of size one."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Who is enrolled: a small file that several processes change, each in one step.
+"""The registry of enrolled parties: a small file that several processes change atomically.
 
 A running ``pate-server`` reads it; ``enroll``, ``admit`` and ``revoke`` in other terminals change
 it. Every change is made under a lock and replaces the whole file, so a reader sees the state before
-or after it, and knows from the file's number and time that there is something to read.
+or after it, and detects a change by the file's inode and time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ _LARGEST: Final = 2**28
 INVITED: Final = "invited"
 ENROLLED: Final = "enrolled"
 REVOKED: Final = "revoked"
-#: What tells one state of the file from another: its number, time of change and size.
+#: Identifies a state of the file: its inode, time of change and size.
 Stamp = tuple[int, int, int]
-#: A file that cannot be opened for such a reason has not changed: this process is short of means.
+#: Errors of opening that do not mean a change: this process lacks resources.
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """A one-time code that was given out and not used.
+    """An issued, unused one-time code.
 
     Attributes:
-        verifier: what is kept of it, 32 bytes; see :func:`pate.formats.enrolment.verifier_of`.
-        expires: when it ends, in seconds since 1970.
+        verifier: stored in place of the code, 32 bytes; see
+            :func:`pate.formats.enrolment.verifier_of`.
+        expires: in seconds since 1970.
     """
 
     verifier: bytes
@@ -51,24 +52,24 @@ class Invitation:
 
     def __post_init__(self) -> None:
         if len(self.verifier) != 32:
-            raise StateError(f"what is kept of a code has {len(self.verifier)} bytes")
+            raise StateError(f"the verifier of a code has {len(self.verifier)} bytes")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the server knows of one party. Times are in seconds since 1970.
+    """The registry's entry of one party. Times are in seconds since 1970.
 
     Attributes:
         name: of the party.
         state: :data:`INVITED` (it has never answered), :data:`ENROLLED` or :data:`REVOKED`.
         identity: its Ed25519 public key (32 bytes), or empty.
         node: the public key of its SuperNode (DER), or empty.
-        changed: when it came into this state.
-        retired: hashes of keys that it may not use again, in ascending order.
-        invitation: a code that is open for it, or None.
+        changed: time of its last change of state.
+        retired: hashes of keys that it must not use again, ascending.
+        invitation: its open code, or None.
 
     Raises:
-        ProtocolError, StateError: for a name that cannot be one, or keys that are none.
+        ProtocolError, StateError: for an invalid name or invalid keys.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Registry:
         return _write({})
 
     def stamp(self) -> Stamp | None:
-        """Return what changes whenever the registry does; None if it cannot be read now."""
+        """Return a value that changes whenever the registry does; None if it cannot be read now."""
         try:
             found = self._path.stat()
         except OSError:
@@ -110,12 +111,12 @@ class Registry:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def parties(self) -> Mapping[str, Entry]:
-        """Return all parties, by name, in the order of their names.
+        """Return all parties by name, sorted.
 
-        A process that has no open file left gets what it read last, if the file is the same still.
+        A process out of file handles gets the last content, if the file is unchanged.
 
         Raises:
-            StateError: if the file is damaged or gone, or cannot be read now.
+            StateError: if the file is damaged or missing, or cannot be read now.
         """
         stamp = self.stamp()
         try:
@@ -127,8 +128,8 @@ class Registry:
                 ) from error
             if self._read_last is None or self._read_last[0] != stamp:
                 raise StateError(
-                    f"{self._path} cannot be read now ({error.strerror}); nothing is wrong with "
-                    "it: raise the limit of open files (`ulimit -n`), or wait"
+                    f"{self._path} cannot be read now ({error.strerror}), though it is intact: "
+                    "raise the limit of open files (`ulimit -n`), or wait"
                 ) from error
             return self._read_last[1]
         except PateError as error:
@@ -149,19 +150,19 @@ class Registry:
         again: bool,
         hand_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open a code for a party; one that was open for it before is void.
+        """Open a code for a party; an earlier open code becomes invalid.
 
         Args:
             name: of the party.
             verifier: of the code.
             now: the time.
             expires: when the code ends.
-            again: whether a party that is enrolled or revoked may enrol anew.
-            hand_over: stores the code for the party. It is called when all else is well; if it
-                raises, no code is opened and none is void.
+            again: whether an enrolled or revoked party may enrol again.
+            hand_over: stores the code for the party. It is called last; if it raises, no code is
+                opened or invalidated.
 
         Raises:
-            ProtocolError: if the name cannot be one.
+            ProtocolError: if the name is invalid.
             UsageError: if it is enrolled or revoked, and not ``again``.
             StateError, DiskError: if the registry cannot be read or written.
         """
@@ -170,7 +171,7 @@ class Registry:
             entry = table.get(name) or Entry(name, INVITED, b"", b"", now)
             if entry.state != INVITED and not again:
                 raise UsageError(
-                    f"{name} is {entry.state} already; --again lets it enrol with new keys"
+                    f"{name} is already {entry.state}; --again lets it enrol with new keys"
                     + (", and keeps the old ones until it has" if entry.state == ENROLLED else "")
                 )
             hand_over()
@@ -178,27 +179,27 @@ class Registry:
             table[name] = replace(entry, invitation=Invitation(verifier, expires))
 
     def take(self, answer: Answer, *, authority: bytes, now: int) -> bool:
-        """Take in the keys of a party; its code is used up.
+        """Accept the keys of a party; its code is then used.
 
         Args:
-            answer: what it sent.
+            answer: of the party.
             authority: fingerprint of the server's authority.
             now: the time.
 
         Returns:
-            False if exactly these keys were taken in before: nothing changes then.
+            False if exactly these keys were accepted before; nothing changes then.
 
         Raises:
             ProtocolError: if the answer is not signed by its keys for this server.
-            RefusedError: if no code is open for it, it was made with another, or a key of it is
-                known already.
+            RefusedError: if no code is open for it, it was made with another, or one of its keys is
+                already known.
             StateError, DiskError: if the registry cannot be read or written.
         """
         answer.check_keys(authority)
         with self._changing() as table:
             entry = table.get(answer.name)
             code = None if entry is None else entry.invitation
-            # The same work whether the name is known or not.
+            # The same work for known and unknown names.
             fits = answer.made_with(bytes(32) if code is None else code.verifier, authority)
             if (
                 entry is not None
@@ -206,15 +207,15 @@ class Registry:
                 == (ENROLLED, answer.identity, answer.node)
                 and not fits
             ):
-                return False  # whoever sends it has not heard that it arrived
+                return False  # the sender missed the confirmation
             if entry is None or code is None:
                 raise RefusedError(
-                    f"no code is open for {answer.name}: it was used, or never given"
+                    f"no code is open for {answer.name}: it was used or never issued"
                 )
             if code.expires <= now:
                 raise RefusedError(f"the code of {answer.name} has expired")
             if not fits:
-                raise RefusedError(f"an answer in the name of {answer.name} has not the right code")
+                raise RefusedError(f"an answer in the name of {answer.name} has a wrong code")
             _check_keys_are_new(table, answer)
             kept = {answer.identity, answer.node}
             gone = {_mark(k) for k in (entry.identity, entry.node) if k and k not in kept}
@@ -229,7 +230,7 @@ class Registry:
         return True
 
     def revoke(self, name: str, *, now: int) -> str:
-        """Shut a party out for good, with its keys and any open code. Returns what it was before.
+        """Revoke a party permanently, with its keys and any open code. Returns its earlier state.
 
         Raises:
             UsageError: if there is no such party.
@@ -238,7 +239,7 @@ class Registry:
         with self._changing() as table:
             entry = table.get(name)
             if entry is None:
-                raise UsageError(f"no party is called {name!r}; `pate-server parties` lists them")
+                raise UsageError(f"there is no party {name!r}; `pate-server parties` lists them")
             if entry.state == INVITED:
                 del table[name]
             else:
@@ -252,7 +253,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Entry]]:
-        """Hold the lock, hand out the parties, and write them if the block changed them."""
+        """Lock, provide the parties, and write them if the block changed them."""
         try:
             handle = open_private(self._lock)
         except OSError as error:
@@ -269,11 +270,11 @@ class Registry:
 
 
 def _check_keys_are_new(table: Mapping[str, Entry], answer: Answer) -> None:
-    """Check that no key of an answer is another party's, or one that was given up."""
+    """Check that no key of an answer belongs to another party or was retired."""
     for entry in table.values():
         same = entry.name == answer.name and entry.state == ENROLLED
-        for key, held in ((answer.identity, entry.identity), (answer.node, entry.node)):
-            if _mark(key) in entry.retired or (key == held and not same):
+        for key, known in ((answer.identity, entry.identity), (answer.node, entry.node)):
+            if _mark(key) in entry.retired or (key == known and not same):
                 raise RefusedError(
                     f"a key in the answer of {answer.name} is, or was, a key of {entry.name}: "
                     "each party makes its own, and a revoked one makes a new identity "
@@ -304,8 +305,8 @@ def _read(content: bytes) -> dict[str, Entry]:
         raise StateError("it has no table of parties")
     table = {name: _entry(name, fields) for name, fields in parties.items()}
     for key in ("identity", "node"):
-        held = [getattr(e, key) for e in table.values() if e.state == ENROLLED]
-        if len(held) != len(set(held)):
+        known = [getattr(e, key) for e in table.values() if e.state == ENROLLED]
+        if len(known) != len(set(known)):
             raise StateError(f"two parties with one {key} key")
     return table
 

@@ -1,4 +1,4 @@
-"""The directory that makes a server itself: its authority, certificate, signing key and parties."""
+"""The identity directory of a server: its authority, certificate, signing key and parties."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 #: Name of the directory in a server's home.
 FOLDER: Final = "identity"
 _FORMAT: Final = "pate-server-identity/1"
-#: Where a trial listens, which has no identity.
+#: The port of a trial, which has no identity.
 _TRIAL_PORT: Final = 9092
-#: How long before an end the screen says so.
+#: How long before an expiry the screen warns.
 WARN_BEFORE: Final = dt.timedelta(days=30)
-#: How long a one-time code is good for, unless told otherwise.
+#: Default validity of a one-time code.
 CODE_LIFE: Final = dt.timedelta(days=14)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A party that is enrolled and not revoked.
+    """An enrolled party that is not revoked.
 
     Attributes:
-        name: as the coordinator calls it.
+        name: chosen by the coordinator.
         identity: its Ed25519 public key, 32 bytes.
         node: the P-384 public key of its SuperNode, DER.
     """
@@ -65,16 +65,16 @@ class Member:
 
 
 class Identities:
-    """A server's identity, as it lies on disk.
+    """A server's identity on disk.
 
     Attributes:
         directory: where it lies.
         ca: the authority's certificate (PEM).
         certificate: the server's certificate (PEM).
-        certificate_key: its key; the same file, so that both are replaced in one step.
-        signing_key: signs what this server asks of parties.
-        address: ``host:port``, where parties are told to connect.
-        hosts: whom the certificate is for.
+        certificate_key: its key; the same file, so that both are replaced atomically.
+        signing_key: signs this server's requests to parties.
+        address: ``host:port`` for parties to connect to.
+        hosts: of the certificate.
         registry: the parties.
     """
 
@@ -83,7 +83,7 @@ class Identities:
 
         Args:
             directory: where it lies.
-            certified: whether the server's certificate must be there; :meth:`rotate` makes another.
+            certified: whether the server's certificate must exist; :meth:`rotate` makes a new one.
 
         Raises:
             StateError: if it is damaged.
@@ -114,32 +114,32 @@ class Identities:
         except (OSError, StateError) as error:
             raise StateError(
                 f"the server's certificate in {directory} is damaged ({error}): `pate-server "
-                "rotate` makes a new one, and parties need do nothing"
+                "rotate` makes a new one; parties need not act"
             ) from error
 
     @classmethod
     def create(cls, home: Path, hosts: Sequence[str], port: int, now: dt.datetime) -> Self:
-        """Make authority, server certificate and signing key, all of them or nothing.
+        """Create authority, server certificate and signing key atomically.
 
         Args:
             home: the server's directory; the identity becomes a directory in it.
-            hosts: names and addresses that parties connect to; the first is the one they are
-                told. None: this machine only.
+            hosts: names and addresses that parties connect to, the first by default. None: this
+                machine only.
             port: the port that parties connect to.
             now: the time.
 
         Raises:
             StateError: if there is an identity already.
-            UsageError: if a host is no host, or the port no port.
+            UsageError: for an invalid host or port.
             DiskError: if it cannot be written.
         """
         names = check_hosts(hosts)
         if not 0 < port < 2**16:
-            raise UsageError(f"{port} is no port; ports go from 1 to 65535")
+            raise UsageError(f"{port} is not a port; ports are from 1 to 65535")
         place = private_directory(home) / FOLDER
         if place.exists():
             raise StateError(
-                f"{place} is an identity already, and parties may rely on it; name another --home, "
+                f"{place} is already an identity, which parties may use; name another --home, "
                 "or `pate-server rotate` for a new certificate"
             )
         sweep_drafts(home, FOLDER)
@@ -151,7 +151,7 @@ class Identities:
         }
         building = None
         try:
-            building = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))  # its owner's alone
+            building = Path(tempfile.mkdtemp(dir=home, prefix=f".{FOLDER}."))  # only for its owner
             for name, content in {
                 "ca.pem": authority.certificate,
                 "ca.key": authority.key,
@@ -173,7 +173,7 @@ class Identities:
 
     @classmethod
     def open(cls, home: Path, *, certified: bool = True) -> Self | None:
-        """Return the identity in a server's home, or None if there is none.
+        """Return the identity in a server's home, or None.
 
         Raises:
             StateError: if it is damaged; with ``certified``, also if the server's certificate is.
@@ -182,7 +182,7 @@ class Identities:
         return cls(place.resolve(), certified=certified) if place.exists() else None
 
     def enrolled(self) -> Mapping[str, Member]:
-        """Return who is enrolled and not revoked now, by name.
+        """Return the enrolled parties that are not revoked, by name.
 
         Raises:
             StateError: if the registry is damaged.
@@ -204,16 +204,16 @@ class Identities:
         hand_over: Callable[[Bundle], None] = lambda _: None,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> Bundle:
-        """Return the bundle of a party, with a new one-time code that is open from now on.
+        """Return the bundle of a party, with a new open one-time code.
 
         Args:
             name: of the party.
             now: the time.
-            life: how long the code is good for.
+            life: validity of the code.
             again: whether a party that is enrolled or revoked may enrol anew.
-            server: where it is told to connect; left out, :attr:`address`.
-            hand_over: stores the bundle; the code is opened after it, and not if it raises.
-            random: makes the code.
+            server: address for the party; default: :attr:`address`.
+            hand_over: stores the bundle; the code is opened afterwards, and not if it raises.
+            random: source of the code.
 
         Raises:
             UsageError: if the party is enrolled or revoked, and not ``again``; or the certificate
@@ -249,22 +249,22 @@ class Identities:
             raise UsageError(str(error)) from error
         if _plain(host) not in map(_plain, self.hosts):
             raise UsageError(
-                f"{host} is not one of the hosts that this server's certificate is for "
+                f"{host} is not among the hosts of this server's certificate "
                 f"({', '.join(self.hosts)}): no party would trust it there"
             )
 
     def admit(self, answer: Answer, now: dt.datetime) -> bool:
-        """Take in the answer of a party; see :meth:`Registry.take`."""
+        """Accept the answer of a party; see :meth:`Registry.take`."""
         return self.registry.take(answer, authority=self.fingerprint, now=int(now.timestamp()))
 
     def revoke(self, name: str, now: dt.datetime) -> str:
-        """Shut a party out; see :meth:`Registry.revoke`."""
+        """Revoke a party; see :meth:`Registry.revoke`."""
         return self.registry.revoke(name, now=int(now.timestamp()))
 
     def rotate(self, now: dt.datetime) -> dt.datetime:
-        """Make a new server key and certificate of the same authority. Returns when it expires.
+        """Make a new server key and certificate of the same authority; return its expiry.
 
-        A running server keeps the old one until it is started again.
+        A running server uses the old one until it is restarted.
 
         Raises:
             StateError: if the authority has expired, or its key is not here.
@@ -274,7 +274,7 @@ class Identities:
             key = self._ca_key.read_bytes()
         except OSError as error:
             raise StateError(
-                f"the authority's key {self._ca_key} cannot be read; put it back to sign with it"
+                f"the authority's key {self._ca_key} cannot be read; restore it to sign with it"
             ) from error
         made = issue(Authority(self.ca.read_bytes(), key), self.hosts, now)
         write_file(self.certificate, made)
@@ -308,13 +308,13 @@ class Identities:
             (
                 "the server's certificate",
                 ends(self.certificate.read_bytes()),
-                "`pate-server rotate` makes a new one, and parties need do nothing",
+                "`pate-server rotate` makes a new one; parties need not act",
             ),
         ]
 
 
 def _plain(host: str) -> str:
-    """Return a host in the one way of writing it."""
+    """Return a host in canonical form."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -331,19 +331,19 @@ def joined(host: str, port: int) -> str:
 
 
 def told_port(identities: Identities | None) -> int:
-    """Return the port that parties connect to unless they are told another one; of a trial, 9092."""
+    """Return the default port for parties; in a trial, 9092."""
     return _TRIAL_PORT if identities is None else split_address(identities.address)[1]
 
 
 def require_identities(host: str, identities: Identities | None) -> None:
-    """Refuse to be reached from outside without certificate and enrolled parties.
+    """Refuse to listen beyond loopback without certificate and enrolled parties.
 
     Raises:
         UsageError: if ``host`` is not loopback and there are no identities.
     """
     if identities is None and host not in LOOPBACK:
         raise UsageError(
-            f"{host} is reached from outside this machine, where everybody could join and read "
+            f"{host} is reachable from outside this machine, where anyone could join and read "
             f"the votes: run `pate-server init --host NAME` and enrol the parties, or listen on "
             "127.0.0.1"
         )

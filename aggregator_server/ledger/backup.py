@@ -1,13 +1,13 @@
-"""Backup and restore of one campaign: its ledger, its public set, and no identities.
+"""Backup and restore of one campaign: its ledger and its public set, without identities.
 
-What a stale ledger would do. A server that goes on from a copy has forgotten every charge and every
-label that came after it: it would spend that part of the budget a second time, and answer the same
-queries again with fresh noise. The promise to the public would be broken, and nothing in the file
-could show it. So a copy is put back to be gone on with only if it provably has the newest entry
-that is known: a campaign that is finished, which nothing can follow, or one whose chain holds the
-head that the operator has from elsewhere. All others can be put back *closed*: their labels are
-there, and not a query more is answered. That is safe whatever was lost: the lost ledger never let
-more out than the campaign's cap, and nothing is added to it.
+A stale ledger is dangerous. A server that continues from a copy does not know later charges and
+labels: it would spend that part of the budget a second time, and answer the same queries again with
+fresh noise. The guarantee to the public would be broken, without a trace in the file. So a copy is
+restored for continuation only if it provably has the newest known entry: a finished campaign, which
+nothing can follow, or one whose chain has the head that the operator knows from elsewhere. All
+others can be restored *closed*: their labels are kept, and no further query is answered. That is
+always safe: the lost ledger never released more than the campaign's cap, and nothing is added to
+it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
     from pate.storage.manifest import Manifest
 
-#: All that a server's backup may hold. Besides the ledger: the public set; that the parties were told
-#: of the end; and the key that signs the requests of a trial, whose only place this is. With
-#: identities there is no such file.
+#: The allowed content of a server's backup: the ledger, the public set, the marker that the parties
+#: were notified of the end, and in a trial without identities its signing key, which is stored
+#: nowhere else.
 CONTENTS: Final = Contents(
     role="server",
     ledger=LEDGER_FILE,
@@ -53,23 +53,23 @@ CONTENTS: Final = Contents(
 
 
 def back_up(folder: Path, out: Path) -> dict[str, object]:
-    """Copy the campaign in ``folder``, also while a server runs it, and check the copy.
+    """Copy the campaign in ``folder``, also while a server runs it, and verify the copy.
 
     The copy is a file, also of a ledger that is in a database.
 
     Args:
         folder: of the campaign.
-        out: the folder to make; its parent is made if need be.
+        out: the folder to make, with its parent if needed.
 
     Returns:
-        The manifest of the backup, with ``phase`` and where it is. The campaign key of the
-        server's identity signs it, if there is one.
+        The manifest of the backup, with ``phase`` and its folder. It is signed by the campaign key
+        of the server's identity, if there is one.
 
     Raises:
         StateError: if there is no campaign, or something is at ``out``.
         LedgerError: if the copy does not verify: then the ledger does not, either.
         DiskError: if it cannot be written.
-        UnreachableError: if the database that the ledger is in does not answer.
+        UnreachableError: if the ledger's database does not answer.
     """
     made, found = backup.back_up(
         folder,
@@ -92,28 +92,30 @@ def restore(
     signed_by: str | None = None,
     unsigned: bool = False,
 ) -> dict[str, object]:
-    """Put a backup back as the campaign in ``folder``.
+    """Restore a backup as the campaign in ``folder``.
 
-    Nothing but the files of :data:`CONTENTS` is written, whatever the backup says.
+    Only the files of :data:`CONTENTS` are written, whatever the backup contains.
 
     Args:
         place: of the backup.
-        folder: of the campaign; nothing may be there.
+        folder: of the campaign; must not exist.
         head: the newest head that is known from elsewhere, ``number:digest``, or None.
         close: end the campaign with the copy's last entry, so that nothing more is answered.
-        database: address of the one to put the ledger into; None: into a file.
-        signed_by: the public key (hex) that has to have signed the backup; None: that of the
-            server's identity beside ``folder``, if there is one.
-        unsigned: take one that nobody signed, as older versions made them.
+        database: address of the database for the ledger; None: a file.
+        signed_by: the public key (hex) that must have signed the backup; None: that of the server's
+            identity next to ``folder``, if there is one.
+        unsigned: accept an unsigned one, as older versions made them.
 
     Returns:
-        ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of what is there now.
+        ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of the restored
+        campaign.
 
     Raises:
-        UsageError: if the campaign may have gone on after the copy, and neither is given.
+        UsageError: if the campaign may have continued after the copy, and neither is given.
         StateError: if something is at ``folder``.
-        LedgerError: if the copy does not verify, is older than ``head``, or than one beside it.
-        DataError: if it is no backup of a server, was changed, or another signed it.
+        LedgerError: if the copy does not verify, is older than ``head``, or than one in the same
+            folder.
+        DataError: if it is not a backup of a server, was changed, or has another signer.
     """
     asked = backup.Restore(
         place, CONTENTS, _signing_key(folder), signed_by=signed_by, unsigned=unsigned
@@ -148,15 +150,15 @@ def restore(
 
 
 def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[verify.Verification]:
-    """Check a copy of the ledger, which has to have some entries."""
+    """Verify a copy of the ledger, which must have the entries ``heads``."""
     found = verify.verify(path, *heads)
     return backup.Copy(found.campaign, found.head, found)
 
 
 def _signing_key(folder: Path) -> Ed25519PrivateKey | None:
-    """Return the campaign key of the server's identity beside a campaign; a trial has none.
+    """Return the campaign key of the server's identity next to a campaign; a trial has none.
 
-    The key of a trial is in its backups, so that whoever alters one could sign it.
+    The key of a trial is in its backups, so anyone who alters one could sign it.
     """
     identities = Identities.open(folder.absolute().parent, certified=False)
     return None if identities is None else identities.signing_key
@@ -173,32 +175,32 @@ def _copy_ledger(source: Place, target: Path) -> None:
 def _put_into(
     target: InDatabase, file: Path, found: verify.Verification, last: Head
 ) -> verify.Verification:
-    """Put a copy that was checked into a database, and its anchor into the file's place.
+    """Move a verified copy into a database, and replace the file by its anchor.
 
-    A schema that holds just that is taken as it is: an earlier attempt may have ended between the
-    database's commit and the campaign's folder.
+    A schema with exactly this content is accepted: an earlier attempt may have stopped after the
+    database's commit.
 
     Args:
-        target: where to.
+        target: the place in the database.
         file: the copy; it is removed.
-        found: what is in it.
+        found: its content.
         last: entry of the backup; the one after it, if there is one, closes the campaign.
 
     Returns:
-        What is in the database.
+        The content of the database.
     """
     if stores.exists(target):
         made = stores.open_for_writing(target)
         with stores.or_closed(made):
-            held = verify.verify(target, last)
-            # The time at which an earlier attempt closed it is in its digest.
-            closed = found.head != last and held.phase == "finished"
-            if held.head != found.head and not (closed and held.head.seq == found.head.seq):
+            present = verify.verify(target, last)
+            # The closing time of an earlier attempt is in its digest.
+            closed = found.head != last and present.phase == "finished"
+            if present.head != found.head and not (closed and present.head.seq == found.head.seq):
                 raise StateError(
-                    f"{target} is there already, and is not this backup: it ends at entry {held.head}; "
+                    f"{target} exists already, and is not this backup: it ends at entry {present.head}; "
                     "choose another --campaign"
                 )
-            found = held
+            found = present
     else:
         with closing(stores.examine(file)) as copy, copy.reading() as rows:
             made = stores.create(target, lambda db: carry_over(rows, db))
@@ -215,30 +217,28 @@ def _what_is_missing(place: Path, manifest: Manifest, found: verify.Verification
     spent = 100 * float(found.spent / found.cap) if found.cap else 0.0
     return (
         f"{place} ends at entry {manifest.entries} ({manifest.made_at}) with {found.labels} labels and "
-        f"{spent:.0f} % of the budget spent, and the campaign was {found.phase}: what came after it "
-        "would be spent a second time. Give --head with the last head that the server had once it "
-        "had stopped, known from elsewhere than this copy; or --close, which keeps these labels, "
-        "answers nothing more, and is safe whatever was lost"
+        f"{spent:.0f} % of the budget spent, and the campaign was {found.phase}: later spending "
+        "would be repeated. Give --head with the last head of the server after it had stopped, "
+        "from a source other than this copy; or --close, which keeps these labels, answers no "
+        "further query, and is safe whatever was lost"
     )
 
 
 def _in_the_way(folder: Path, manifest: Manifest) -> str:
-    """Return why nothing is put back where something is, and what that is."""
-    text = f"{folder} is there already, and nothing is overwritten"
+    """Return why nothing is restored over an existing folder, and what that is."""
+    text = f"{folder} exists already, and nothing is overwritten"
     try:
-        held = verify.verify(place_of(folder))
+        present = verify.verify(place_of(folder))
     except PateError:
         return (
-            f"{text}: if its ledger is damaged, move it away, and keep it: its entries may be the "
-            "only trace of what was spent last"
+            f"{text}: if its ledger is damaged, move it away, but keep it: its entries may be "
+            "the only trace of the last charges"
         )
-    if held.campaign != manifest.ledger:
+    if present.campaign != manifest.ledger:
         return f"{text}: it is another campaign; name one with --campaign"
-    if held.head.seq >= manifest.entries:
+    if present.head.seq >= manifest.entries:
         return (
-            f"{text}: its ledger holds, and ends at entry {held.head.seq}, the copy at entry "
-            f"{manifest.entries}; nothing is to be restored"
+            f"{text}: its ledger verifies, and ends at entry {present.head.seq}, the copy at entry "
+            f"{manifest.entries}; there is nothing to restore"
         )
-    return (
-        f"{text}: its ledger ends at entry {held.head.seq}, before the copy's; move it away first"
-    )
+    return f"{text}: its ledger ends at entry {present.head.seq}, before the copy's; move it away first"

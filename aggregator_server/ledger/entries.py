@@ -1,7 +1,7 @@
-"""What is written into the ledger for each step: the entry's body, and the rows beside the chain.
+"""Construction of ledger entries: the body of each step, and its rows in other tables.
 
-Pure values of the state before; :mod:`aggregator_server.ledger.rules` decides whether they may stand there,
-and :class:`aggregator_server.ledger.ledger.Ledger` makes them durable.
+Pure functions of the earlier state; :mod:`aggregator_server.ledger.rules` decides whether they are
+admissible, and :class:`aggregator_server.ledger.ledger.Ledger` makes them durable.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     #: The body of an entry.
     Body = dict[str, Json]
-    #: A row of a table beside the chain.
+    #: A row of another table than the chain.
     Fields = Mapping[str, object]
 
 
 def roster(spec: CampaignSpec, parties: Sequence[RosterParty], classes: Sequence[str]) -> Body:
-    """Return the entry that fixes the parties, and all that follows from them.
+    """Return the entry that fixes the parties, and the terms that follow from them.
 
     Raises:
         BudgetError: if not a single answer fits the budget.
@@ -61,7 +61,7 @@ def roster(spec: CampaignSpec, parties: Sequence[RosterParty], classes: Sequence
 def votes(
     state: CampaignState, first: int, total: Total, responders: Sequence[str]
 ) -> tuple[Body, Fields]:
-    """Return the entry of summed votes, which hides them behind a commitment, and their row.
+    """Return the entry of summed votes, with a hiding commitment to them, and their row.
 
     Raises:
         LedgerError: if they are of another kind than the campaign's.
@@ -74,7 +74,7 @@ def votes(
     if not isinstance(total, kind):
         raise LedgerError(
             f"a {type(total).__name__} of votes in a campaign of {kind.__name__}: with noise shares "
-            "and without, of teachers and of records, are different things"
+            "and without, of teachers and of records, differ"
         )
     blob = encoding.pack_counts(total.counts)
     salt = secrets.token_bytes(encoding.SALT_BYTES)
@@ -97,7 +97,7 @@ def votes(
 
 
 def charge(state: CampaignState, queries: Sequence[int], *, simulated: bool) -> Body:
-    """Return the entry that charges queries of the present round at their worst cost."""
+    """Return the entry that charges queries of the current round at their worst cost."""
     noise = "simulated" if simulated else "system"
     events, cost = state.charged(len(queries))
     return {
@@ -112,7 +112,7 @@ def charge(state: CampaignState, queries: Sequence[int], *, simulated: bool) -> 
 
 def release(
     state: CampaignState,
-    held: Charge,
+    charged: Charge,
     outcomes: Sequence[Outcome],
     *,
     gate: Literal["open", "closed"] | None = None,
@@ -120,30 +120,30 @@ def release(
 ) -> tuple[Body, list[Fields]]:
     """Return the entry of the answers to a charge, and a row for each label.
 
-    Answers behind a gate, or with the noisy counts that they were made of, were charged as one.
+    Answers behind a gate, or with their noisy counts, have one common charge.
 
     Raises:
-        LedgerError: if an answer did what was not charged for.
+        LedgerError: if an answer has events that were not charged.
     """
-    if any(each.events != held.events[: len(each.events)] for each in outcomes):
-        raise LedgerError("an answer did what was not charged for")
-    pairs = list(zip(held.queries, outcomes, strict=True))
+    if any(each.events != charged.events[: len(each.events)] for each in outcomes):
+        raise LedgerError("an answer has events that were not charged")
+    pairs = list(zip(charged.queries, outcomes, strict=True))
     body: Body = {
-        "charge": held.entry,
-        "round": held.round,
+        "charge": charged.entry,
+        "round": charged.round,
         "answers": [[q, each.label, each.source, len(each.events)] for q, each in pairs],
     }
     if gate is None and noisy is None:
         cost = partial(total_cost, state.composition)
         body["cost"] = str(sum((cost(each.events) for each in outcomes), Fraction(0)))
     else:
-        body["cost"] = str(held.cost)
+        body["cost"] = str(charged.cost)
     if gate is not None:
         body["gate"] = gate
     if noisy is not None:
         body["noisy"] = noisy.tolist()
     rows: list[Fields] = [
-        {"query": query, "label": each.label, "round": held.round, "source": each.source}
+        {"query": query, "label": each.label, "round": charged.round, "source": each.source}
         for query, each in pairs
         if each.label is not None
     ]

@@ -1,7 +1,7 @@
-"""Is the ledger that is about to be gone on with the campaign's newest?
+"""Freshness: whether the ledger to resume is the campaign's newest.
 
-One in a database may be an older one: a dump put back, a standby that missed the end. The campaign's
-folder knows the newest entry; where the folder is lost, somebody has to say.
+A ledger in a database may be stale: a restored dump, a standby that missed the end. The campaign's
+folder knows the newest entry; if the folder is lost, the operator has to state it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 def must_close(
     place: Place, store: Store, state: CampaignState, *, head: Head | None, close: bool
 ) -> bool:
-    """Say whether a ledger that was opened may only be closed.
+    """Return whether an opened ledger may only be closed.
 
     Args:
         place: of the ledger.
         store: the open ledger.
-        state: where its campaign stands.
+        state: of its campaign.
         head: the newest that is known from elsewhere, and was found in it.
-        close: whether to close it if it may be an older one.
+        close: whether to close it if it may be stale.
 
     Raises:
-        UsageError: if it may be an older one and neither ``head`` nor ``close`` is given, or if
-            ``close`` is and it is known.
+        UsageError: if it may be stale and neither ``head`` nor ``close`` is given, or if ``close``
+            is given but its newest entry is known.
     """
     if state.phase == "finished":  # nothing can follow
         return False
@@ -39,12 +39,12 @@ def must_close(
         if close:
             return True
         raise UsageError(
-            f"{place} ends at entry {state.head.seq}, is {state.phase}, and its folder here does not "
-            "know whether that is its newest: were the database an older one, what came after would "
-            "be spent a second time. Give `pate-server resume` --head with the last head that the "
-            "server had, known from elsewhere than this database; or --close, which keeps these "
-            "labels, answers nothing more, and is safe whatever was lost"
+            f"{place} ends at entry {state.head.seq}, is {state.phase}, and its folder here "
+            "does not know whether that is its newest entry: with a stale database, later "
+            "spending would be repeated. Give `pate-server resume` --head with the last head "
+            "of the server, from a source other than this database; or --close, which keeps "
+            "these labels, answers no further query, and is safe whatever was lost"
         )
     if close:
-        raise UsageError("--close is for a ledger whose newest entry is not known: leave it out")
+        raise UsageError("--close is for a ledger whose newest entry is unknown: leave it out")
     return False

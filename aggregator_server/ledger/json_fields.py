@@ -1,4 +1,4 @@
-"""Typed reading of JSON objects that came out of a file."""
+"""Typed reading of JSON objects from a file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """The fields of one object, each of which must be read as what it is, and none left over.
+    """The fields of one object, read with their types.
 
     Raises:
-        LedgerError: at once if the names are not exactly ``names``, and from each reader if the
-            value is of another type.
+        LedgerError: if the names are not exactly ``names``, and from each reader for a value of
+            another type.
     """
 
     def __init__(self, body: Json, names: str) -> None:
@@ -38,7 +38,7 @@ class Fields:
     def integer(self, name: str, least: int = 0) -> int:
         """Return an integer of at least ``least``."""
         value = self._body[name]
-        # bool is an int to Python, and JSON's true is not a number.
+        # bool is an int in Python.
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise LedgerError(f"{name} is not an integer of at least {least}: {value!r}")
         return value
@@ -61,7 +61,7 @@ class Fields:
         """Return a list of strings."""
         values = tuple(v for v in self.many(name) if isinstance(v, str))
         if len(values) != len(self.many(name)):
-            raise LedgerError(f"{name} holds something that is not text")
+            raise LedgerError(f"{name} has a value that is not text")
         return values
 
     def integers(self, name: str) -> tuple[int, ...]:
@@ -70,7 +70,7 @@ class Fields:
             v for v in self.many(name) if isinstance(v, int) and not isinstance(v, bool) and v >= 0
         )
         if len(values) != len(self.many(name)):
-            raise LedgerError(f"{name} holds something that is not a number of a query")
+            raise LedgerError(f"{name} has a value that is not the number of a query")
         return values
 
     def object(self, name: str) -> dict[str, Json]:
@@ -81,7 +81,7 @@ class Fields:
         return value
 
     def fraction(self, name: str) -> Fraction:
-        """Return an exact number that was written as ``p/q`` in lowest terms."""
+        """Return an exact number, written as ``p/q`` in lowest terms."""
         try:
             return fraction_from_text(self.text(name))
         except AccountingError as error:

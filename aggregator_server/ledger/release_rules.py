@@ -1,4 +1,4 @@
-"""The rules of the ledger about answers: what was charged for is released once, at its cost.
+"""Ledger rules for answers: each charge is released once, at its cost.
 
 A part of :mod:`aggregator_server.ledger.rules`.
 """
@@ -33,11 +33,11 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     """Return the state after the answers to the open charge.
 
     Raises:
-        LedgerError: if there is no such charge, they are not to it, or their cost is not the
+        LedgerError: if there is no such charge, they do not match it, or their cost is not the
             accountant's.
     """
     gated, matrix = state.spec.gate is not None, state.spec.records_vote
-    # With noise shares a query costs the same whatever is said of it: its sum has been seen.
+    # With noise shares a query costs the same with and without a label: its sum was seen.
     whole = gated or matrix or state.spec.sums.distributed
     together = gated or matrix
     fields = Fields(body, "charge round answers cost" + " gate" * gated + " noisy" * matrix)
@@ -54,7 +54,7 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     for answer in fields.many("answers"):
         query, label, source, events = _answer(answer, charge, len(state.classes), whole=whole)
         if source == "reinforced" and not state.mechanism(charge.round).interactive:
-            raise LedgerError(f"query {query} has a student's label, and no student was asked")
+            raise LedgerError(f"query {query} has a student's label, but no student was asked")
         if (source == "records") != (matrix and label is not None):
             raise LedgerError(f"query {query} has a label from {source}")
         answered.append(query)
@@ -64,17 +64,17 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
             if gate == "closed":
                 raise LedgerError(f"query {query} got a label although the gate was closed")
             if query in state.labels or query in fresh:
-                raise LedgerError(f"query {query} has its label already")
+                raise LedgerError(f"query {query} already has its label")
             fresh[query] = ReleasedLabel(label, charge.round, cast("Source", source), entry.seq)
     if tuple(answered) != charge.queries:
-        raise LedgerError("a release answers other queries than were charged for")
+        raise LedgerError("a release answers other queries than were charged")
     noisy = _noisy(state, charge, fields.many("noisy"), fresh) if matrix else None
     if fields.fraction("cost") != used:
         raise LedgerError(f"a release used {fields.text('cost')}, the accountant says {used}")
     budget = PrivacyFilter(state.cap, state.spent - charge.cost)
     budget.settle(budget.reserve(charge.cost), used)
     labels, before = state.labels, state.answered.get(charge.round)
-    # Both share memory with those of the state before; see the module.
+    # Both share memory with those of the earlier state; see the module.
     labels = labels if isinstance(labels, Labels) else Labels().grown(labels.items())
     before = before if isinstance(before, Answered) else Answered().grown(before or ())
     return replace(
@@ -91,15 +91,15 @@ def release(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 def _noisy(
     state: CampaignState, charge: Charge, noisy: list[Json], labels: Mapping[int, ReleasedLabel]
 ) -> NoisyVotes:
-    """Return the noisy counts that a matrix was released with; its labels are what they say."""
+    """Return the noisy counts of a released matrix, after checking its labels against them."""
     mechanism = state.mechanism(charge.round)
     counts = _noisy_counts(noisy, len(charge.queries), len(state.classes))
     if not isinstance(mechanism, MatrixMechanism):
-        raise LedgerError("noisy counts of a mechanism that releases none")
+        raise LedgerError("noisy counts for a mechanism that releases none")
     for query, label in zip(charge.queries, mechanism.labels(counts), strict=True):
         held = labels.get(query)
         if label != (None if held is None else held.label):
-            raise LedgerError(f"query {query} has another label than its noisy counts say")
+            raise LedgerError(f"query {query} has another label than its noisy counts give")
     parties = len(state.batches[0].responders)
     sigma = mechanism.sigma if isinstance(mechanism, Neighbour) else mechanism.total(parties)
     return NoisyVotes(np.array(charge.queries, dtype=np.int64), counts, float(sigma))
@@ -107,7 +107,7 @@ def _noisy(
 
 def _gate(text: str) -> Literal["open", "closed"]:
     if text not in ("open", "closed"):
-        raise LedgerError(f"a gate is open or closed, not {text!r}")
+        raise LedgerError(f"a gate must be open or closed, got {text!r}")
     return cast("Literal['open', 'closed']", text)
 
 
@@ -116,12 +116,12 @@ def _answer(
 ) -> tuple[int, int | None, str | None, int]:
     """Return query, label, source and number of events of one answer, checked.
 
-    ``whole``: every answer uses all that was charged for it.
+    ``whole``: every answer uses its whole charge.
     """
     most = len(charge.events)
     least = most if whole else 1
     if isinstance(answer, list) and any(isinstance(value, bool) for value in answer):
-        answer = None  # to Python, true is the integer 1
+        answer = None  # in Python, True is the integer 1
     match answer:
         case [int(query), None, None, int(events)] if least <= events < most + whole:
             return query, None, None, events
@@ -129,7 +129,7 @@ def _answer(
             least <= events < most + whole and 0 <= label < classes
         ):
             return query, label, "reinforced", events
-        # The teachers' or records' label is worth everything that was charged for it.
+        # The teachers' or records' label uses its whole charge.
         case [int(query), int(label), ("teachers" | "records") as source, int(events)] if (
             events == most and 0 <= label < classes
         ):
@@ -141,13 +141,13 @@ def _noisy_counts(rows: list[Json], queries: int, classes: int) -> NDArray[np.in
     """Return released noisy counts, (queries, classes) int64.
 
     Raises:
-        LedgerError: for another shape, or what no noisy count can be.
+        LedgerError: for another shape, or impossible noisy counts.
     """
     if len(rows) != queries:
-        raise LedgerError(f"noisy counts of {len(rows)} queries, charged were {queries}")
+        raise LedgerError(f"noisy counts of {len(rows)} queries, but {queries} were charged")
     for row in rows:
         if not isinstance(row, list) or len(row) != classes:
-            raise LedgerError(f"a row of noisy counts is not one of {classes} classes")
+            raise LedgerError(f"a row of noisy counts does not have {classes} classes")
         if not all(type(count) is int and abs(count) <= MOST_TEACHERS for count in row):
-            raise LedgerError("a noisy count is no whole number of sane size")
+            raise LedgerError("a noisy count is not a whole number of plausible size")
     return np.array(rows, dtype=np.int64).reshape(queries, classes)

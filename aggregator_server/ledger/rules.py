@@ -1,8 +1,7 @@
-"""The rules of the ledger, in one place: what entry may follow a state, and the state after it.
+"""The rules of the ledger: which entry may follow a state, and the state after it.
 
-The same function admits an entry before it is written and checks it when the ledger is read, so a
-ledger that this code wrote is one that it verifies. It looks at the chain alone: no clock, no
-files, no votes.
+The same function admits an entry before it is written and checks it when the ledger is read, so
+every ledger that this code wrote verifies. It reads only the chain: no clock, no files, no votes.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ if TYPE_CHECKING:
 
 CHAIN: Final = Chain(b"pate ledger entry v1\0", b"pate ledger v1")
 
-#: Noise as a charge names it. ``simulated`` is seeded, and protects nobody; ``parties`` is in the
-#: votes already.
+#: Kinds of noise in a charge. ``simulated`` is seeded and gives no protection; ``parties`` is
+#: already in the votes.
 NOISE_NAMES: Final = ("system", "simulated", "parties")
 
-#: Most queries of one charge: what an interruption may waste is bounded with it.
+#: Most queries of one charge, which bounds the waste of an interruption.
 MOST_QUERIES: Final = 256
 
 
@@ -61,13 +60,12 @@ def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
         entry: the next one of the chain.
 
     Raises:
-        LedgerError: if the entry does not belong there: a broken chain, a step out of turn, a
-            release without its charge, a query answered twice, a cost that is not the
-            accountant's.
+        LedgerError: if the entry is invalid there: a broken chain, a step out of order, a release
+            without its charge, a query answered twice, a cost that is not the accountant's.
         BudgetError: if a charge does not fit the budget, the round's share or ``max_queries``.
         QuorumError: if too few parties joined or answered.
         SchemaError: if the classes are not the campaign's.
-        RefusedError: if a party is not invited, or guards a smaller unit than is promised.
+        RefusedError: if a party is not invited, or protects a smaller unit than the campaign.
         StateError: if the campaign is finished or in another phase.
     """
     body = CHAIN.check(entry, state.head if state else CHAIN.start)
@@ -83,7 +81,7 @@ def follow(state: CampaignState | None, entry: Entry) -> CampaignState:
     phases, step = _STEPS[entry.kind]
     if state.phase not in phases:
         raise StateError(
-            f"entry {entry.seq}: {entry.kind!r} has no place while the campaign is {state.phase}"
+            f"entry {entry.seq}: {entry.kind!r} is not allowed while the campaign is {state.phase}"
         )
     return replace(step(state, entry, body), head=entry.head)
 
@@ -92,7 +90,7 @@ def replay(entries: Iterable[Entry]) -> CampaignState:
     """Return the state after all entries of a ledger.
 
     Raises:
-        LedgerError: if there are none, or any is not what may stand there.
+        LedgerError: if there are none, or any is invalid in its place.
     """
     state: CampaignState | None = None
     for entry in entries:
@@ -128,11 +126,13 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     for party in parties:
         if spec.unit != "party" and UNITS.index(party.unit) < UNITS.index(spec.unit):
             raise RefusedError(
-                f"the campaign promises privacy per {spec.unit}, but {party.name} keeps only each "
+                f"the campaign protects each {spec.unit}, but {party.name} keeps only each "
                 f"{party.unit} within one teacher: it must name its group column"
             )
         if spec.neighbour is not None and party.teachers != spec.neighbour.most_votes:
-            raise LedgerError(f"{party.name} may put other votes on a count than the campaign says")
+            raise LedgerError(
+                f"{party.name} has another bound on votes per count than the campaign"
+            )
     classes = fields.texts("classes")
     if len(classes) < 2 or len(set(classes)) != len(classes) or not all(classes):
         raise SchemaError(f"a campaign needs two or more different classes, got {classes}")
@@ -158,7 +158,7 @@ def _roster(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     fields = Fields(body, "round queries mechanism events cost noise")
     if state.rounds_over:
-        raise StateError("the last round has ended: nothing can be charged any more")
+        raise StateError("the last round has ended: nothing more can be charged")
     if (round_ := fields.integer("round", 1)) != state.round:
         raise LedgerError(f"a charge for round {round_} in round {state.round}")
     mechanism = state.mechanism(round_)
@@ -171,7 +171,7 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
     events = tuple(event_from_dict(_plain(each)) for each in fields.many("events"))
     worst, cost = state.charged(len(queries))
     if events != worst:
-        raise LedgerError("the events of a charge are not the worst that its mechanism can do")
+        raise LedgerError("the events of a charge are not the worst case of its mechanism")
     if fields.fraction("cost") != cost:
         raise LedgerError(f"a charge of {fields.text('cost')}, the accountant says {cost}")
     if (name := fields.text("noise")) not in NOISE_NAMES:
@@ -182,7 +182,7 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
         raise BudgetError(
             f"{len(queries)} queries, but only {state.queries_left} more may be asked"
         )
-    # A charge whose release never came stays spent: see Ledger.charge.
+    # A charge without a release stays spent: see Ledger.charge.
     PrivacyFilter(state.limit, min(state.spent, state.limit)).reserve(cost)
     PrivacyFilter(state.cap, state.spent).reserve(cost)
     lost = state.open_charge.cost if state.open_charge else 0
@@ -197,7 +197,7 @@ def _charge(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campai
 
 
 def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> None:
-    # A gated batch, or a matrix, is charged once, however many queries are in it.
+    # A gated batch, or a matrix, is charged once, whatever its number of queries.
     most = state.spec.queries if state.spec.gate or state.spec.records_vote else MOST_QUERIES
     if not 0 < len(queries) <= most or len(set(queries)) != len(queries):
         raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
@@ -206,9 +206,9 @@ def _check_free(state: CampaignState, round_: int, queries: tuple[int, ...]) -> 
         raise LedgerError("neighbour votes are charged for all their queries together")
     for query in queries:
         if query in state.labels:
-            raise LedgerError(f"query {query} has its label already: it is never asked again")
+            raise LedgerError(f"query {query} already has its label: it is never asked again")
         if query in answered:
-            raise LedgerError(f"query {query} was answered in round {round_} already")
+            raise LedgerError(f"query {query} was already answered in round {round_}")
         state.batch_of(query)
 
 
@@ -231,7 +231,7 @@ def _round_end(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Cam
 def _predictions(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
     fields = Fields(body, "round rows classes digest")
     if fields.integer("round", 1) != state.round:
-        raise LedgerError(f"predictions for round {body['round']}, wanted is {state.round}")
+        raise LedgerError(f"predictions for round {body['round']}, expected {state.round}")
     if (fields.integer("rows"), fields.integer("classes")) != (
         state.spec.queries,
         len(state.classes),
@@ -252,10 +252,10 @@ def _close(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaig
     fields = Fields(body, "labels_released spent")
     if fields.integer("labels_released") != len(state.labels):
         raise LedgerError(
-            f"closed with {body['labels_released']} labels, there are {len(state.labels)}"
+            f"closed with {body['labels_released']} labels, but there are {len(state.labels)}"
         )
     if fields.fraction("spent") != state.spent:
-        raise LedgerError(f"closed with {body['spent']} spent, it is {state.spent}")
+        raise LedgerError(f"closed with {body['spent']} spent, but it is {state.spent}")
     return replace(_waste_open(state), phase="finished", rounds_over=True)
 
 
@@ -279,7 +279,7 @@ def _party(body: Json) -> RosterParty:
 
 
 def _plain(body: Json) -> Mapping[str, str | int]:
-    """Return an object of texts and integers, as events and mechanisms are written."""
+    """Return an object of texts and integers, the form of events and mechanisms."""
     if not isinstance(body, dict) or not all(isinstance(v, str | int) for v in body.values()):
         raise LedgerError(f"not an event or a mechanism: {body!r}")
     return cast("Mapping[str, str | int]", body)
@@ -287,7 +287,7 @@ def _plain(body: Json) -> Mapping[str, str | int]:
 
 _Step = Callable[[CampaignState, "Entry", "dict[str, Json]"], CampaignState]
 
-#: By kind of entry: the phases in which it may come, and what it does.
+#: By kind of entry: the phases that allow it, and its rule.
 _STEPS: Final[Mapping[str, tuple[tuple[str, ...], _Step]]] = {
     "roster": (("gathering",), _roster),
     "opening": (("voting",), opening),

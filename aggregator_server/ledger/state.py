@@ -1,4 +1,4 @@
-"""Where a campaign stands: the value that a replay of its ledger gives."""
+"""The state of a campaign, the result of replaying its ledger."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SumUnmasking:
-    """With whom a masked sum is opened: written before any party is asked to open it.
+    """The survivors of a masked sum, recorded before any party is asked to unmask it.
 
-    A party gives its shares for one list of survivors and no other, ever. So does the server.
+    A party gives its shares for only one list of survivors, ever.
 
     Attributes:
         first: place of the batch's first query among those that are voted on.
@@ -58,12 +58,12 @@ class SumUnmasking:
 
 @dataclass(frozen=True)
 class VoteBatch:
-    """What the chain says about one batch of summed votes.
+    """The chain's record of one batch of summed votes.
 
     Attributes:
         first: place of its first query among those that are voted on.
         count: number of queries, consecutive there.
-        teachers: number of teachers that voted, the sum of each row; of neighbour votes, the most
+        teachers: number of teachers that voted, the sum of each row; for neighbour votes, the most
             that one count can be.
         responders: names of the parties that answered, in the order of the roster.
         digest: a hiding commitment to the counts, hex.
@@ -80,7 +80,7 @@ class VoteBatch:
 
 @dataclass(frozen=True)
 class PredictionRecord:
-    """What the chain says about the student's predictions for a round.
+    """The chain's record of the student's predictions for a round.
 
     Attributes:
         digest: of the probabilities, hex.
@@ -99,8 +99,8 @@ class Charge:
         entry: number of the ledger entry.
         round: from 1.
         queries: indices into the public set.
-        events: what may happen to each query, in order; a prefix of them will. Or the one gated
-            batch, or matrix.
+        events: possible events of each query, in order, of which a prefix occurs; or the one gated
+            batch or matrix.
         cost: worst cost of all queries together, in the campaign's composition.
     """
 
@@ -113,27 +113,27 @@ class Charge:
 
 @dataclass(frozen=True)
 class CampaignState:
-    """A campaign as of one entry of its ledger.
+    """The state of a campaign as of one entry of its ledger.
 
     Attributes:
         spec: the parameters.
         head: the last entry.
-        phase: what goes on; ``labelling`` until the close once the last round has ended.
-        round: the present or the last round, from 1.
+        phase: the current one; ``labelling`` after the last round until the close.
+        round: the current or the last round, from 1.
         roster: the parties, empty while gathering.
         classes: class names, empty while gathering.
-        mechanisms: the one of the first round, and with interactive that of all later ones.
+        mechanisms: that of the first round, and with interactive that of all later ones.
         composition: how costs add up, fixed with the roster.
         cap: the budget in it, fixed with the roster.
-        spent: charged so far; what an interrupted charge held back stays in it.
-        wasted: the part of ``spent`` that was charged for answers that never came.
+        spent: charged so far, interrupted charges included.
+        wasted: the part of ``spent`` for charges without answers.
         voted: the queries that parties vote on, fixed with the roster.
-        openings: of masked sums, ordered by first query; all with the same survivors.
+        openings: unmaskings of masked sums, ordered by first query; all with the same survivors.
         batches: summed votes, ordered by first query.
         labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
         predictions: records of the student's predictions, by the round they are for.
-        open_charge: the last charge, while its release may still come.
+        open_charge: the last charge, while its release is possible.
         gate: whether the gate of a gated batch opened; None before it was tried.
         noisy: the noisy counts of neighbour votes, which are public; None before their release.
         rounds_over: whether no further round will begin.
@@ -165,24 +165,24 @@ class CampaignState:
 
     @property
     def left(self) -> Fraction:
-        """What is left of the budget."""
+        """The remaining budget."""
         return self.cap - self.spent
 
     @property
     def teachers(self) -> int:
-        """M, the number of teachers of the whole roster; none where records vote themselves."""
+        """M, the number of teachers of the whole roster; 0 where records vote."""
         if self.spec.records_vote:
             return 0
         return sum(party.teachers for party in self.roster)
 
     @property
     def epsilon(self) -> float:
-        """The guarantee: what the budget is worth at the campaign's delta; 0 before the roster."""
+        """The guarantee: epsilon of the budget at the campaign's delta; 0 before the roster."""
         return self.composition.epsilon(self.cap, self.spec.delta)
 
     @property
     def limit(self) -> Fraction:
-        """What may be spent in all by the end of the present round."""
+        """The largest total spending by the end of the current round."""
         if self.round == 1 and self.spec.rounds > 1:
             return self.cap * self.spec.first_round_share
         return self.cap
@@ -194,7 +194,7 @@ class CampaignState:
 
     @property
     def queries_left(self) -> int | None:
-        """How many more the campaign may answer, None without a bound."""
+        """How many more queries the campaign may answer, None without a bound."""
         most = self.spec.max_queries
         return None if most is None else most - self.queries_asked
 
@@ -202,7 +202,7 @@ class CampaignState:
     def missing_votes(self) -> tuple[range, ...]:
         """The queries without votes, as ranges of places among those that are voted on.
 
-        A batch whose opening began is a range by itself: it is asked for again as it was.
+        A batch whose unmasking has begun is a separate range: it is asked for again unchanged.
         """
         held = {batch.first for batch in self.batches}
         gaps: list[range] = []
@@ -219,7 +219,7 @@ class CampaignState:
 
     @property
     def survivors(self) -> tuple[str, ...] | None:
-        """The parties that every masked sum from now on is of; None while none was opened."""
+        """The parties of every further masked sum; None before the first unmasking."""
         return self.openings[0].survivors if self.openings else None
 
     def batch_of(self, query: int) -> VoteBatch:
@@ -230,16 +230,16 @@ class CampaignState:
         """
         place = self.voted.place_of(query)
         if place is None:
-            raise LedgerError(f"query {query} is not one that is voted on")
+            raise LedgerError(f"query {query} is not voted on")
         at = bisect_right(self.batches, place, key=lambda batch: batch.first) - 1
         if at < 0 or place >= self.batches[at].first + self.batches[at].count:
             raise LedgerError(f"query {query} has no votes in the ledger")
         return self.batches[at]
 
     def charged(self, queries: int) -> tuple[tuple[Charged, ...], Fraction]:
-        """Return what a charge for so many queries of the present round is for, and its cost.
+        """Return the events and cost of a charge for ``queries`` queries of the current round.
 
-        Of single queries, the events of each and the cost of all; or the gated batch, or the one
+        For single queries, the events of each and the cost of all; or the gated batch, or the one
         event of a matrix.
 
         Raises:
@@ -257,7 +257,7 @@ class CampaignState:
 
         Raises:
             StateError: before the roster is complete.
-            LedgerError: for a round that the campaign has not.
+            LedgerError: for a round that the campaign does not have.
         """
         if not self.mechanisms:
             raise StateError("the roster is not complete: the mechanism is not known yet")

@@ -1,4 +1,4 @@
-"""Checking a whole ledger: the chain by replay, the other tables against the chain."""
+"""Verification of a whole ledger: the chain by replay, the other tables against the chain."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verification:
-    """What a ledger that holds says in sum.
+    """The summary of a verified ledger.
 
     Attributes:
         campaign: its id, hex.
         phase: of the campaign.
         head: the last entry.
-        labels: number of queries that have one.
+        labels: number of labelled queries.
         queries_asked: number of answers, labels and no answers.
         composition: how costs add up.
         cap: the budget in it; 0 before the roster.
         spent: charged so far.
-        wasted: the part of it that was charged for answers that never came.
-        epsilon: what the budget is worth at the campaign's delta: the guarantee.
+        wasted: the part of it for charges without answers.
+        epsilon: of the budget at the campaign's delta: the guarantee.
         simulated: whether seeded noise was used, so that nothing is guaranteed.
     """
 
@@ -68,12 +68,12 @@ class Verification:
 
 
 def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
-    """Return where a campaign stands and all its entries, also while a server writes them.
+    """Return the state of a campaign and all its entries, also while a server writes them.
 
-    The chain is replayed; the rest of the ledger is not looked at, see :func:`verify`.
+    The chain is replayed; the rest of the ledger is not checked, see :func:`verify`.
 
     Raises:
-        LedgerError: if the chain does not hold.
+        LedgerError: if the chain does not verify.
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
@@ -83,21 +83,20 @@ def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
 
 
 def verify(place: Place, *heads: Head | None) -> Verification:
-    """Check everything that a ledger says, also while a server writes it.
+    """Verify a whole ledger, also while a server writes it.
 
     The chain is replayed from its first entry by the rules that admit new entries: each link and
-    digest, each cost by the accountant, the budget at every step, a charge before each release,
-    one label a query. The other tables must agree with the chain, and tables and triggers with
-    those of a new ledger.
+    digest, each cost by the accountant, the budget at every step, a charge before each release, one
+    label per query. The other tables must agree with the chain, and tables and triggers with those
+    of a new ledger.
 
     Args:
         place: of the ledger.
-        heads: that were kept elsewhere, as in a privacy statement. They must be in the chain:
-            without one, entries cut off at the end cannot be told from entries that were never
-            written.
+        heads: known from elsewhere, such as a privacy statement. They must be in the chain: without
+            one, truncation cannot be detected.
 
     Raises:
-        LedgerError: if anything does not hold.
+        LedgerError: if anything does not verify.
         StateError: if there is no ledger.
         UnreachableError: if the database that it is in does not answer.
     """
@@ -121,16 +120,16 @@ def verify(place: Place, *heads: Head | None) -> Verification:
 def audited(
     store: Store, db: Transaction, *heads: Head | None, pages: bool = False
 ) -> CampaignState:
-    """Check all of an open ledger, and return where the campaign stands.
+    """Verify all of an open ledger, and return the campaign's state.
 
     Args:
         store: the ledger.
         db: a transaction on it.
-        heads: that must be in the chain, as must the newest that is noted elsewhere; None: none.
-        pages: whether to look at the pages of its file, too.
+        heads: that must be in the chain, in addition to the newest one noted elsewhere; None: none.
+        pages: whether to check the pages of its file, too.
 
     Raises:
-        LedgerError: if anything does not hold.
+        LedgerError: if anything does not verify.
     """
     store.check(db, pages=pages)
     state = replay(each_entry(db))
@@ -141,10 +140,10 @@ def audited(
 
 
 def check_tables(db: Transaction, state: CampaignState) -> None:
-    """Compare the tables beside the chain with what the chain says.
+    """Compare the other tables with the chain.
 
     Raises:
-        LedgerError: for a row too many, missing or changed, or bytes with another digest.
+        LedgerError: for additional, missing or changed rows, or bytes with another digest.
     """
     _check_releases(db, state)
     _check_batches(db, state)
@@ -153,15 +152,15 @@ def check_tables(db: Transaction, state: CampaignState) -> None:
 
 def _check_releases(db: Transaction, state: CampaignState) -> None:
     columns = ("query", "label", "round", "source", "entry")
-    # Row by row, side by side: neither is held a second time.
+    # Row by row, without a second copy in memory.
     wanted = iter(sorted(state.labels))
     for query, *found in each_row(db, "releases", columns):
         expected = next(wanted, None)
-        held = state.labels.get(query)
-        if query != expected or held is None:
+        recorded = state.labels.get(query)
+        if query != expected or recorded is None:
             odd = query if expected is None else min(query, expected)
             raise LedgerError(f"the releases table and the chain differ: query {odd}")
-        if found != [held.label, held.round, held.source, held.entry]:
+        if found != [recorded.label, recorded.round, recorded.source, recorded.entry]:
             raise LedgerError(f"the releases table and the chain differ: query {query}")
     if (odd := next(wanted, None)) is not None:
         raise LedgerError(f"the releases table and the chain differ: query {odd}")
@@ -182,9 +181,9 @@ def _check_batches(db: Transaction, state: CampaignState) -> None:
         responders = canonical(list(batch.responders))
         if described != [batch.first, batch.count, batch.teachers, responders, batch.entry]:
             raise LedgerError(f"{where}: the batches table and the chain differ")
-        held = encoding.counts_commitment(salt, blob, batch.first, batch.count, classes)
-        if held != batch.digest:
-            raise LedgerError(f"{where}: the counts were altered, their digest does not hold")
+        recorded = encoding.counts_commitment(salt, blob, batch.first, batch.count, classes)
+        if recorded != batch.digest:
+            raise LedgerError(f"{where}: the counts were altered, their digest does not match")
         counts = encoding.unpack_counts(blob, batch.count, classes)
         try:
             if state.spec.sums.distributed:
@@ -199,14 +198,14 @@ def _check_batches(db: Transaction, state: CampaignState) -> None:
 
 
 def _check_noisy(state: CampaignState, counts: Counts, batch: VoteBatch) -> None:
-    """Check sums with noise in them: their totals are no known numbers, and not any numbers."""
+    """Check noisy sums, whose totals are bounded but not known exactly."""
     mechanism = state.mechanism(1)
     if not isinstance(mechanism, DistributedMechanism):
-        raise LedgerError("noise shares, and a mechanism that knows of none")
+        raise LedgerError("noise shares with a mechanism that does not use them")
     if isinstance(mechanism, DistributedNeighbour):
         reach = largest_noise(mechanism.share, len(batch.responders), counts.size)
         check_entries(counts, least=-reach, most=batch.teachers + reach)
-        # One batch has them all, and what was released of it is what the parties sent.
+        # One batch has them all, and its release is what the parties sent.
         if state.noisy is not None and not np.array_equal(counts, state.noisy.counts):
             raise LedgerError("the noisy counts released are not those of the votes")
         return
@@ -229,15 +228,17 @@ def _check_predictions(db: Transaction, state: CampaignState) -> None:
 
 
 def _check_reinforced(state: CampaignState, round_: int, predictions: Probabilities) -> None:
-    """Check that the student's labels of a round are the student's: they were charged as such."""
+    """Check that the labels of a round charged as the student's are the student's."""
     mechanism = state.mechanism(round_)
-    for query, held in state.labels.items():
-        if held.round != round_ or held.source != "reinforced":
+    for query, recorded in state.labels.items():
+        if recorded.round != round_ or recorded.source != "reinforced":
             continue
         teachers = state.batch_of(query).teachers
         expected = round_predictions(predictions[query : query + 1], teachers)[0]
         if not (
             isinstance(mechanism, InteractiveGNMax | DistributedInteractiveGNMax)
-            and mechanism.reinforced(expected) == held.label
+            and mechanism.reinforced(expected) == recorded.label
         ):
-            raise LedgerError(f"the label of query {query} is not what the student was sure of")
+            raise LedgerError(
+                f"the label of query {query} is not the student's confident prediction"
+            )

@@ -1,4 +1,4 @@
-"""The rules of the ledger about votes: whose are in a sum, and which sum is opened.
+"""Ledger rules for votes: the parties of a sum, and its unmasking.
 
 A part of :mod:`aggregator_server.ledger.rules`.
 """
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def opening(state: CampaignState, entry: Entry, body: dict[str, Json]) -> CampaignState:
-    """Return the state after the list of those with whom a masked sum is opened.
+    """Return the state after recording the survivors of a masked sum.
 
-    Parties refuse to open the sum of a query, or any other sum of the campaign, with another list
-    than the first. A server that asked for one would never have its labels.
+    Parties refuse to unmask any sum of the campaign with another list than the first. A server that
+    asked for one would never get its labels.
 
     Raises:
-        LedgerError: if votes are not masked, the queries have votes or an opening, the parties are
-            not of the roster, or an earlier sum has other ones.
+        LedgerError: if votes are not masked, the queries have votes or an unmasking, the parties
+            are not of the roster, or an earlier sum has other ones.
         QuorumError: if they are too few.
     """
     fields = Fields(body, "first count survivors")
     if not state.spec.sums.masked:
-        raise LedgerError("votes that are not masked need no opening")
-    first, count = _place(state, fields, "the opening of", (*state.openings, *state.batches))
+        raise LedgerError("votes that are not masked need no unmasking")
+    first, count = _place(state, fields, "the unmasking of", (*state.openings, *state.batches))
     survivors = _parties(state, fields, "survivors")
     if state.survivors not in (None, survivors):
-        raise LedgerError(f"the sums of this campaign are opened with {state.survivors} alone")
+        raise LedgerError(f"the sums of this campaign are unmasked only with {state.survivors}")
     made = SumUnmasking(first, count, survivors, entry.seq)
     openings = sorted((*state.openings, made), key=lambda each: each.first)
     return replace(state, openings=tuple(openings))
@@ -44,8 +44,8 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
     """Return the state after the summed votes of a batch.
 
     Raises:
-        LedgerError: if they were there before, the parties or their teachers are not of the
-            roster, or a masked sum is not the one whose opening was written down.
+        LedgerError: if they were recorded before, the parties or their teachers are not of the
+            roster, or the unmasking of a masked sum was not recorded.
         QuorumError: if too few parties answered.
     """
     fields = Fields(body, "first count teachers responders digest")
@@ -57,7 +57,7 @@ def votes(state: CampaignState, entry: Entry, body: dict[str, Json]) -> Campaign
     if state.spec.sums.masked and opened.get((first, count)) != responders:
         raise LedgerError(
             f"masked votes of {responders} on queries {first} to {first + count - 1}, and no "
-            "opening of just that sum before"
+            "unmasking of exactly that sum before"
         )
     held = {party.name: party.teachers for party in state.roster}
     teachers = fields.integer("teachers", 1)

@@ -1,22 +1,23 @@
-"""By how many votes each released label was safe, and whether any one party could have changed it.
+"""Robustness certificates: margins of released labels, and whether one party could change them.
 
-**Private.** Margins depend on votes and are covered by no epsilon: a certificate stays with the
-server, like the sums themselves. So does its summary. One unit votes on every query, so the number of
-safe labels can move by as many as there are labels, and a noisy count of them would say nothing.
-What could be published is a private test in the way of the gate (docs/proofs/gate.md): how many
-units would have to change before fewer than a wanted number are safe moves by one per unit. It would
-have to be charged to the ledger before it is drawn; nothing here does that.
+**Private.** Margins depend on votes and are covered by no epsilon: a certificate stays on the
+server, like the sums themselves. So does its summary. One unit votes on every query, so it can
+change the number of safe labels by all of them, and a noisy count would be useless. A private test
+like the gate (docs/proofs/gate.md) could be published: the number of units that must change before
+fewer than a given number are safe changes by one per unit. It would have to be charged to the
+ledger before it is drawn; this is not implemented.
 
-**What is certified** is about the counts that the server holds. With noise shares they have the
-noise in them, and a label is their largest: had any one party cast its votes otherwise, all other
-votes and *all* noise as they were, a safe label would have been the same. With central noise the
-server holds exact sums and keeps no noise: had any one party cast its votes otherwise, a safe label
-would still have had *most votes*; which label the noise would have picked, nobody can say. A label
-that was not the largest count itself is never safe.
+**Certified** are the counts that the server has. With noise shares they have the noise in them, and
+a label is their largest: if any one party had voted differently, with all other votes and *all*
+noise unchanged, a safe label would have been the same. With central noise the server has exact sums
+and does not store the noise: if any one party had voted differently, a safe label would still have
+had *most votes*; which label the noise would have picked is unknown. A label that was not the
+largest count itself is never safe.
 
-**What is presumed**: each party cast just its k votes. With plain aggregation the server has seen to
-it. Under masks it has not (docs/decisions/0008-vote-proofs.md): there a certificate tells how much hangs
-on one party's teachers, not what a party could do that cheats in the sum, or in its noise share.
+**Assumed**: each party cast exactly its k votes. With plain aggregation the server has checked it.
+Under masks it has not (docs/decisions/0008-vote-proofs.md): there a certificate describes the
+influence of one party's teachers, not that of a party that cheats in the sum, or in its noise
+share.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class LabelCertificate:
         query: index into the public set.
         label: index into the classes.
         margin: its count less the largest other one, in votes; below 0 where noise decided.
-        safe_votes: the most votes that could have been cast otherwise, by whomever, with the label
-            still ahead; None where it was not ahead.
+        safe_votes: the most votes that could have changed, by any parties, with the label still
+            ahead; None if it was not ahead.
         largest_party: most teachers of one party in the sum.
         safe_against_any_party: whether ``safe_votes`` covers them.
         answered_against_any_party: whether the counts would have reached the mechanism's threshold
@@ -158,10 +159,10 @@ def certificate_of(
     shape = (state.spec.queries, len(state.classes))
     if state.labels and counts.shape != shape:
         raise LedgerError(f"votes of shape {counts.shape}, the campaign has {shape}")
-    for round_, held in (predictions or {}).items():
-        if held.shape != shape:
+    for round_, predicted in (predictions or {}).items():
+        if predicted.shape != shape:
             raise LedgerError(
-                f"predictions of shape {held.shape} for round {round_}, the campaign has {shape}"
+                f"predictions of shape {predicted.shape} for round {round_}, the campaign has {shape}"
             )
     teachers = {party.name: party.teachers for party in state.roster}
     certified = []

@@ -1,4 +1,4 @@
-"""What can be said of a campaign from its ledger: for the screen, for JSON, for a label file."""
+"""Reports on a campaign from its ledger: for the screen, JSON, and label files."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 #: The ledger's name in a campaign's folder, if it is a file.
 LEDGER_FILE: Final = place.LEDGER_FILE
-#: Characters of an entry that are shown.
+#: Shown characters of an entry.
 _WIDEST: Final = 100
 _TERMS: Final = ("delta", "unit", "adjacency", "observer")
 _NOISE: Final = {"central": "server", "distributed": "parties"}
 
 
 def describe(folder: Path, database: str | None = None) -> dict[str, object]:
-    """Return where the campaign in ``folder`` stands, also while a server runs it.
+    """Return the status of the campaign in ``folder``, also while a server runs it.
 
     Args:
         folder: of the campaign.
-        database: address of the one that has its ledger, for a folder that does not say so.
+        database: address of its ledger's database, for a folder without an anchor.
 
     Raises:
         StateError: if there is none.
@@ -48,7 +48,7 @@ def describe(folder: Path, database: str | None = None) -> dict[str, object]:
 
 
 def describe_state(state: CampaignState) -> dict[str, object]:
-    """Return what may be told of a campaign: public figures alone."""
+    """Return the public figures of a campaign."""
     spec = state.spec
     found: dict[str, object] = {
         "campaign": spec.name,
@@ -139,7 +139,7 @@ def label_set(folder: Path) -> LabelSet:
     if state.phase != "finished":
         raise StateError(
             f"the campaign in {folder} is {state.phase}: its labels can be exported once it is "
-            "finished; `pate-server resume` goes on with it"
+            "finished; `pate-server resume` continues it"
         )
     return LabelSet(
         campaign=bytes.fromhex(state.spec.id),
@@ -171,7 +171,7 @@ def entries(folder: Path) -> list[dict[str, object]]:
 
 
 def show_entries(held: Sequence[Mapping[str, object]]) -> None:
-    """Print entries, one a line, long bodies cut."""
+    """Print entries, one per line, long bodies truncated."""
     console = Console(highlight=False, soft_wrap=True)
     for entry in held:
         body = json.dumps(entry["body"], separators=(",", ":"))
@@ -184,7 +184,7 @@ def show_entries(held: Sequence[Mapping[str, object]]) -> None:
 
 
 def verify(folder: Path, head: str | None, database: str | None = None) -> dict[str, object]:
-    """Replay the ledger and return what it sums up to.
+    """Verify the ledger and return its summary.
 
     Args:
         folder: of the campaign.
@@ -192,14 +192,14 @@ def verify(folder: Path, head: str | None, database: str | None = None) -> dict[
         database: as for :func:`describe`.
 
     Raises:
-        LedgerError: if anything does not hold.
+        LedgerError: if anything does not verify.
         StateError: if there is no ledger.
     """
     known = Head.given(head)
     found = audit.verify(place_of(folder, database), known)
     stated = describe(folder, database)
     return {
-        # Before the roster there is no guarantee to state the terms of.
+        # Before the roster there is no guarantee.
         **{key: value for key, value in stated.items() if key in _TERMS},
         "campaign": found.campaign,
         "phase": found.phase,

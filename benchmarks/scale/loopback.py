@@ -17,10 +17,10 @@ def push_seconds(size: int) -> float:
 
 
 def _once(size: int) -> float:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        sender = threading.Thread(target=_send, args=(door.getsockname()[1], size), daemon=True)
+    with socket.create_server(("127.0.0.1", 0)) as client:
+        sender = threading.Thread(target=_send, args=(client.getsockname()[1], size), daemon=True)
         sender.start()
-        taken, _ = door.accept()
+        taken, _ = client.accept()
         room = bytearray(_CHUNK)
         with taken:
             began, left = time.perf_counter(), size

@@ -55,9 +55,9 @@ def free_parties_port() -> int:
     """Return a port of loopback that nobody listens on."""
     while True:
         port = random.SystemRandom().choice(_DOORS)
-        with socket.socket() as door:
+        with socket.socket() as client:
             try:
-                door.bind(("127.0.0.1", port))
+                client.bind(("127.0.0.1", port))
             except OSError:
                 continue
             return port
@@ -254,8 +254,8 @@ class Stage(Commands):
             AssertionError: if somebody does.
         """
         for port in (self.port, self.student_port):
-            with socket.socket() as door:
-                assert door.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is open still"
+            with socket.socket() as client:
+                assert client.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is open still"
 
     def drafts(self) -> list[str]:
         """Return what a process that was killed left half-made."""

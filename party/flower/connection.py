@@ -1,8 +1,8 @@
-"""A party that stays connected and answers, with its teachers loaded, until it is told to stop.
+"""The connection of a party: it answers messages, with its teachers in memory, until stopped.
 
-Flower would start a new process for every message and run in it whatever code the server's run
-carries. Here the messages come to this process, the answers are computed by the code that is
-installed here, and a run that carries code of its own is refused unread.
+Flower would start a new process for every message and run in it the code that the server's run
+carries. Here the messages come to this process, the answers are computed by the installed code, and
+a run that carries code is refused unread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import math
 import random
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -37,37 +38,35 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Between two looks at a SuperNode that does not hold a look open, and at one that is still starting,
-#: in seconds.
+#: Seconds between polls of a SuperNode that does not hold polls open, or is still starting.
 _POLL_S: Final = 0.1
 _STARTING_S: Final = 0.05
-#: Between two looks at the server's health while nothing is asked.
+#: Seconds between health checks of the server while idle.
 _HEALTH_S: Final = 10.0
-#: After so long without the server whoever waits is told what that may mean.
+#: Seconds without the server after which the operator is informed.
 _ABSENCE_S: Final = 180.0
 _FIRST_PAUSE_S: Final = 1.0
-#: Between two looks for a server that does not answer, during the first seconds.
+#: Pause between the first health checks of a server that does not answer.
 _OFTEN_S: Final = 0.5
 _SOON_S: Final = 10.0
-#: What the last look before a server is given up may take.
+#: Time limit of the last health check before giving up.
 _LEAST_PROBE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
-#: A SuperNode that lived this long was connected: its end starts the pauses anew.
+#: A SuperNode that lived this long was connected: its end resets the pauses.
 _SETTLED_S: Final = 15.0
 #: How long a server may refuse a party's key before that is final: it learns of a new party within
-#: a second, but takes a party that crashed for connected for about a minute.
+#: a second, but considers a crashed party connected for about a minute.
 REFUSAL_PATIENCE_S: Final = 120.0
 _REFUSED_PAUSE_S: Final = 10.0
-#: A SuperLink takes what a node signed for so long, by both their clocks; a little less, in seconds.
+#: Seconds for which a SuperLink accepts a node's signature, slightly less.
 _SKEW_S: Final = 240.0
 
 
 class Connection:
-    """The connection of one party to one server: made, kept, and made again.
+    """The connection of one party to one server, re-established whenever it ends.
 
-    It starts a SuperNode and answers what arrives. A server that is not there (yet, or for a
-    while) is waited for; a SuperNode that ends, as it does whenever the server starts anew, is
-    started again.
+    It starts a SuperNode and answers its messages. It waits for an absent server, and restarts a
+    SuperNode that ended, as it does whenever the server restarts.
     """
 
     def __init__(
@@ -89,30 +88,33 @@ class Connection:
 
         Args:
             server: ``host:port`` of the server.
-            app: what answers; see :func:`party.flower.client_app.make_client_app`.
-            home: directory for the SuperNode's log and secret; no two parties share one.
-            root_certificates: certificates (PEM) that the server's must be signed by. Without it,
-                a server on loopback is spoken to in clear, any other over TLS with the
-                certificates of this system.
-            node_key: file of the key by which an enrolled party is let in (OpenSSH format); it is
-                used over TLS alone.
-            refusal_patience: seconds after which a server that refuses this party is believed.
-            max_wait: seconds after which a server that does not answer is given up; None: never.
-            absence: seconds without an answer of the server after which ``on_absence`` is called;
-                once each time that it goes away.
+            app: computes the answers; see :func:`party.flower.client_app.make_client_app`.
+            home: directory for the SuperNode's log and secret, of only this party.
+            root_certificates: certificates (PEM) that must have signed the server's. Without it, a
+                server on loopback is contacted in clear text, any other over TLS with the system's
+                certificates.
+            node_key: file of the key that admits an enrolled party (OpenSSH format); used only over
+                TLS.
+            refusal_patience: seconds after which a refusal by the server is final.
+            max_wait: seconds after which the party gives up on a server that does not answer; None:
+                never.
+            absence: seconds without an answer of the server after which ``on_absence`` is called,
+                once per absence.
             on_absence: called then, from the thread of :meth:`run`.
-            on_event: called with one line for the operator when something changes, from the
-                thread of :meth:`run`.
-            on_state: called with what the connection is now, from that thread too: connected from
-                when the SuperNode answers, away while the server does not answer its health check.
+            on_event: called with one line for the operator on each change, from the thread of
+                :meth:`run`.
+            on_state: called with the state of the connection, from that thread, too: connected once
+                the SuperNode answers, away while the server does not answer its health check.
 
         Raises:
-            UsageError: if the address cannot be read, the certificates are not there, or a node
-                key would be used in clear.
+            UsageError: if the address is invalid, the certificates are missing, or a node key would
+                be used in clear text.
         """
         self._server = Server(server, root_certificates)
         if node_key is not None and self._server.in_clear:
-            raise UsageError(f"{server} would be spoken to in clear: an enrolled party uses TLS")
+            raise UsageError(
+                f"the connection to {server} would be in clear text: an enrolled party uses TLS"
+            )
         self._node_key = node_key
         self._refusal_patience = refusal_patience
         self._refused_since: float | None = None
@@ -129,27 +131,27 @@ class Connection:
 
     @property
     def supernode_pid(self) -> int | None:
-        """Process id of the SuperNode, or None while there is none."""
+        """Process id of the SuperNode, None if there is none."""
         node = self._node
         return None if node is None else node.child.pid
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Be connected and answer until ``stop()`` says so; then leave in order.
+        """Stay connected and answer until ``stop()`` returns True; then disconnect.
 
         Args:
-            stop: asked once a second or more often, and never while an answer is being computed.
+            stop: called at least once a second, but never while an answer is being computed.
 
         Raises:
-            UnreachableError: if the server's certificate is not trusted, or it does not answer
-                for longer than ``max_wait``.
-            RefusedError: if the server lets enrolled parties in alone, and this is none, or is not
-                any more.
+            UnreachableError: if the server's certificate is not trusted, or it does not answer for
+                ``max_wait``.
+            RefusedError: if the server admits only enrolled parties, and this is not, or no longer,
+                one.
             DiskError: if ``home`` cannot be written.
         """
         pauses = _Pauses()
         while not stop():
             self._on_state("connecting")
-            # Before the server is there: what it imports is imported meanwhile.
+            # Started before the server is up, so that its imports are done meanwhile.
             self._node = SuperNode(self._home, self._server, self._node_key)
             try:
                 if not self._wait_for_server(stop):
@@ -169,7 +171,7 @@ class Connection:
             if self._is_refused(node, began):
                 pause = min(pause, _REFUSED_PAUSE_S)
                 self._on_event(
-                    f"{self._server.address} does not let this party in: not enrolled, revoked, or "
+                    f"{self._server.address} does not admit this party: not enrolled, revoked, or "
                     f"connected a moment ago; trying again in {pause:.0f} s"
                 )
             else:
@@ -180,22 +182,22 @@ class Connection:
             if abs(self._server.skew) > _SKEW_S:
                 self._on_event(
                     f"the clocks of {self._server.address} and of this machine differ by "
-                    f"{abs(self._server.skew) / 60:.0f} minutes, and who differs by five is not let "
-                    "in: set the one that is wrong"
+                    f"{abs(self._server.skew) / 60:.0f} minutes; a difference above five is "
+                    "refused: correct the clock that is wrong"
                 )
             _sleep(pause, stop)
 
     def _is_refused(self, node: SuperNode, began: float) -> bool:
-        """Say whether the server refused ``node``, which was started at ``began``.
+        """Return whether the server refused ``node``, which was started at ``began``.
 
         Raises:
-            RefusedError: if it is not worth asking again.
+            RefusedError: if the refusal is final.
         """
         code = node.refusal()
         if code == KEY_NEEDED:
             raise RefusedError(
-                f"{self._server.address} lets in enrolled parties alone, and this is none: ask its "
-                "coordinator for a bundle, and `pate-party enroll` it"
+                f"{self._server.address} admits only enrolled parties, and this is not one: ask "
+                "its coordinator for a bundle, and `pate-party enroll` it"
             )
         if code != KEY_REFUSED:
             return False
@@ -204,7 +206,7 @@ class Connection:
         if waited >= self._refusal_patience:
             raise RefusedError(
                 f"{self._server.address} has refused this party's key for {waited:.0f} s: it is "
-                "not enrolled there any more, or another pate-party uses its key. The coordinator "
+                "no longer enrolled there, or another pate-party uses its key. The coordinator "
                 "sees it with `pate-server parties`; a new bundle enrols it again"
             )
         return True
@@ -221,7 +223,7 @@ class Connection:
             pause = pauses.next()
             is_early = time.monotonic() - began < _SOON_S
             if is_early:
-                # It may have been started with us, and be there in a moment.
+                # It may have been started with this party, and be ready in a moment.
                 pauses.reset()
             pause = min(pause, self._left())
             yet = "it may not be running yet; " if is_early else ""
@@ -230,7 +232,7 @@ class Connection:
         return False
 
     def _left(self) -> float:
-        """Return how long a server that does not answer is still waited for, in seconds."""
+        """Return how many more seconds to wait for a server that does not answer."""
         if self._max_wait is None or self._unreachable_since is None:
             return math.inf
         return max(0.0, self._unreachable_since + self._max_wait - time.monotonic())
@@ -251,7 +253,7 @@ class Connection:
             waited = now - self._unreachable_since
             if self._max_wait is not None and waited >= self._max_wait:
                 raise UnreachableError(
-                    f"{error}; given up after {waited:.0f} s. Check the address, and that the "
+                    f"{error}; gave up after {waited:.0f} s. Check the address, and that the "
                     "server runs and can be reached from here"
                 ) from error
             if waited >= self._absence and not self._is_told:
@@ -262,26 +264,26 @@ class Connection:
         return None
 
     def _serve(self, node: SuperNode, stop: Callable[[], bool]) -> None:
-        """Answer what arrives at ``node`` until it ends, or cannot be used, or ``stop()``."""
+        """Answer messages at ``node`` until it ends, becomes unusable, or ``stop()``."""
         looked, was_away, is_up = time.monotonic(), False, False
-        with RuntimeClient.with_secret(node.address, node.secret) as door:
+        with RuntimeClient.with_secret(node.address, node.secret) as client:
             while not stop() and node.child.running:
                 asked = time.monotonic()
                 try:
-                    pulled = next_message(door, node.address)
+                    pulled = next_message(client, node.address)
                     if not is_up:
                         is_up = True
                         self._on_event(f"connecting to {self._server.address}")
                         self._on_state("connected")
                     if pulled is not None:
-                        with pulled:
+                        with closing(pulled):
                             self._answer(pulled)
                         continue
                 except httpx.ConnectError:
                     pass  # it is still starting, or has just ended
                 except (httpx.HTTPError, TimeoutError, *PIECE_ERRORS) as error:
-                    # It waits for an answer that it will not get: only a new one goes on.
-                    _log.warning("the SuperNode cannot be used any more: %s", error)
+                    # It waits for an answer that it will not get: it must be replaced.
+                    _log.warning("the SuperNode is unusable: %s", error)
                     return
                 if time.monotonic() - looked > min(_HEALTH_S, self._left()):
                     looked, why = time.monotonic(), self._look()
@@ -291,12 +293,12 @@ class Connection:
                         self._on_state("connected" if why is None else "away")
                     was_away = why is not None
                 pause = _POLL_S if is_up else _STARTING_S
-                # One of ours answers when there is a message, or after a while.
+                # Our SuperNode answers when there is a message, or after a while.
                 if time.monotonic() - asked < pause:
                     node.child.ended(pause)
 
     def _answer(self, pulled: PulledMessage) -> None:
-        """Compute and send one answer. What the party's code raises becomes its class name."""
+        """Compute and send one answer; an exception is sent as its class name."""
         if pulled.refusal is not None:
             self._on_event(f"refused: {pulled.refusal}")
             pulled.answer(pulled.error(RefusedError.__name__))
@@ -304,7 +306,7 @@ class Connection:
         try:
             reply = self._app(message=pulled.message(), context=pulled.context)
         except (httpx.HTTPError, *PIECE_ERRORS):
-            raise  # of the SuperNode: the app keeps what its own code raises to itself
+            raise  # of the SuperNode: the app handles exceptions of its own code
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not leave
             _log.exception("a message of the server could not be read")
             reply = pulled.error(type(error).__name__)
@@ -312,7 +314,7 @@ class Connection:
 
 
 class _Pauses:
-    """Growing pauses between attempts, each a little different so that parties do not march."""
+    """Exponential backoff with jitter."""
 
     def __init__(self, first: float = _FIRST_PAUSE_S) -> None:
         self._first = first
@@ -323,7 +325,7 @@ class _Pauses:
 
     def next(self) -> float:
         pause, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE_S)
-        # No secret depends on it: it only spreads the load.
+        # Not a secret: it only spreads the load.
         return pause * random.uniform(0.75, 1.25)  # noqa: S311
 
 

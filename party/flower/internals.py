@@ -1,13 +1,13 @@
-"""The party's side of Flower that Flower does not promise to keep: messages of its SuperNode.
+"""Internals of Flower that the party uses and that may change: messages of its SuperNode.
 
-What both roles use is in :mod:`protos.flower.runtime`. Everything here speaks to a SuperNode on
-loopback that this process started.
+Internals used by both roles are in :mod:`protos.flower.runtime`. All functions here talk to a
+SuperNode on loopback that this process started.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from flwr.app import Error, Message
 from flwr.common.serde import context_from_proto, message_from_proto
@@ -49,40 +49,38 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from flwr.app import Context
     from flwr.proto.message_pb2 import ObjectTree
     from flwr.proto.task_pb2 import Task
 
-#: What of Flower runs as the child process.
+#: The part of Flower that runs as the child process.
 SUPERNODE_MAIN: Final = "party.flower.supernode_process:main"
-#: How a SuperLink refuses a node that has no key of its own, though it lets in known keys alone.
+#: How a SuperLink that admits only known keys refuses a node without a key.
 KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
-#: How it refuses a key that it does not know, or that is connected already.
+#: How it refuses a key that is unknown or already connected.
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
-#: All that a server can make a SuperNode wait for. Each is taken, so that nothing blocks it.
+#: All tasks that a SuperNode may wait for. Each is taken, so that none blocks it.
 _KINDS: Final = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
-#: How long a message may take to follow its announcement, and its pieces to follow it, in seconds:
-#: the SuperNode hands them over when it has them all, and drops a message of which nothing comes
+#: Seconds that a message may take to follow its announcement, and its pieces to follow it: the
+#: SuperNode delivers complete messages, and drops a message that stalls
 #: (:mod:`party.flower.pieces`).
 _MESSAGE_S: Final = 30.0
 _PIECES_S: Final = 1800.0
 
-#: What Flower's pieces raise when a message or an answer did not get through whole.
+#: Flower's errors for a message or an answer that was not transferred completely.
 PIECE_ERRORS: Final = (ObjectPullError, ObjectPushError)
 
 
 class PulledMessage:
-    """One message of the server, taken from the SuperNode; answered once, then closed.
+    """One message of the server, pulled from the SuperNode; answered once, then closed.
 
     Attributes:
         context: Flower's context of the run that the message belongs to.
-        refusal: why the message must not be looked at, or None.
+        refusal: why the message must not be read, or None.
     """
 
     def __init__(self, address: str, task: Task, token: str) -> None:
-        """Take hold of the task of a message.
+        """Claim the task of a message.
 
         Raises:
             httpx.HTTPError: if the SuperNode does not answer.
@@ -99,19 +97,6 @@ class PulledMessage:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        """Return the message."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Hand the task back; see :meth:`close`."""
-        self.close()
 
     def message(self) -> Message:
         """Fetch the message.
@@ -134,26 +119,26 @@ class PulledMessage:
             initial_backoff=0.05,
             backoff_cap=0.5,
         )
-        # The id is the hash of the message, so the message itself cannot hold it.
+        # The id is the hash of the message, so the message itself cannot contain it.
         message.metadata.__dict__["_message_id"] = self._tree.object_id
         return message
 
     def answer(self, reply: Message) -> None:
-        """Give the reply to the SuperNode, which sends it on.
+        """Pass the reply to the SuperNode, which sends it.
 
         Raises:
             httpx.HTTPError: if the SuperNode does not answer.
-            ObjectPushError: if it does not take the reply whole.
+            ObjectPushError: if it does not accept the complete reply.
         """
         push_message(self._client, reply, self.context)
         self._status = SubStatus.COMPLETED
 
     def error(self, name: str) -> Message:
-        """Return the reply that says only that an exception of class ``name`` was raised."""
+        """Return a reply with only the class name of an exception."""
         return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, name), reply_to=self._envelope)
 
     def close(self) -> None:
-        """Hand the task back, whether it was answered or not."""
+        """Release the task, whether it was answered or not."""
         self._heartbeat.stop()
         finish(self._client, self._status)
         self._client.close()
@@ -173,14 +158,14 @@ class PulledMessage:
             time.sleep(0.05)
 
 
-def next_message(door: RuntimeClient, address: str) -> PulledMessage | None:
+def next_message(client: RuntimeClient, address: str) -> PulledMessage | None:
     """Take the next message that waits at the SuperNode, or return None if there is none.
 
     Raises:
         httpx.HTTPError: if the SuperNode does not answer.
         TimeoutError: if it announced a message that does not come.
     """
-    taken = acquire(door, _KINDS)
+    taken = acquire(client, _KINDS)
     return None if taken is None else PulledMessage(address, *taken)
 
 

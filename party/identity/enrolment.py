@@ -1,9 +1,9 @@
-"""How a party enrols: it makes its keys, answers the coordinator's bundle, and keeps what it needs.
+"""Enrolment of a party: it makes its keys, answers the coordinator's bundle, and stores the result.
 
-Keys and answer lie on disk before the answer is sent, in a directory of their own that
-``enrolment.pending.json`` names. When the server has taken the answer, ``enrolment.json`` names it,
-in one step. Whatever happens in between, the same bundle sends the very same answer again, which
-the server knows; and an earlier enrolment stays until then. The private keys never leave the home.
+Keys and answer are on disk before the answer is sent, in their own directory that
+``enrolment.pending.json`` names. When the server has accepted the answer, ``enrolment.json`` names
+it, atomically. After any interruption, the same bundle sends the same answer again, which the
+server recognises; an earlier enrolment is valid until then. The private keys never leave the home.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FILE: Final = "enrolment.json"
 _PENDING: Final = "enrolment.pending.json"
 _FORMAT: Final = "pate-party-enrolment/1"
 _FOLDER: Final = "enrolments"
-#: In an enrolment's folder: an identity key that is new with it, until that is in its place.
+#: In an enrolment's folder: its new identity key, until that is moved to its place.
 _NEW_IDENTITY: Final = "identity.new"
 _TIMEOUT_S: Final = 30.0
 WARN_BEFORE: Final = dt.timedelta(days=30)
@@ -46,16 +46,16 @@ WARN_BEFORE: Final = dt.timedelta(days=30)
 
 @dataclass(frozen=True)
 class Enrolment:
-    """What a party that has enrolled knows.
+    """The enrolment of a party.
 
     Attributes:
-        name: of the party, as the coordinator calls it.
+        name: of the party, chosen by the coordinator.
         server: ``host:port``.
-        ca: certificate (PEM) of the authority that the server's must be signed by.
+        ca: certificate (PEM) of the authority that must have signed the server's.
         node_key: key of its SuperNode, OpenSSH format.
-        campaign_key: Ed25519 public key (32 bytes) that signs what the server asks.
+        campaign_key: Ed25519 public key (32 bytes) that signs the server's requests.
         ends: when the authority expires.
-        pending: whether a newer one waits, because nobody knows yet that the server has taken it.
+        pending: whether a newer one waits for confirmation by the server.
     """
 
     name: str
@@ -71,15 +71,16 @@ class Enrolment:
         """Return the enrolment in a party's home, or None if it never enrolled.
 
         Raises:
-            StateError: if it is damaged, or the first one was begun and not finished.
+            StateError: if it is damaged, or the first one was not completed.
         """
         file = home / _FILE
         if not file.exists():
             if not (home / _PENDING).exists():
                 return None
             raise StateError(
-                f"an enrolment in {home} was begun, and nobody knows whether the server has taken "
-                f"it: `pate-party enroll` the same bundle again, or remove {home / _PENDING}"
+                f"an enrolment in {home} was not completed: the server may or may not have "
+                "accepted it. `pate-party enroll` the same bundle again, or remove "
+                f"{home / _PENDING}"
             )
         try:
             found = _fields(file)
@@ -88,8 +89,8 @@ class Enrolment:
             ca, node_key = folder / "ca.pem", folder / "node.key"
             for path, digest in ((ca, found["ca"]), (node_key, found["node_key"])):
                 if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-                    raise ValueError(f"{path} is not what it was")
-            # Not made here: a key that the server does not know would be of no use.
+                    raise ValueError(f"{path} was changed")
+            # Not created here: the server would not know a new key.
             if (
                 not (home / "identity.key").exists()
                 or _public(identity_key(home)) != found["identity"]
@@ -111,7 +112,7 @@ class Enrolment:
         )
 
     def warnings(self, now: dt.datetime) -> list[str]:
-        """Return lines about what expires within 30 days, and a newer enrolment that waits."""
+        """Return lines about what expires within 30 days, and a newer pending enrolment."""
         lines = []
         if self.pending:
             lines.append(
@@ -119,7 +120,9 @@ class Enrolment:
                 "enroll` the same bundle again while the server runs; until then the old one is used"
             )
         if self.ends - now < WARN_BEFORE:
-            lines.append(f"the authority of {self.server} expires on {self.ends:%Y-%m-%d}: {_MEND}")
+            lines.append(
+                f"the authority of {self.server} expires on {self.ends:%Y-%m-%d}: {_REMEDY}"
+            )
         return lines
 
     def require_valid(self, now: dt.datetime) -> None:
@@ -130,24 +133,24 @@ class Enrolment:
         """
         if now >= self.ends:
             raise StateError(
-                f"the authority of {self.server} expired on {self.ends:%Y-%m-%d}: {_MEND}"
+                f"the authority of {self.server} expired on {self.ends:%Y-%m-%d}: {_REMEDY}"
             )
 
 
-#: What reading a file of an enrolment may raise.
+#: Errors of reading a file of an enrolment.
 _DAMAGE: Final = (OSError, ValueError, KeyError, TypeError, PateError)
-_MEND: Final = "ask its coordinator for a new bundle, and `pate-party enroll` it"
+_REMEDY: Final = "ask its coordinator for a new bundle, and `pate-party enroll` it"
 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """What became of an answer.
+    """The result of answering a bundle.
 
     Attributes:
         identity: the party's public identity key, 32 bytes.
-        answer: the file that the coordinator must be given, or None: the server has the answer.
+        answer: the file to give to the coordinator, or None: the server has the answer.
         why: why it must be given, or an empty text.
-        waits: whether an earlier enrolment is used until the server is known to have the answer.
+        waits: whether an earlier enrolment is used until the server confirms the answer.
     """
 
     identity: bytes
@@ -164,22 +167,22 @@ def enrol(
     send: bool = True,
     new_identity: bool = False,
 ) -> Enrolled:
-    """Make keys, answer ``bundle``, and keep what was agreed; once more, send the same answer.
+    """Make keys, answer ``bundle``, and store the enrolment; a repetition sends the same answer.
 
     Args:
         bundle: of the coordinator.
         home: of the party, which no other process uses.
-        file: where to write the answer if it is not sent, or the server cannot be reached.
+        file: for the answer if it is not sent, or the server cannot be reached.
         send: whether to send it.
         new_identity: whether to make a new identity key, though there is one.
 
     Raises:
-        RefusedError: if the server does not take the answer; the enrolment before it stays.
-        UntrustedServerError: if what answers is not the server of the bundle.
-        UsageError: if the bundle's address cannot be read, or was answered before with the old
-            identity, and a new one is asked for now.
-        StateError: if the identity key, or what is kept of an earlier attempt, is damaged.
-        DiskError: if it cannot be written; what was there before is still there.
+        RefusedError: if the server does not accept the answer; the earlier enrolment stays.
+        UntrustedServerError: if another server answers than that of the bundle.
+        UsageError: if the bundle's address is invalid, or a new identity is requested for a bundle
+            that was answered with the old one.
+        StateError: if the identity key, or the state of an earlier attempt, is damaged.
+        DiskError: if it cannot be written; the earlier state is unchanged.
     """
     draft, is_first = _draft(bundle, home, new_identity)
     why = "as you asked"
@@ -187,7 +190,7 @@ def enrol(
         try:
             why = _send(Server(bundle.server, draft.folder / "ca.pem"), draft.answer)
         except (RefusedError, UntrustedServerError):
-            if is_first:  # nobody has taken it: there is nothing to send again
+            if is_first:  # no one accepted it: there is nothing to send again
                 _discard(home, draft)
             raise
     if why:
@@ -201,7 +204,7 @@ def enrol(
 
 @dataclass(frozen=True)
 class _Draft:
-    """Keys and answer as they lie on disk.
+    """Keys and answer on disk.
 
     Attributes:
         folder: where the keys are.
@@ -215,7 +218,7 @@ class _Draft:
 
 
 def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool]:
-    """Return the answer to a bundle that lies here, or a new one, and whether it is new."""
+    """Return the stored answer to a bundle or a new one, and whether it is new."""
     mark = hashlib.sha256(b"bundle" + bundle.to_json()).hexdigest()
     if (current := _named(home, _FILE)) is not None:
         _settle(home, home / _FOLDER / current)
@@ -227,11 +230,12 @@ def _draft(bundle: Bundle, home: Path, new_identity: bool) -> tuple[_Draft, bool
             folder = home / _FOLDER / fields["folder"]
             answer = Answer.from_json((folder / "answer.json").read_bytes())
         except _DAMAGE:
-            continue  # there is none, or it is of no use: a new answer takes its place
+            continue  # missing or unusable: a new answer replaces it
         if new_identity and fields.get("new_identity") != "yes":
             raise UsageError(
-                "this bundle was answered before, with the identity key that is here, and the "
-                "server may have taken that: leave out --new-identity, or ask for a new bundle"
+                "this bundle was answered before, with the present identity key, and the "
+                "server may have accepted that: leave out --new-identity, or ask for a new "
+                "bundle"
             )
         return _Draft(folder, fields, answer), False
     return _make(bundle, home, mark, new_identity), True
@@ -243,7 +247,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
     folder = private_directory(home / _FOLDER / label)
     try:
         write_file(folder / "ca.pem", bundle.ca)
-        Server(bundle.server, folder / "ca.pem")  # before anything is stored that it would spoil
+        Server(bundle.server, folder / "ca.pem")  # before anything is stored
         identity = Ed25519PrivateKey.generate() if new_identity else identity_key(home)
         if new_identity:
             write_file(folder / _NEW_IDENTITY, identity.private_bytes_raw())
@@ -280,7 +284,7 @@ def _make(bundle: Bundle, home: Path, mark: str, new_identity: bool) -> _Draft:
 
 
 def _accept(home: Path, draft: _Draft) -> None:
-    """Put a pending enrolment in the place of the one before; the first write decides."""
+    """Replace the earlier enrolment by a pending one; the first write decides."""
     if _named(home, _FILE) != draft.folder.name:
         write_file(home / _FILE, json.dumps(draft.fields, indent=1).encode() + b"\n")
         reach("enrolment-accepted")
@@ -291,7 +295,7 @@ def _accept(home: Path, draft: _Draft) -> None:
 
 
 def _settle(home: Path, folder: Path) -> None:
-    """Bring a new identity key from an accepted enrolment to its place, if that is still to do."""
+    """Move the new identity key of an accepted enrolment to its place, if not yet done."""
     made = folder / _NEW_IDENTITY
     with contextlib.suppress(FileNotFoundError):
         write_file(home / "identity.key", made.read_bytes())
@@ -313,7 +317,7 @@ def _sweep(home: Path) -> None:
 
 
 def _is_usable(home: Path) -> bool:
-    """Say whether there is an enrolment with which this party can connect."""
+    """Return whether there is an enrolment with which this party can connect."""
     try:
         return Enrolment.load(home) is not None
     except StateError:
@@ -329,21 +333,21 @@ def _named(home: Path, file: str) -> str | None:
 
 
 def _fields(file: Path) -> dict[str, str]:
-    """Read what names an enrolment's folder; whatever is wrong raises one of several errors."""
+    """Read the file that names an enrolment's folder; raises one of :data:`_UNREADABLE`."""
     found = json.loads(file.read_bytes())
     if found["format"] != _FORMAT:
         raise ValueError(f"its format is not {_FORMAT}")
     if not all(isinstance(value, str) for value in found.values()):
-        raise TypeError("something that is no text")
+        raise TypeError("a value that is not text")
     check_name(found["folder"])
     return dict(found)
 
 
 def _send(server: Server, answer: Answer) -> str:
-    """Send an answer. Returns an empty text, or why nobody is known to have it.
+    """Send an answer. Returns an empty text, or why its delivery is not confirmed.
 
     Raises:
-        RefusedError: if the server did not take it.
+        RefusedError: if the server did not accept it.
         UntrustedServerError: if it is another server.
     """
     try:
@@ -353,7 +357,7 @@ def _send(server: Server, answer: Answer) -> str:
             ) as client,
             client.stream("POST", server.url + ROUTE, content=answer.to_json()) as reply,
         ):
-            status = reply.status_code  # what else it says is not read
+            status = reply.status_code  # the rest of the reply is not read
     except httpx.HTTPError as error:
         failure = server.failure(error)
         if isinstance(failure, UntrustedServerError):
@@ -363,9 +367,9 @@ def _send(server: Server, answer: Answer) -> str:
         return ""
     if status in (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND):
         raise RefusedError(
-            f"{server.address} did not take this enrolment, and does not say why: the code was "
-            "used, replaced or has expired, or the party was revoked (then --new-identity). Its "
-            "coordinator sees the reason, and makes a new bundle with `pate-server enroll "
+            f"{server.address} did not accept this enrolment and gives no reason: the code was "
+            "used, replaced or has expired, or the party was revoked (then --new-identity). "
+            "Its coordinator sees the reason, and makes a new bundle with `pate-server enroll "
             f"{answer.name}`"
         )
     return str(UnreachableError(f"{server.address} is not ready (HTTP {status})"))
@@ -380,7 +384,7 @@ def read_bundle(path: Path, now: dt.datetime) -> Bundle:
 
     Raises:
         StateError: if it cannot be read, or its code has expired.
-        ProtocolError: if it is no bundle.
+        ProtocolError: if it is not a bundle.
     """
     try:
         bundle = Bundle.from_json(path.read_bytes())
@@ -389,6 +393,6 @@ def read_bundle(path: Path, now: dt.datetime) -> Bundle:
     if now.timestamp() >= bundle.expires:
         raise StateError(
             f"the code in {path} expired on "
-            f"{dt.datetime.fromtimestamp(bundle.expires, dt.UTC):%Y-%m-%d}: {_MEND}"
+            f"{dt.datetime.fromtimestamp(bundle.expires, dt.UTC):%Y-%m-%d}: {_REMEDY}"
         )
     return bundle

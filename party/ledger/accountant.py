@@ -1,24 +1,23 @@
 """A party's own accountant: one epsilon over all campaigns and synthetic rows of its home.
 
-Campaigns over the same data cost together. The accountant knows what this party answered and the
+The costs of campaigns over the same data add up. The accountant knows this party's answers and the
 signed terms; it counts
 
 * with **distributed** noise, one noisy histogram for every query of every batch that was answered,
-  or one noisy matrix where records vote themselves: this is what the *server* may have seen, and
-  needs nobody's honesty but that of all parties save the ``colluders`` of the terms;
-* with **central** noise, as often as the terms allow each answered query to be put to the
-  mechanism, at its worst cost, and at most the campaign's cap: this is what the *public* may have
-  seen if the server adds the noise that it promises and keeps votes and noise to itself;
-* what is promised, (epsilon, delta), for a **gated** campaign, and for one whose terms were not
-  known when it was answered;
-* what they reserved, for releases of synthetic rows: rho, delta, and a pure epsilon where they have
+  or one noisy matrix where records vote: this bounds the view of the *server*, and assumes only
+  that all parties except ``colluders`` of the terms are honest;
+* with **central** noise, each answered query at its worst cost, as often as the terms allow it to
+  be asked, and at most the campaign's cap: this bounds the view of the *public* if the server adds
+  the promised noise and keeps votes and noise secret;
+* the announced (epsilon, delta) for a **gated** campaign, and for one whose terms were not known
+  when it was answered;
+* the reserved cost of releases of synthetic rows: rho, delta, and a pure epsilon if they have
   one.
 
-All of these are added up by :mod:`pate.accounting.filters`, which has the theorem: a bound that was
-fixed beforehand, with delta and its parts, holds against a coordinator who chooses each campaign
-after a look at what was released before. A campaign for a larger unit protects a smaller one at
-least as well, so the sum is stated for the smallest unit among them, and for the neighbours that
-all of them cover.
+These are added up by :mod:`pate.accounting.filters`, which has the theorem: a bound fixed in
+advance, with delta and its parts, holds against a coordinator who chooses each campaign adaptively.
+A campaign for a larger unit protects a smaller one at least as well, so the sum is stated for the
+smallest unit among them, and for the neighbours that all of them cover.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ _GDP: Final = Gdp()
 
 @dataclass(frozen=True)
 class Totals:
-    """What a party answered for one campaign.
+    """A party's answers to one campaign.
 
     Attributes:
-        offer: its terms, as far as they are known.
-        queries: different queries of which votes left.
-        asked: the same summed over different batches: a query that is twice in the public set,
-            or in two batches, counts twice.
+        offer: its terms, as far as known.
+        queries: number of distinct queries answered.
+        asked: the same summed over batches: a query that is twice in the public set, or in two
+            batches, counts twice.
     """
 
     offer: Offer
@@ -66,11 +65,11 @@ class Totals:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The ledger as it will be once a request is answered.
+    """The ledger after a request is answered.
 
     Attributes:
-        campaigns: totals of all campaigns, that of the request with its queries counted in.
-        of_request: id of its campaign, and how many queries it asks votes on.
+        campaigns: totals of all campaigns, with the queries of the request.
+        of_request: id of its campaign, and its number of queries.
         joined: whether the campaign was joined before.
         syntheses: all releases of synthetic rows.
     """
@@ -97,13 +96,13 @@ class Figure:
     """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
     Attributes:
-        epsilon: infinite if more may fail than ``for_failing``, or if anything was released that is
-            not private.
+        epsilon: infinite if more may fail than ``for_failing``, or after a release that is not
+            private.
         delta: of the whole.
-        for_failing: what of delta is set aside for campaigns and releases that may fail outright.
-        unit: what it protects.
+        for_failing: part of delta for campaigns and releases that may fail outright.
+        unit: of privacy.
         observer: ``server`` if it holds even against the server, else ``public``.
-        neighbours: what two worlds differ by that it makes hard to tell apart, in words.
+        neighbours: the adjacency, in words.
         private: False if synthetic rows were released without differential privacy.
     """
 
@@ -117,14 +116,14 @@ class Figure:
 
     @property
     def why_none(self) -> str:
-        """Why there is no figure, in words; empty if there is one."""
+        """Why there is no figure; empty if there is one."""
         if not self.private:
             return "synthetic rows were released without differential privacy"
         if math.isinf(self.epsilon):
             return (
-                "the deltas of gated campaigns and of synthetic rows come to more than the "
-                f"{self.for_failing:g} of it that is set aside for them (failing_share): a campaign at "
-                "a smaller delta, or a larger share, would fit"
+                "the deltas of gated campaigns and of synthetic rows exceed the "
+                f"{self.for_failing:g} that is set aside for them (failing_share): choose a "
+                "campaign with a smaller delta, or a larger share"
             )
         return ""
 
@@ -143,12 +142,12 @@ class Figure:
 def cumulative_epsilon(
     totals: Iterable[Totals], delta: Delta, syntheses: Iterable[Synthesis] = ()
 ) -> Figure:
-    """Return what all answers and releases of synthetic rows together are worth.
+    """Return the epsilon of all answers and releases of synthetic rows together.
 
     Args:
         totals: one per campaign.
         delta: failure probability of the whole, with its parts.
-        syntheses: releases of synthetic rows, with what they reserved.
+        syntheses: releases of synthetic rows, with their reserved costs.
 
     Raises:
         AccountingError: for costs too large for a number.
@@ -167,7 +166,7 @@ def cumulative_epsilon(
         for_failing=float(delta.for_failing),
         unit=unit,
         neighbours=ADDED_OR_REMOVED[unit] if rows else _neighbours(unit, offers),
-        # Noise in synthetic rows is our own, and nobody sees anything before it.
+        # The party itself adds the noise of synthetic rows, so it holds against the server, too.
         observer=(
             "server" if units and all(each.sums.distributed for each in offers) else "public"
         ),
@@ -176,11 +175,10 @@ def cumulative_epsilon(
 
 
 def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
-    """Return what two worlds differ by that all of these campaigns cover, in words.
+    """Return the adjacency that all of these campaigns cover, in words.
 
-    A record that is altered is covered where records vote themselves, and where all of a party's
-    data may be; not where teachers vote, whom it may change shards of, nor by a promise for
-    patients, as it may become another patient's.
+    An altered record is covered if records vote, and if the unit is a party; not if teachers vote,
+    since it may move to another shard, nor for patients, since it may move to another patient.
     """
     voting = any(each.records_vote for each in offers) and all(
         each.unit == "party" or (each.unit == unit and each.records_vote) for each in offers
@@ -189,7 +187,7 @@ def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
-    """Return what the answers to one campaign cost at most.
+    """Return an upper bound on the cost of the answers to one campaign.
 
     Args:
         totals: of the campaign.
@@ -202,7 +200,7 @@ def cost_of(totals: Totals, composition: Composition) -> Fraction:
     if offer.mechanisms is None or offer.cap is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
     if offer.sums.distributed:
-        # Each batch opened shows the server its noisy sums, cap or not.
+        # Each unmasked batch shows the server its noisy sums, whatever the cap.
         return worst_cost(composition, offer.mechanisms, totals.asked)
     answers = offer.rounds * min(totals.asked, offer.public_queries)
     return min(offer.cap, worst_cost(composition, offer.mechanisms, answers))

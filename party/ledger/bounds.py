@@ -1,9 +1,8 @@
-"""What a home's own accountant keeps: a bound, with delta and its parts, fixed in the ledger.
+"""The bound of a home's own accountant, with delta and its parts, fixed in the ledger.
 
-A filter is a theorem about a bound that was fixed *before* what it bounds. So the site's policy is
-written into its ledger before anything leaves under it, and each change of it as well. A part of
-:mod:`party.ledger.rules`. What several bounds, one after the other, promise together:
-docs/proofs/adaptive-filter.md, section 5.
+A privacy filter needs a bound that is fixed *in advance*. So the site's bound is written into its
+ledger before anything leaves under it, and so is each change. A part of :mod:`party.ledger.rules`.
+The joint guarantee of successive bounds: docs/proofs/adaptive-filter.md, section 5.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ BOUND: Final = "bound"
 
 @dataclass(frozen=True)
 class Bound:
-    """A site's bound on all that leaves its home.
+    """A site's bound on everything that leaves its home.
 
     Attributes:
-        epsilon: most that the own figure may come to; None: no bound.
-        delta: at which it is counted, with its parts.
-        rules: number of the list of filters by which it is counted.
+        epsilon: largest cumulative epsilon; None: no bound.
+        delta: of that epsilon, with its parts.
+        rules: version of the list of filters.
 
     Raises:
-        ProtocolError: for values that bound nothing.
+        ProtocolError: for invalid values.
     """
 
     epsilon: float | None
@@ -48,12 +47,12 @@ class Bound:
         if self.epsilon is not None and not (
             type(self.epsilon) is float and 0 < self.epsilon < math.inf
         ):
-            raise ProtocolError(f"a bound is a number above 0, got {self.epsilon!r:.40}")
+            raise ProtocolError(f"a bound must be a number above 0, got {self.epsilon!r:.40}")
         if type(self.rules) is not int or self.rules < 1:
-            raise ProtocolError(f"no list of filters is called {self.rules!r:.40}")
+            raise ProtocolError(f"unknown version {self.rules!r:.40} of the list of filters")
 
     def to_dict(self) -> dict[str, Json]:
-        """Return it as the ledger has it; numbers as text, exact."""
+        """Return its form in the ledger; numbers are exact, as text."""
         return {
             "epsilon": None if self.epsilon is None else repr(self.epsilon),
             "delta": repr(self.delta.whole),
@@ -75,9 +74,9 @@ class Bound:
                 rules=fields["rules"],
             )
         except (KeyError, TypeError, ValueError, AccountingError, ProtocolError) as error:
-            raise LedgerError(f"not a bound of the own accountant: {error}") from error
+            raise LedgerError(f"not a bound of the party's accountant: {error}") from error
         if made.to_dict() != dict(fields):
-            raise LedgerError("not a bound of the own accountant: it has another text")
+            raise LedgerError("not a bound of the party's accountant: it has another text")
         return made
 
     @property
@@ -99,26 +98,26 @@ class Bounds:
         self.all: tuple[Bound, ...] = ()
 
     def differs(self, bound: Bound) -> bool:
-        """Return whether ``bound`` is another than the one in force."""
+        """Return whether ``bound`` differs from the one in force."""
         return bound != self.all[-1] if self.all else bound.epsilon is not None
 
     def follow(self, fields: Mapping[str, Any]) -> None:
-        """Take one entry in; all is as before if it raises.
+        """Apply one entry; the state is unchanged if it raises.
 
         Raises:
             LedgerError: for an entry of another form, or one that changes nothing.
         """
         bound = Bound.from_dict(fields)
         if not self.differs(bound):
-            raise LedgerError("a bound of the own accountant that was in force already")
+            raise LedgerError("a bound of the party's accountant that was already in force")
         self.all = (*self.all, bound)
 
 
 def together(bounds: Iterable[Bound]) -> str:
-    """Return what bounds that were in force one after the other promise together, in words.
+    """Return the joint guarantee of successive bounds, in words.
 
-    The largest epsilon, at the sum of the deltas of those that were counted differently: a bound
-    that was only raised or lowered costs no more delta.
+    The largest epsilon, at the sum of the deltas of those with different filters: only raising or
+    lowering a bound costs no further delta.
     """
     given = tuple(bounds)
     largest = [each.epsilon for each in given]

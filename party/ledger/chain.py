@@ -1,4 +1,4 @@
-"""A party's ledger in its file: its chain, its tables, and how it is read back."""
+"""The file of a party's ledger: its chain and its tables."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pate.storage.hash_chain import Chain, Head
 if TYPE_CHECKING:
     import sqlite3
 
-#: What tells the file from others: "patl" in ASCII.
+#: Identifies the file: "patl" in ASCII.
 APPLICATION_ID: Final = 0x7061746C
 CHAIN: Final = Chain(b"pate party ledger entry v1\0", b"pate party ledger v1")
 
-#: By which a query of an earlier batch is found.
+#: Finds a query of an earlier batch.
 _INDEX: Final = "CREATE INDEX queries_by_query ON queries (query)"
-#: Of the votes on each query; a ledger that an earlier version began has none; see
+#: Tags of the votes on each query; absent in ledgers of earlier versions; see
 #: :mod:`party.ledger.sent_votes`.
 _TAGS: Final = (
     (
@@ -29,9 +29,9 @@ _TAGS: Final = (
     ),
     *append_only("tags", "this ledger is append-only"),
 )
-#: What a ledger that was begun by an earlier version lacks.
+#: Statements that ledgers of earlier versions lack.
 _LATER: Final = (_INDEX, *_TAGS)
-#: Makes the tables, and the triggers that keep them append-only.
+#: Creates the tables, and the triggers that keep them append-only.
 SCHEMA: Final = (
     (
         "CREATE TABLE entries (seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, "
@@ -48,10 +48,10 @@ SCHEMA: Final = (
 
 
 def complete(db: sqlite3.Connection) -> None:
-    """Give a ledger that was begun by an earlier version what it lacks.
+    """Add the missing tables to a ledger of an earlier version.
 
     Raises:
-        LedgerError: if its tables and triggers are not what they should be.
+        LedgerError: if its tables or triggers were altered.
     """
     check_tables(db)
     for statement in lacking(db, _LATER):
@@ -59,15 +59,15 @@ def complete(db: sqlite3.Connection) -> None:
 
 
 def check_tables(db: sqlite3.Connection) -> int:
-    """Check that the file has the tables and triggers that make it append-only, and no others.
+    """Check that the file has exactly the tables and triggers of an append-only ledger.
 
-    What came later may be missing: an older ledger that is only looked at has none of it. The table
-    of tags is there with its triggers or not at all.
+    Later additions may be missing in an older ledger that is only read. The table of tags exists
+    with its triggers or not at all.
 
     Returns:
-        A number that changes whenever a table, an index or a trigger is made or dropped. Plain SQL
-        takes no row out of an append-only table without that: if it is another than it was, what
-        was read may be gone.
+        A number that changes whenever a table, an index or a trigger is created or dropped. SQL
+        cannot remove a row of an append-only table without that: if it changes, rows that were read
+        may be gone.
 
     Raises:
         LedgerError: otherwise.
@@ -81,15 +81,15 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
     """Read the whole chain, and return the state of the ledger and the chain's head.
 
     Raises:
-        LedgerError: if any entry is not the one that may stand there.
+        LedgerError: if any entry is invalid in its place.
     """
     _check_pages(db)
     state, head = LedgerState(), CHAIN.start
     history = History.within(db)
     alone, shared = History(None), not_alone(db)
     stored = tagged = 0
-    #: The batch that the entry before was about: the next one is about it, too, as a rule.
-    held: tuple[int | None, tuple[bytes, ...]] = (None, ())
+    #: The batch of the previous entry, usually also that of the next one.
+    latest: tuple[int | None, tuple[bytes, ...]] = (None, ())
     for entry in each_entry(db):
         body, seq = CHAIN.check(entry, head), entry.seq
         try:
@@ -97,28 +97,28 @@ def replayed(db: sqlite3.Connection) -> tuple[LedgerState, Head]:
             if entry.kind != "answer" or body.get("again") is not False:
                 batch = str(body.get("campaign")), str(body.get("batch"))
                 answer = state.first_answer(*batch) or 0
-            if answer != held[0]:
-                held = answer, queries_of(db, answer) if answer else ()
-            stored += len(held[1]) if answer == seq else 0
+            if answer != latest[0]:
+                latest = answer, queries_of(db, answer) if answer else ()
+            stored += len(latest[1]) if answer == seq else 0
             tags = tags_of(db, seq) if answer == seq and "votes" in body else ()
             tagged += len(tags)
-            # Most queries are asked once: only of the others does the past say anything.
+            # Most queries are asked once: only the others need the history.
             state.follow(
-                Entry(seq, entry.kind, body, entry.written_at, held[1], tags),
+                Entry(seq, entry.kind, body, entry.written_at, latest[1], tags),
                 history if answer in shared else alone,
             )
         except PateError as error:
-            raise LedgerError(f"entry {seq} ({entry.kind}) does not hold: {error}") from error
+            raise LedgerError(f"entry {seq} ({entry.kind}) is invalid: {error}") from error
         head = entry.head
     if db.execute("SELECT count(*) FROM queries").fetchone()[0] != stored:
-        raise LedgerError("the ledger holds queries that no entry is about")
+        raise LedgerError("the ledger has queries that belong to no entry")
     if not lacking(db, _TAGS) and db.execute("SELECT count(*) FROM tags").fetchone()[0] != tagged:
-        raise LedgerError("the ledger holds tags of votes that no entry is about")
+        raise LedgerError("the ledger has tags of votes that belong to no entry")
     return state, head
 
 
 def _check_pages(db: sqlite3.Connection) -> None:
-    """Check that table and index of the queries say the same.
+    """Check that table and index of the queries agree.
 
     Raises:
         LedgerError: if they do not.

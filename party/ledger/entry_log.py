@@ -1,8 +1,7 @@
 """The entries of a party's ledger: read from its file, and appended to it durably.
 
-One SQLite file, append-only and hash-chained. ``entries`` is the chain and has everything of
-meaning; ``queries`` has the hashes of each batch, to which the chain commits by digest. Neither
-holds a vote.
+One SQLite file, append-only and hash-chained. ``entries`` is the chain; ``queries`` has the hashes
+of each batch, to which the chain commits by digest. Neither contains a vote.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class EntryLog:
-    """A party's entries, and where they lead; arguments and errors as of the ledger's.
+    """A party's entries and the resulting state; arguments and errors as of the ledger.
 
     Attributes:
         head: the last entry.
-        history: what was written before, asked of the file.
+        history: earlier entries, queried from the file.
     """
 
     def __init__(
@@ -44,13 +43,13 @@ class EntryLog:
         noted = None
         if self._head_file is not None:
             self._head_file.require_ledger()
-            noted = self._head_file.read()  # before the ledger, which may be written to meanwhile
+            noted = self._head_file.read()  # before the ledger, which may grow meanwhile
         self._file = DurableFile(
             path, SCHEMA, APPLICATION_ID, damaged=LedgerError, read_only=read_only
         )
         self._now = now
         self._shared = shared
-        #: None when the file has to be read again.
+        #: None if the file must be read again.
         self._state: LedgerState | None = None
         self.history = History(self._file.reading)
         if not read_only:
@@ -81,14 +80,14 @@ class EntryLog:
         *,
         store: bool = False,
     ) -> None:
-        """Write the next entry, durably, if the rules allow it.
+        """Write the next entry durably if the rules allow it.
 
         Args:
             kind: of the entry.
             body: of the entry.
-            hashes: of the queries of the batch that it is about.
+            hashes: of the queries of its batch.
             tags: of the votes on them.
-            store: whether hashes and tags are written, too: it is the first answer.
+            store: whether hashes and tags are written, too, for a first answer.
 
         Raises:
             RefusedError: if a rule does not allow it.
@@ -105,8 +104,7 @@ class EntryLog:
             for position, value in enumerate(values)
             if store
         )
-        # From here to the commit the state may be ahead of the file: if anything fails, it is
-        # read from it again.
+        # From here to the commit the state may be ahead of the file: on failure it is read again.
         self._state = None
         try:
             with self._file.writing() as db:
@@ -123,20 +121,20 @@ class EntryLog:
             self._head_file.note(self.head)
 
     def verify(self) -> None:
-        """Read the file again and check every entry.
+        """Read the file again and verify every entry.
 
         Raises:
-            LedgerError: if it does not hold, or is not what this process wrote.
+            LedgerError: if it does not verify, or differs from what this process wrote.
         """
         self.state()
         if self._read()[1] != self.head:
-            raise LedgerError(f"{self.path} has other entries than were written here")
+            raise LedgerError(f"{self.path} has other entries than this process wrote")
 
     def require(self, head: Head) -> None:
-        """Check that an entry that is known from elsewhere is there.
+        """Check that the ledger has an entry known from elsewhere.
 
         Raises:
-            LedgerError: if it is not.
+            LedgerError: if it does not.
         """
         with self._file.reading() as db:
             require_entry(db, head)

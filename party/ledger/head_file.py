@@ -1,9 +1,9 @@
-"""How far a party's ledger had come, kept beside it: so that one that is gone or older is missed.
+"""The last head of a party's ledger, stored next to it to detect a missing or older ledger.
 
-A party that goes on with an older copy of its ledger, or with none, has forgotten what it answered,
-and could be made to answer twice. The head file has one line, number and digest of the last entry. It
-may lag behind the ledger, after a power cut or on a full disk, and then shows less; it is never ahead
-of it. Who takes the whole home back to an earlier day takes this file with it.
+A party that continues with an older copy of its ledger, or with none, does not know its later
+answers, and could be made to answer twice. The head file has one line, number and digest of the
+last entry. It may lag behind the ledger after a power cut or on a full disk, and then detects less;
+it is never ahead of it. Rolling back the whole home rolls back this file, too.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 #: A head as text, its number with leading zeros.
 _LINE: Final = re.compile(r"0*(?=\d)(\d+:[0-9a-f]{64})\n", re.ASCII)
 _LENGTH: Final = 20 + 1 + 64 + 1
-#: What a party makes only after its ledger.
+#: Files that a party creates only after its ledger.
 _LATER: Final = ("noise.db", "votes.db")
-_MEND: Final = (
-    "restore the newest backup with `pate-party restore`; if what is missing is lost for good, "
-    "`pate-party forget --entries-lost` goes on without it"
+_REMEDY: Final = (
+    "restore the newest backup with `pate-party restore`; if the missing entries are lost, "
+    "`pate-party forget --entries-lost` continues without them"
 )
 
 
@@ -43,12 +43,12 @@ class HeadFile:
         self._path = ledger.with_suffix(".head")
 
     def read(self) -> Head | None:
-        """Return the last head that was noted; None if there is none.
+        """Return the last noted head; None if there is none.
 
-        One that is empty or torn counts as none: so a power cut may leave it.
+        An empty or incomplete line counts as none: a power cut may leave one.
 
         Raises:
-            LedgerError: if it is whole and names an entry that no ledger has.
+            LedgerError: if it is complete and names an impossible entry.
         """
         try:
             text = self._path.read_text("ascii")
@@ -59,14 +59,14 @@ class HeadFile:
         try:
             return Head.parse(found[1])
         except LedgerError as error:
-            raise LedgerError(
-                f"{self._path} is damaged, or no party wrote it: {error}; {_MEND}"
-            ) from (error)
+            raise LedgerError(f"{self._path} is damaged or foreign: {error}; {_REMEDY}") from (
+                error
+            )
 
     def note(self, head: Head) -> None:
-        """Note a head that is durable in the ledger; if it cannot be, the file lags behind.
+        """Note a head that is durable in the ledger; on failure the file lags behind.
 
-        One line of fixed length in one write: a process that is killed leaves the old or the new.
+        One line of fixed length in one write: a killed process leaves the old or the new line.
         """
         with contextlib.suppress(OSError):
             file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -77,10 +77,10 @@ class HeadFile:
                 os.close(file)
 
     def require_ledger(self) -> None:
-        """Check that a ledger that was there is there.
+        """Check that a ledger that existed still exists.
 
         Raises:
-            LedgerError: if it is gone.
+            LedgerError: if it is missing.
         """
         if self._ledger.exists():
             return
@@ -89,15 +89,15 @@ class HeadFile:
         ]
         if signs:
             raise LedgerError(
-                f"{self._ledger} is gone, though this party had one ({signs[0].name} is there): {_MEND}"
+                f"{self._ledger} is missing, though this party had one ({signs[0].name} exists): {_REMEDY}"
             )
 
     def require_noted(self, head: Head | None, require: Callable[[Head], object]) -> None:
-        """Check that the ledger, or a copy of it, has the entry that this file named before it.
+        """Check that the ledger, or a copy of it, has the noted entry.
 
         Args:
-            head: as :meth:`read` returned it, before the ledger was read or copied.
-            require: raises a LedgerError if an entry is not there.
+            head: returned by :meth:`read` before the ledger was read or copied.
+            require: raises a LedgerError if an entry is missing.
 
         Raises:
             LedgerError: if it is not.
@@ -108,6 +108,6 @@ class HeadFile:
             require(head)
         except LedgerError as error:
             raise LedgerError(
-                f"{self._ledger} is an older copy, or another ledger: this party has written entry "
-                f"{head.seq}, {head.digest.hex()[:12]}…, and it is not in there: {_MEND}"
+                f"{self._ledger} is an older copy, or another ledger: it lacks entry "
+                f"{head.seq}, {head.digest.hex()[:12]}…, which this party has written: {_REMEDY}"
             ) from error

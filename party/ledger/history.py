@@ -1,7 +1,7 @@
-"""What a party's ledger said before, asked of its file: who held a query, and with which votes.
+"""History queries on a party's ledger file: which answers had a query, and with which votes.
 
-``queries`` has an index by query, which nothing commits to: it is checked against the table whenever
-a ledger is opened. So no hash of a query has to be held in memory.
+The index of ``queries`` is not covered by the chain: it is checked against the table whenever a
+ledger is opened. So no hash of a query has to be in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-#: Queries of one look into the file; any SQLite takes so many values.
+#: Queries per SQL statement; any SQLite accepts that many values.
 _AT_A_TIME: Final = 500
 _PAIRS_AT_A_TIME: Final = 400
 #: Above every entry's number.
@@ -26,11 +26,10 @@ _LAST: Final = 2**62
 
 
 class History:
-    """What was written before, asked of a ledger's file.
+    """Earlier entries of a ledger's file.
 
     Args:
-        reading: gives a connection to it, for as long as one look takes. None: it is asked of
-            queries that are in no other batch, and nothing needs to be looked up.
+        reading: provides a connection for one query. None: an empty history.
     """
 
     def __init__(
@@ -40,17 +39,17 @@ class History:
 
     @classmethod
     def within(cls, db: sqlite3.Connection) -> History:
-        """Return the past as one transaction sees it."""
+        """Return the history within one transaction."""
         return cls(lambda: nullcontext(db))
 
     def sharing(
         self, hashes: Sequence[bytes], before: int | None = None
     ) -> frozenset[tuple[str, str]]:
-        """Return campaign and batch of every answer that holds one of these queries, or more.
+        """Return campaign and batch of every answer that has at least one of these queries.
 
         Args:
             hashes: of the queries.
-            before: number of an entry; answers from it on do not count. None: all count.
+            before: number of an entry; only earlier answers count. None: all count.
         """
         if self._reading is None:
             return frozenset()
@@ -137,7 +136,7 @@ def tags_of(db: sqlite3.Connection, entry: int) -> tuple[bytes, ...]:
 
 
 def not_alone(db: sqlite3.Connection) -> frozenset[int]:
-    """Return the numbers of the answers that hold a query which is in the ledger more than once."""
+    """Return the numbers of the answers with a query that is in the ledger more than once."""
     return frozenset(
         entry
         for (entry,) in db.execute(
@@ -150,7 +149,7 @@ def not_alone(db: sqlite3.Connection) -> frozenset[int]:
 def _batch_of(db: sqlite3.Connection, entry: int) -> tuple[str, str]:
     row = db.execute("SELECT body FROM entries WHERE seq = ?", (entry,)).fetchone()
     if row is None:
-        raise LedgerError(f"entry {entry} is missing, though its queries are here")
+        raise LedgerError(f"entry {entry} is missing, but its queries exist")
     body = json.loads(row[0])
     return str(body["campaign"]), str(body["batch"])
 

@@ -1,6 +1,6 @@
-"""A party's own ledger: what it answered, durable before anything leaves.
+"""A party's own ledger: answers are durable before anything leaves.
 
-An entry that cannot be made durable is an error, and its caller then sends nothing.
+If an entry cannot be made durable, the error stops the caller from sending anything.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def _utc() -> datetime:
 class PartyLedger:
     """The ledger of one party's home.
 
-    Opening reads the whole chain and checks it.
+    Opening reads and verifies the whole chain.
 
     Args:
-        path: the file; it is made if it is absent.
-        now: the clock that dates entries; told, not relied upon.
-        read_only: only look, also while a party runs.
-        shared: other processes write here, too, in turn: what they wrote is read first. For
-            simulations; a party has one process, and takes another's entries for a mistake.
+        path: the file; created if absent.
+        now: the clock that dates entries; informative only.
+        read_only: open for reading, also while a party runs.
+        shared: other processes write here, too, in turn, and their entries are read first. For
+            simulations; a party has one process, and treats another's entries as an error.
 
     Raises:
-        LedgerError: if the file is damaged, its chain does not hold, or it is gone or older than
-            this party left it.
-        StateError: if there is none and only looking was asked for.
+        LedgerError: if the file is damaged, its chain does not verify, or it is missing or older
+            than the noted head.
+        StateError: if it is absent and ``read_only``.
         DiskError: if it cannot be made or read.
     """
 
@@ -69,12 +69,12 @@ class PartyLedger:
 
     @classmethod
     def newest(cls, path: Path) -> Self | None:
-        """Return the ledger at ``path``, read only, if a start would take it; None: there never was one.
+        """Return the ledger at ``path``, read only and checked as at a start, or None.
 
-        For whoever acts on what it says. Nothing is written, and a party may run meanwhile.
+        For callers that act on its content. Nothing is written, and a party may run meanwhile.
 
         Raises:
-            LedgerError: if it does not hold, or is gone or older than this party left it.
+            LedgerError: if it does not verify, or is missing or older than the noted head.
             StateError, DiskError: if it cannot be read.
         """
         head_file = HeadFile(path)
@@ -93,16 +93,16 @@ class PartyLedger:
 
     @property
     def head(self) -> str:
-        """Number and digest of the last entry: kept elsewhere, it shows if any were cut off."""
+        """Number and digest of the last entry: stored elsewhere, it reveals truncation."""
         return str(self._log.head)
 
-    # --- what leaves -------------------------------------------------------------------------
+    # --- recording ---------------------------------------------------------------------------
 
     def join(self, offer: Offer) -> None:
-        """Record that this party takes part, or what has become known of the campaign's terms.
+        """Record that this party takes part, or newly known terms of the campaign.
 
         Raises:
-            RefusedError: if the terms contradict what they were before.
+            RefusedError: if the terms contradict earlier ones.
             DiskError: if it cannot be recorded; then nothing may leave.
         """
         with self._turn:
@@ -115,9 +115,9 @@ class PartyLedger:
         *,
         allow_other: bool = False,
     ) -> None:
-        """Check what :meth:`answer` will, and record nothing; the campaign was joined.
+        """Check the rules of :meth:`answer` without recording; the campaign was joined.
 
-        Arguments are as there; without tags the votes are not known yet.
+        Arguments are the same; without tags the votes are not known yet.
 
         Raises:
             RefusedError: if votes on the batch may not leave.
@@ -127,16 +127,16 @@ class PartyLedger:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:
             entry = Entry(self._log.head.seq + 1, "answer", {}, "", answer.hashes, answer.tags)
-            held, batch = self._log.state(), answer.batch.hex()
-            joined = held.campaign(offer.campaign)
+            current, batch = self._log.state(), answer.batch.hex()
+            joined = current.campaign(offer.campaign)
             known = offer if joined is None else offer.after(joined.offer)
             given = Given(known, answer.source.hex(), matrix_of(known, batch), answer.view)
-            held.check_answer(
+            current.check_answer(
                 given, batch, digest, entry, self._log.history, allow_other=allow_other
             )
 
     def answered(self, campaign: str, batch: bytes) -> bool:
-        """Return whether votes on a batch have left, or were about to."""
+        """Return whether votes on a batch have left, or were about to leave."""
         with self._turn:
             return self._log.state().holds(campaign, batch.hex())
 
@@ -150,16 +150,16 @@ class PartyLedger:
         """Record that votes on a batch are about to leave.
 
         Args:
-            offer: the terms as the request has them.
+            offer: the terms of the request.
             answer: the votes, with their tags.
-            allow_other: whether queries that *another* campaign had other votes on may be answered;
-                the policy's ``repeat_queries``.
+            allow_other: whether to answer queries that *another* campaign had other votes on; the
+                policy's ``repeat_queries``.
 
         Raises:
             RefusedError: if the terms contradict earlier ones, the batch had other queries or votes
-                before, the campaign had votes of another source, it has ended, or another
-                campaign had other votes on one of the queries, or votes of another source.
-            ProtocolError: for hashes or tags that are none.
+                before, the campaign had votes of another source, it has ended, or another campaign
+                had other votes on one of the queries, or votes of another source.
+            ProtocolError: for invalid hashes or tags.
             DiskError: if it cannot be recorded; then no vote may leave.
         """
         digest, votes = queries_digest(answer.hashes), tags_digest(answer.tags)
@@ -194,29 +194,29 @@ class PartyLedger:
         *,
         allow_other: bool = False,
     ) -> None:
-        """Record that the sum of a batch is about to be opened by this party's shares.
+        """Record that this party's shares are about to unmask the sum of a batch.
 
-        The same opening may come again. No query is opened twice with different survivors: the
-        difference of two sums is the votes of whoever is in one of them. With noise shares no query
-        of a campaign is opened in two batches either, since each has noise of its own; exact sums
-        over the same survivors are the same sum, and show nothing new.
+        A repeated unmasking is allowed. No query is unmasked twice with different survivors: the
+        difference of two sums would be the votes of parties that are in only one of them. With
+        noise shares no query of a campaign is unmasked in two batches either, since each has its
+        own noise; exact sums over the same survivors are equal, and reveal nothing new.
 
         Args:
             campaign: id, hex.
             batch: (32,) bytes, the digest of the batch.
             query_hashes: (queries,), 32 bytes each, in order.
             survivors: names of the parties in the sum.
-            allow_other: whether queries that *another* campaign opened with other survivors may be
-                opened; the policy's ``repeat_queries``.
+            allow_other: whether to unmask queries that *another* campaign unmasked with other
+                survivors; the policy's ``repeat_queries``.
 
         Raises:
-            RefusedError: if any of these queries was opened so that this may not be.
+            RefusedError: if an earlier unmasking of one of these queries forbids it.
             DiskError: if it cannot be recorded; then no share may leave.
         """
         with self._turn:
             state = self._log.state()
             if state.opened_as(campaign, batch.hex(), query_hashes, survivors):
-                return  # nothing that was not known leaves
+                return  # nothing new leaves
             self._log.append(
                 "opening",
                 {
@@ -237,7 +237,7 @@ class PartyLedger:
         epsilon: float,
         delta: float,
     ) -> None:
-        """Record how the server says that a campaign has ended; said twice, it is recorded once.
+        """Record the server's report of the end of a campaign; a repetition is not recorded.
 
         Raises:
             RefusedError: for a campaign that was never joined.
@@ -259,11 +259,11 @@ class PartyLedger:
             )
 
     def reserve(self, synthesis: Synthesis) -> None:
-        """Record that a release of synthetic rows is about to look at the data; it counts from now on.
+        """Record that a release of synthetic rows is about to read the data; it counts from now on.
 
         Raises:
-            RefusedError: if its model is none that was paid for here, or it was reserved before.
-            DiskError: if it cannot be recorded; then no data may be looked at.
+            RefusedError: if its model was not paid for here, or it was reserved before.
+            DiskError: if it cannot be recorded; then no data may be read.
         """
         with self._turn:
             self._log.append(RESERVED, synthesis.to_dict())
@@ -274,7 +274,7 @@ class PartyLedger:
         Args:
             synthesis: id of the release, hex.
             output: digest of the file, hex.
-            model: digest of its model's file, hex, if that was kept.
+            model: digest of its model's file, hex, if that was stored.
 
         Raises:
             RefusedError: if it was never reserved, or was recorded before.
@@ -284,10 +284,10 @@ class PartyLedger:
             self._log.append(SPENT, {"id": synthesis, "model": model, "output": output})
 
     def bind(self, bound: Bound) -> bool:
-        """Record what this home's own accountant keeps from now on; it counts all that left before.
+        """Record the bound of this home's own accountant; it covers all earlier releases, too.
 
-        Only the site's own policy says it. Return whether that is another bound than before. A
-        home that never had one, and is to have none, has no entry.
+        It comes only from the site's own policy. Returns whether the bound changed. No entry is
+        written if there is no bound and never was one.
 
         Raises:
             DiskError: if it cannot be recorded; then nothing may leave.
@@ -298,7 +298,7 @@ class PartyLedger:
             self._log.append(BOUND, bound.to_dict())
             return True
 
-    # --- what is in it -----------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def view(
         self,
@@ -306,29 +306,29 @@ class PartyLedger:
         batch: bytes | None = None,
         query_hashes: Sequence[bytes] | None = None,
     ) -> LedgerView:
-        """Return the ledger as it will be once ``offer`` is answered; for a policy to look at.
+        """Return the ledger after ``offer`` is answered, for a policy.
 
-        Without a batch and hashes all of ``offer.queries`` count as never asked before.
+        Without a batch and hashes all of ``offer.queries`` count as new.
 
         Raises:
-            RefusedError: if the terms contradict what they were before.
-            UsageError: for another number of hashes than ``offer.queries``.
+            RefusedError: if the terms contradict earlier ones.
+            UsageError: if the number of hashes is not ``offer.queries``.
         """
         with self._turn:
-            held = None if batch is None else batch.hex()
-            return self._log.state().view(offer, held, query_hashes, self._log.history)
+            current = None if batch is None else batch.hex()
+            return self._log.state().view(offer, current, query_hashes, self._log.history)
 
     def find(self, campaign: str) -> CampaignRecord | None:
-        """Return what is known of a campaign, None if it was never joined."""
+        """Return the record of a campaign, None if it was never joined."""
         with self._turn:
-            held = self._log.state().campaign(campaign)
-            return None if held is None else held.record()
+            current = self._log.state().campaign(campaign)
+            return None if current is None else current.record()
 
     def offer_of(self, campaign: str) -> Offer | None:
         """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
         with self._turn:
-            held = self._log.state().campaign(campaign)
-            return None if held is None else held.offer
+            current = self._log.state().campaign(campaign)
+            return None if current is None else current.offer
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """Return all campaigns, in the order in which they were joined."""
@@ -336,7 +336,7 @@ class PartyLedger:
             return self._log.state().campaigns()
 
     def totals(self) -> tuple[Totals, ...]:
-        """Return what was answered, by campaign."""
+        """Return totals of the answers, by campaign."""
         with self._turn:
             return self._log.state().totals()
 
@@ -351,37 +351,37 @@ class PartyLedger:
             return self._log.state().syntheses.of_model(model)
 
     def bounds(self) -> tuple[Bound, ...]:
-        """Return what this home's own accountant was to keep, the first bound first."""
+        """Return all bounds of this home's own accountant, the first one first."""
         with self._turn:
             return self._log.state().bounds.all
 
     def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
-        """Return what all answers and synthetic rows are worth; see :mod:`party.ledger.accountant`.
+        """Return the epsilon of all answers and synthetic rows; see :mod:`party.ledger.accountant`.
 
         Args:
             delta: failure probability of the whole, with its parts.
-            more: releases that are not in the ledger yet, to be counted in.
+            more: releases to include that are not in the ledger yet.
         """
         syntheses = (*(each.synthesis for each in self.syntheses()), *more)
         return cumulative_epsilon(self.totals(), delta, syntheses)
 
     def verify(self) -> str:
-        """Read the file again, check every entry, and return the head of the chain.
+        """Read the file again, verify every entry, and return the head of the chain.
 
         Raises:
-            LedgerError: if it does not hold, or is not what this process wrote.
+            LedgerError: if it does not verify, or differs from what this process wrote.
         """
         with self._turn:
             self._log.verify()
             return self.head
 
     def require(self, head: Head) -> None:
-        """Check that an entry that is known from elsewhere is in the file.
+        """Check that the file has an entry known from elsewhere.
 
         Raises:
             LedgerError: if it is not.
         """
-        if head != self._log.head:  # of one without entries, too
+        if head != self._log.head:  # also of an empty ledger
             self._log.require(head)
 
     def _learn(self, offer: Offer) -> None:

@@ -1,4 +1,4 @@
-"""What may stand in a party's ledger, and what follows from it: no files, no clock.
+"""The rules of a party's ledger and its resulting state, without files or clock.
 
 The same function admits an entry before it is written and checks it when the ledger is read.
 """
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
     from party.ledger.history import History
 
-#: More parties in one sum are a mistake.
+#: Largest accepted number of parties in one sum.
 _MOST_PARTIES: Final = 10**5
 
 
 class LedgerState:
     """The ledger as of one entry.
 
-    What looks at hashes of queries is asked with the past that they were written from: the file.
+    Methods that need hashes of earlier queries take the history of the file.
     """
 
     def __init__(self) -> None:
-        #: By their ids, in the order in which they were joined.
+        #: By id, in the order of joining.
         self._campaigns: dict[str, Campaign] = {}
         #: Releases of synthetic rows.
         self.syntheses = Syntheses()
-        #: What the home's own accountant keeps.
+        #: Bounds of the home's own accountant.
         self.bounds = Bounds()
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
@@ -60,76 +60,75 @@ class LedgerState:
         return tuple(each.record() for each in self._campaigns.values())
 
     def totals(self) -> tuple[Totals, ...]:
-        """Return what was answered, by campaign, in the same order."""
+        """Return totals of the answers, by campaign, in the same order."""
         return tuple(each.totals for each in self._campaigns.values())
 
     def campaign(self, campaign: str) -> Campaign | None:
-        """Return a campaign, None if it was never joined; it is not to be changed."""
+        """Return a campaign, None if it was never joined; do not change it."""
         return self._campaigns.get(campaign)
 
     def first_answer(self, campaign: str, batch: str) -> int | None:
-        """Return the number of the entry that is the first answer to a batch; None: there is none."""
-        held = self._campaigns.get(campaign)
-        answers = {} if held is None else held.answers
+        """Return the number of the entry with the first answer to a batch, None if there is none."""
+        current = self._campaigns.get(campaign)
+        answers = {} if current is None else current.answers
         return next((seq for seq, each in answers.items() if each == batch), None)
 
     def holds(self, campaign: str, batch: str) -> bool:
         """Return whether a batch was answered."""
-        held = self._campaigns.get(campaign)
-        return held is not None and batch in held.batches
+        current = self._campaigns.get(campaign)
+        return current is not None and batch in current.batches
 
     def view(
         self, offer: Offer, batch: str | None, hashes: Sequence[bytes] | None, history: History
     ) -> LedgerView:
-        """Return the ledger as it will be once ``offer`` is answered.
+        """Return the ledger after ``offer`` is answered.
 
         Raises:
-            RefusedError: if it contradicts what the campaign was before.
-            UsageError: for another number of hashes than it has queries.
+            RefusedError: if it contradicts the earlier terms of the campaign.
+            UsageError: if the numbers of hashes and queries differ.
         """
         if hashes is not None and len(hashes) != offer.queries:
             raise UsageError(f"{len(hashes)} hashes for {offer.queries} queries")
-        held = self._campaigns.get(offer.campaign)
+        current = self._campaigns.get(offer.campaign)
         totals = [each.totals for name, each in self._campaigns.items() if name != offer.campaign]
-        known = offer if held is None else offer.after(held.offer)
-        queries, asked = (0, 0) if held is None else (held.queries, held.asked)
-        if held is None or batch is None or batch not in held.batches:
+        known = offer if current is None else offer.after(current.offer)
+        queries, asked = (0, 0) if current is None else (current.queries, current.asked)
+        if current is None or batch is None or batch not in current.batches:
             asked += offer.queries
             if hashes is None:
                 queries += offer.queries
             else:
-                queries += len(set(hashes)) if held is None else held.new(hashes, history)
+                queries += len(set(hashes)) if current is None else current.new(hashes, history)
         totals.append(Totals(known, queries, asked))
         return LedgerView(
             tuple(totals),
             (offer.campaign, offer.queries),
-            held is not None,
+            current is not None,
             self.syntheses.paid(),
         )
 
     def needs(self, offer: Offer) -> bool:
-        """Return whether the terms in ``offer`` are news.
+        """Return whether ``offer`` has new terms.
 
         Raises:
-            RefusedError: if they contradict what the campaign was before.
+            RefusedError: if they contradict the earlier terms of the campaign.
         """
-        held = self._campaigns.get(offer.campaign)
-        return held is None or replace(offer.after(held.offer), queries=0) != held.offer
+        current = self._campaigns.get(offer.campaign)
+        return current is None or replace(offer.after(current.offer), queries=0) != current.offer
 
     # --- entries ---------------------------------------------------------------------------
 
     def follow(self, entry: Entry, history: History) -> None:
-        """Take one entry in; the state is as before if it raises.
+        """Apply one entry; the state is unchanged if it raises.
 
         Args:
-            entry: the next one; its hashes are those of the batch that it is about, if it is about
-                one.
-            history: what was written before it; what is written after it may be in there, too.
+            entry: the next one, with the hashes of its batch if it has one.
+            history: earlier entries; may also contain later ones.
 
         Raises:
             RefusedError: if a rule does not allow it.
-            ProtocolError: for values that cannot be.
-            LedgerError: for an entry of no known kind or form.
+            ProtocolError: for impossible values.
+            LedgerError: for an entry of unknown kind or form.
         """
         kind, fields = entry.kind, dict(entry.body)
         try:
@@ -152,17 +151,17 @@ class LedgerState:
             raise LedgerError(f"an entry {kind!r} without its fields: {error}") from error
 
     def _offer(self, offer: Offer, entry: Entry) -> None:
-        held = self._campaigns.get(offer.campaign)
-        if held is None:
+        current = self._campaigns.get(offer.campaign)
+        if current is None:
             self._campaigns[offer.campaign] = Campaign(offer, entry.at, entry.seq)
         else:
-            held.offer, held.last = offer.after(held.offer), entry.seq
+            current.offer, current.last = offer.after(current.offer), entry.seq
 
     def _joined(self, campaign: str) -> Campaign:
-        held = self._campaigns.get(campaign)
-        if held is None:
+        current = self._campaigns.get(campaign)
+        if current is None:
             raise RefusedError(f"campaign {campaign[:8]} was never joined by this party")
-        return held
+        return current
 
     def check_answer(
         self,
@@ -174,22 +173,22 @@ class LedgerState:
         *,
         allow_other: bool,
     ) -> None:
-        """Check that votes may leave, beside all that ever left; see :mod:`party.ledger.sent_votes`.
+        """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
 
         Args:
             given: the votes.
             batch: digest of their queries, hex.
-            digest: what the queries hash to together.
-            entry: that will say so; without tags the votes are not known yet.
-            history: what was written before it; what is written after it may be in there, too.
-            allow_other: whether queries that another campaign had other votes on may be answered.
+            digest: of all queries.
+            entry: to be written; without tags the votes are not known yet.
+            history: earlier entries; may also contain later ones.
+            allow_other: whether to answer queries that another campaign had other votes on.
 
         Raises:
             RefusedError: if they may not.
         """
         name = given.offer.campaign
-        held = self._joined(name)
-        self._check_within(held, given, batch, digest)
+        current = self._joined(name)
+        self._check_within(current, given, batch, digest)
         if not allow_other:
             sharing = {other for other, _ in history.sharing(entry.hashes, entry.seq)} - {name}
             check_sources(given, (each.given for each in self._among(sharing) if each.source))
@@ -200,7 +199,7 @@ class LedgerState:
                 check_matrices(given, others)
         if not entry.tags:
             return
-        if held.votes.get(batch, tags_digest(entry.tags)) != tags_digest(entry.tags):
+        if current.votes.get(batch, tags_digest(entry.tags)) != tags_digest(entry.tags):
             raise other_votes(batch)
         clashing = {other for other, _ in history.clashing(entry.hashes, entry.tags, entry.seq)}
         if allow_other:
@@ -208,35 +207,35 @@ class LedgerState:
         check_votes(given, batch, (each.given for each in self._among(clashing)))
 
     def _among(self, campaigns: Iterable[str]) -> Iterator[Campaign]:
-        """Yield those of these campaigns that are known (yet), in one order."""
+        """Yield the known ones of these campaigns, in a fixed order."""
         return (self._campaigns[name] for name in sorted(campaigns) if name in self._campaigns)
 
-    def _check_within(self, held: Campaign, given: Given, batch: str, digest: str) -> None:
-        """Check that votes may leave, beside those of their own campaign."""
-        name, again = given.offer.campaign[:8], batch in held.batches
-        if held.ending is not None:
+    def _check_within(self, current: Campaign, given: Given, batch: str, digest: str) -> None:
+        """Check that votes may leave, given those of their own campaign."""
+        name, again = given.offer.campaign[:8], batch in current.batches
+        if current.ending is not None:
             raise RefusedError(f"campaign {name} has ended: no more votes for it")
-        if held.source not in ("", given.source):
+        if current.source not in ("", given.source):
             raise RefusedError(
-                f"our data or settings have changed since we first voted in campaign {name}: other "
-                "votes on the same queries would show the change"
+                f"our data or settings have changed since we first voted in campaign {name}: "
+                "other votes on the same queries would reveal the change"
             )
-        if given.offer.records_vote and held.batches and not again:
+        if given.offer.records_vote and current.batches and not again:
             raise RefusedError(
                 f"campaign {name} had the votes of our records on other queries "
                 "before: each record votes once"
             )
-        if again and held.digests[batch] != digest:
+        if again and current.digests[batch] != digest:
             raise RefusedError(f"batch {batch[:8]} has other queries than when it was first asked")
 
     def _answer(self, fields: dict[str, Any], entry: Entry, history: History) -> None:
         hashes = entry.hashes
-        held = self._joined(_popped(fields, "campaign", str))
+        current = self._joined(_popped(fields, "campaign", str))
         batch = _digest(_popped(fields, "batch", str))
         digest = _popped(fields, "queries_digest", str)
         source = _digest(_popped(fields, "source", str))
-        again = batch in held.batches
-        # Entries of earlier versions say nothing of the votes, and were not compared with others.
+        again = batch in current.batches
+        # Entries of earlier versions have no tags, and were not compared with others.
         tagged = "votes" in fields
         votes = _digest(_popped(fields, "votes", str)) if tagged else ""
         view = _popped(fields, "view", str) if tagged else ""
@@ -247,98 +246,98 @@ class LedgerState:
             or _popped(fields, "again", bool) != again
             or fields
         ):
-            raise LedgerError("an answer that is not about its queries")
+            raise LedgerError("an answer that does not match its queries")
         if (
             tagged
             and not again
             and (len(entry.tags), tags_digest(entry.tags)) != (len(hashes), votes)
         ):
-            raise LedgerError("an answer that is not about its votes")
-        matrix = matrix_of(held.offer, batch)
-        given = Given(held.offer, source, matrix, view)
+            raise LedgerError("an answer that does not match its votes")
+        matrix = matrix_of(current.offer, batch)
+        given = Given(current.offer, source, matrix, view)
         if tagged:
             self.check_answer(given, batch, digest, entry, history, allow_other=allow_other)
         else:
-            self._check_within(held, given, batch, digest)
-        if tagged and held.votes.setdefault(batch, votes) != votes:
+            self._check_within(current, given, batch, digest)
+        if tagged and current.votes.setdefault(batch, votes) != votes:
             raise other_votes(batch)
-        held.source, held.matrix, held.last = source, matrix, entry.seq
-        held.view = view or held.view
+        current.source, current.matrix, current.last = source, matrix, entry.seq
+        current.view = view or current.view
         if again:
-            record = held.batches[batch]
-            held.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
+            record = current.batches[batch]
+            current.batches[batch] = replace(record, answered_at=(*record.answered_at, entry.at))
             return
-        held.queries += held.new(hashes, history)
-        held.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
-        held.digests[batch] = digest
-        held.answers[entry.seq] = batch
+        current.queries += current.new(hashes, history)
+        current.batches[batch] = BatchRecord(batch, len(hashes), (entry.at,))
+        current.digests[batch] = digest
+        current.answers[entry.seq] = batch
 
     def _opening(self, fields: dict[str, Any], entry: Entry, history: History) -> None:
         campaign, batch = _popped(fields, "campaign", str), _popped(fields, "batch", str)
-        held = self._joined(campaign)
+        current = self._joined(campaign)
         survivors = _parties(_popped(fields, "survivors", list))
         allow_other = _popped(fields, "allow_other", bool)
         if fields:
-            raise LedgerError(f"an opening with unknown fields: {', '.join(sorted(fields))}")
-        if batch not in held.batches or held.digests[batch] != queries_digest(entry.hashes):
+            raise LedgerError(f"an unmasking with unknown fields: {', '.join(sorted(fields))}")
+        if batch not in current.batches or current.digests[batch] != queries_digest(entry.hashes):
             raise RefusedError(
-                f"batch {batch[:8]} is to be opened, but we never gave votes on these queries"
+                f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
             )
-        if not held.offer.sums.masked:
-            raise RefusedError("votes that are not masked need no opening")
-        record = held.batches[batch]
-        if held.ending is not None and record.survivors is None:
+        if not current.offer.sums.masked:
+            raise RefusedError("votes that are not masked need no unmasking")
+        record = current.batches[batch]
+        if current.ending is not None and record.survivors is None:
             raise RefusedError(
-                f"campaign {campaign[:8]} has ended: nothing of it is opened any more"
+                f"campaign {campaign[:8]} has ended: none of its sums is unmasked any more"
             )
         if record.survivors is not None and record.survivors != survivors:
             raise RefusedError(
-                f"batch {batch[:8]} was opened with other parties before: the difference of two "
-                "sums would show votes"
+                f"batch {batch[:8]} was unmasked with other parties before: the difference of "
+                "two sums would reveal votes"
             )
-        if any(each.survivors not in (None, survivors) for each in held.batches.values()):
-            # Also of other queries: they may be all but the same, with another hash.
+        if any(each.survivors not in (None, survivors) for each in current.batches.values()):
+            # Other queries count, too: they may be nearly equal, with another hash.
             raise RefusedError(
-                f"batches of campaign {campaign[:8]} were opened with other parties before: the "
-                "difference of two sums over similar queries would show votes"
+                f"batches of campaign {campaign[:8]} were unmasked with other parties before: "
+                "the difference of two sums over similar queries would reveal votes"
             )
-        how = How.of(survivors, held.offer, held.source)
+        how = How.of(survivors, current.offer, current.source)
         shared = {*history.sharing(entry.hashes), (campaign, batch)}
         check_unmasking(
-            held.offer,
+            current.offer,
             batch,
             how,
             self._opened(shared, campaign, how),
             allow_other=allow_other,
         )
         if not allow_other:
-            check_exact(held.offer, how, self._hows())
-        held.batches[batch] = replace(
+            check_exact(current.offer, how, self._hows())
+        current.batches[batch] = replace(
             record, survivors=survivors, opened_at=record.opened_at or entry.at
         )
-        held.hows.setdefault(batch, how)
-        held.last = entry.seq
+        current.hows.setdefault(batch, how)
+        current.last = entry.seq
 
     def _opened(
         self, batches: Iterable[tuple[str, str]], campaign: str, how: How
     ) -> Iterator[Earlier]:
-        """Yield those of these batches whose sums were opened, and could be subtracted.
+        """Yield those of these batches whose sums were unmasked, and could be subtracted.
 
-        Batches that are not in the ledger (yet) are passed over, and so are those of other campaigns
-        in which all was opened as this one is to be: the same sum shows nothing new.
+        Skips batches that are not in the ledger (yet), and those of other campaigns that were
+        unmasked with the same parties and data: an equal sum reveals nothing new.
         """
         for other, these in groupby(sorted(batches), key=itemgetter(0)):
-            held = self._campaigns.get(other)
-            if held is None or (other != campaign and set(held.hows.values()) <= {how}):
+            current = self._campaigns.get(other)
+            if current is None or (other != campaign and set(current.hows.values()) <= {how}):
                 continue
             for _, batch in these:
-                if batch in held.hows:
-                    yield Earlier(held.offer, batch, held.hows[batch])
+                if batch in current.hows:
+                    yield Earlier(current.offer, batch, current.hows[batch])
 
     def _hows(self) -> Iterator[tuple[Offer, How]]:
-        for held in self._campaigns.values():
-            for how in dict.fromkeys(held.hows.values()):
-                yield held.offer, how
+        for current in self._campaigns.values():
+            for how in dict.fromkeys(current.hows.values()):
+                yield current.offer, how
 
     def opened_as(
         self,
@@ -347,18 +346,18 @@ class LedgerState:
         hashes: Sequence[bytes],
         survivors: Sequence[str],
     ) -> bool:
-        """Return whether just this opening is recorded."""
-        held = self._campaigns.get(campaign)
-        record = None if held is None else held.batches.get(batch)
+        """Return whether exactly this unmasking is recorded."""
+        current = self._campaigns.get(campaign)
+        record = None if current is None else current.batches.get(batch)
         return (
-            held is not None
+            current is not None
             and record is not None
             and record.survivors == tuple(sorted(survivors))
-            and held.digests[batch] == queries_digest(hashes)
+            and current.digests[batch] == queries_digest(hashes)
         )
 
     def _ending(self, fields: dict[str, Any], entry: Entry) -> None:
-        held = self._joined(_popped(fields, "campaign", str))
+        current = self._joined(_popped(fields, "campaign", str))
         ending = EndingRecord(
             queries_asked=_popped(fields, "queries_asked", int),
             labels_released=_popped(fields, "labels_released", int),
@@ -369,13 +368,13 @@ class LedgerState:
         if fields:
             raise LedgerError(f"an ending with unknown fields: {', '.join(sorted(fields))}")
         if min(ending.queries_asked, ending.labels_released) < 0 or not ending.epsilon >= 0:
-            raise ProtocolError("a campaign cannot end with less than nothing")
-        held.ending, held.last = ending, entry.seq
+            raise ProtocolError("a campaign cannot end with negative counts")
+        current.ending, current.last = ending, entry.seq
 
     def ended_as(self, campaign: str, ending: EndingRecord) -> bool:
-        """Return whether a campaign is known to have ended just so."""
-        held = self._joined(campaign)
-        return held.ending is not None and replace(held.ending, at=ending.at) == ending
+        """Return whether exactly this ending is recorded."""
+        current = self._joined(campaign)
+        return current.ending is not None and replace(current.ending, at=ending.at) == ending
 
 
 def _popped(fields: dict[str, Any], name: str, kind: type) -> Any:
@@ -399,5 +398,5 @@ def _parties(names: list[Any]) -> tuple[str, ...]:
     if not 0 < len(names) <= _MOST_PARTIES or not all(isinstance(each, str) for each in names):
         raise ProtocolError("survivors are a list of names")
     if len(set(names)) != len(names):
-        raise ProtocolError("a party is twice among the survivors")
+        raise ProtocolError("a survivor is repeated")
     return tuple(sorted(names))

@@ -1,9 +1,10 @@
-"""What this party's votes are, compared with all votes that ever left: before they leave.
+"""Comparison of this party's votes with all votes that ever left, before they leave.
 
-A part of :mod:`party.ledger.rules`. The parties' masks hide one sum; two sums that differ in what one
-party alone put into them hide nothing of it, and the others open each without that party. So whatever
-only this party can know is compared here, with what it *gave*, opened or not; the survivors of a sum,
-which all know, are compared when it is opened (:mod:`party.ledger.unmaskings`).
+A part of :mod:`party.ledger.rules`. Masks hide the votes in one sum; the difference of two sums in
+which only one party's votes changed reveals that change, and the other parties unmask each without
+noticing. So everything that only this party knows is compared here with what it *sent*, unmasked or
+not; the survivors of a sum, which all know, are compared when it is unmasked
+(:mod:`party.ledger.unmaskings`).
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
 
 TAG_BYTES: Final = 16
 HASH_BYTES: Final = 32
-#: More queries in one batch are a mistake.
+#: Largest accepted number of queries in one batch.
 _MOST_QUERIES: Final = 10**7
-#: With what the view of images begins.
+#: Prefix of the view of images.
 _IMAGES: Final = "images"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Votes on a batch that may leave: on what, and made of what; the votes themselves stay out.
+    """Description of votes on a batch that may leave, without the votes themselves.
 
     Attributes:
         batch: (32,) bytes, its digest.
         hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
-        source: (32,) bytes, what changes when our votes may: data and settings.
-        view: how our data are seen; see :func:`view_of`.
+            source: (32,) bytes, digest of the data and settings that determine our votes.
+        view: of our data; see :func:`view_of`.
         tags: (queries,), 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
     """
 
@@ -52,13 +53,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Votes that this party gave, or is about to.
+    """Votes that this party sent, or is about to send.
 
     Attributes:
         offer: terms of their campaign.
-        source: digest of the data and settings that they are made of, hex.
-        matrix: of records' votes what decides them, with the records; empty for those of teachers.
-        view: how our data are seen, as :func:`view_of` has it; empty if that is not known.
+        source: digest of the data and settings behind them, hex.
+        matrix: for records' votes, digest of what determines them besides the records; empty for
+            teachers.
+        view: of our data, see :func:`view_of`; empty if unknown.
     """
 
     offer: Offer
@@ -68,21 +70,21 @@ class Given:
 
     @property
     def masked(self) -> bool:
-        """Whether the server got them in a sum only."""
+        """Whether the server got them only in a sum."""
         return self.offer.sums.masked
 
     def alike(self, other: Given) -> bool:
-        """Return whether a query that is in both has the same votes, from the same data."""
-        # Votes of teachers less votes of records are nobody's votes.
+        """Return whether a common query has the same votes, from the same data."""
+        # The difference between votes of teachers and of records reveals no votes.
         return self.offer.records_vote == other.offer.records_vote and self.matrix == other.matrix
 
 
 def matrix_of(offer: Offer, batch: str) -> str:
-    """Return what decides the votes of records, besides the records: a digest, hex.
+    """Return the digest of what determines records' votes besides the records, hex.
 
-    Where a record votes depends on all queries and on the public set that their space is fitted
-    on, how many of a patient's vote and what is cut off on the terms. Of teachers it is empty: their
-    votes on a query depend on nothing else.
+    Where a record votes depends on all queries and on the public set that the space is fitted on;
+    the number of votes per patient and the clipping depend on the terms. For teachers it is empty:
+    their votes on a query depend on nothing else.
 
     Args:
         offer: terms of the campaign.
@@ -105,14 +107,15 @@ def matrix_of(offer: Offer, batch: str) -> str:
 
 
 def view_of(schema: str) -> str:
-    """Return how data are seen that votes are made of, such that votes of other views cannot be compared.
+    """Return the view of the data behind votes; votes of different views cannot be compared.
 
-    Of a table it says which columns, by a digest: without one of them a query has another hash here, and
-    the same elsewhere. Of images it is the window: another one makes other pictures of ours if they are
-    deep, and none of those who have 8 bits. Of another size they are other queries to everybody.
+    For a table it is a digest of the columns: without one of them a query has another hash here,
+    and the same elsewhere. For images it is the window: another one changes our images if they are
+    deep, and not those of parties with 8 bits. Images of another size are other queries at every
+    party.
 
     Args:
-        schema: the line of the data, as it was read for a campaign.
+        schema: the schema line with which the data were read for a campaign.
     """
     kind, window, ends = schema.partition(" window ")
     if kind.startswith(_IMAGES):
@@ -123,10 +126,10 @@ def view_of(schema: str) -> str:
 def tags_of(
     key: bytes, hashes: Sequence[bytes], classes: Sequence[str], votes: Counts
 ) -> tuple[bytes, ...]:
-    """Return a keyed hash of the votes on each query, by which a ledger knows them again.
+    """Return a keyed hash of the votes on each query, by which a ledger recognises them.
 
-    Without the key it says nothing: neither what the votes are, nor on which queries they are alike.
-    The order of the classes does not matter, nor do classes without votes.
+    Without the key it reveals neither the votes, nor on which queries they are equal. It depends
+    neither on the order of the classes nor on classes without votes.
 
     Args:
         key: secret of the party.
@@ -171,32 +174,33 @@ def tags_digest(tags: Sequence[bytes]) -> str:
 
 
 def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
-    """Check that campaigns that have a query in common with a new answer had votes of the same data.
+    """Check that campaigns with a query in common with a new answer had votes of the same data.
 
     Raises:
-        RefusedError: if one had not: two sums with the same others in them would show the change.
+        RefusedError: otherwise: the difference of two sums with the same other parties would reveal
+            the change.
     """
     for each in sharing:
         same_kind = each.offer.records_vote == mine.offer.records_vote
         if mine.masked and each.masked and same_kind and each.source != mine.source:
             raise RefusedError(
-                f"campaign {each.offer.campaign[:8]} had votes on one of these queries, of other "
-                "data or settings of ours than now: the difference of two sums would show what has "
-                "changed; repeat_queries = 'allow' would permit it"
+                f"campaign {each.offer.campaign[:8]} had votes on one of these queries, from "
+                "other data or settings of ours than now: the difference of two sums would "
+                "reveal the change; repeat_queries = 'allow' would permit it"
             )
 
 
 def check_views(mine: Given, others: Iterable[Given]) -> None:
-    """Check that exact sums that may be about the same queries can be compared by their hashes.
+    """Check that exact sums over possibly equal queries can be compared by query hashes.
 
-    A query is what the teachers see of it. Since they see other columns, it has another hash, and
-    to the other parties it may be the same. And a window is the server's to choose: with one that
-    makes all deep images black, the votes of who alone has such images say nothing, and those of the
-    others are on queries that differ in a pixel what they were.
+    The hash of a query covers what the teachers see. If they see other columns, its hash changes
+    here, while at the other parties it may stay the same. And the server chooses the window: one
+    that makes all deep images black removes the information of the only party with such images,
+    while the others' queries need differ in only a pixel.
 
     Raises:
-        RefusedError: if votes were given, for an exact sum, by teachers that saw other columns, or
-            images through another window.
+        RefusedError: if votes for an exact sum came from teachers that saw other columns, or images
+            through another window.
     """
     if not (exact_masked(mine) and mine.view):
         return
@@ -205,27 +209,28 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
         same_kind = same_kind and each.view.startswith(_IMAGES) == mine.view.startswith(_IMAGES)
         if exact_masked(each) and same_kind and each.view not in ("", mine.view):
             raise RefusedError(
-                f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and our data "
-                "had other columns, or our images another window: on the same queries the difference of "
-                "two sums would show the change; noise by the parties (--noise distributed), or "
+                f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and "
+                "our data had other columns, or our images another window: on the same queries "
+                "the difference of two sums would reveal the change; noise by the parties "
+                "(--noise distributed), or "
                 "repeat_queries = 'allow', would permit it"
             )
 
 
 def exact_masked(given: Given) -> bool:
-    """Return whether the server gets votes in a sum without noise of the parties."""
+    """Return whether the server gets votes in a sum without the parties' noise."""
     return given.masked and not given.offer.sums.distributed
 
 
 def check_matrices(mine: Given, others: Iterable[Given]) -> None:
-    """Check that exact sums of records' votes, whatever their queries are, are all of one matrix.
+    """Check that exact sums of records' votes, whatever their queries, all have the same matrix.
 
-    Each record is in each of them once. Sums of other data show what has changed; and because a
-    party's counts are cut off, sums over other queries, or cut elsewhere, show how the counts are
-    spread over the parties.
+    Each record is in each of them once. Sums over changed data reveal the change; and because a
+    party's counts are clipped, sums over other queries, or with another clipping, reveal how the
+    counts are distributed over the parties.
 
     Raises:
-        RefusedError: if one of them is of another matrix, or of other data.
+        RefusedError: if one of them has another matrix, or other data.
     """
     if not (mine.masked and exact_records(mine.offer)):
         return
@@ -234,27 +239,29 @@ def check_matrices(mine: Given, others: Iterable[Given]) -> None:
             name = each.offer.campaign[:8]
             if each.source != mine.source:
                 raise RefusedError(
-                    f"campaign {name} had votes of our records for an exact sum, and they were other "
-                    "records: the difference of two sums would show how many of each class have "
-                    "changed; noise by the parties (--noise distributed), or repeat_queries = "
+                    f"campaign {name} had votes of our records for an exact sum, and they were "
+                    "other records: the difference of two sums would reveal how many of each "
+                    "class have changed; noise by the parties (--noise distributed), or "
+                    "repeat_queries = "
                     "'allow', would permit it"
                 )
             if each.matrix != mine.matrix:
                 raise RefusedError(
                     f"campaign {name} had votes of our records for an exact sum, on other queries, "
-                    "another public set or another bound on votes: several such sums show how votes "
-                    "are spread over the parties; noise by the parties (--noise distributed), or "
+                    "another public set or another bound on votes: several such sums reveal "
+                    "how votes are distributed over the parties; noise by the parties (--noise "
+                    "distributed), or "
                     "repeat_queries = 'allow', would permit it"
                 )
 
 
 def check_votes(mine: Given, batch: str, clashing: Iterable[Given]) -> None:
-    """Check votes against those that were given before on the same queries.
+    """Check votes against earlier ones on the same queries.
 
     Args:
-        mine: what is about to leave.
+        mine: the votes about to leave.
         batch: digest of its queries, hex.
-        clashing: what was given before, with other votes on one of these queries.
+        clashing: earlier answers with other votes on one of these queries.
 
     Raises:
         RefusedError: if the same teachers, or records, should have voted the same.
@@ -266,11 +273,11 @@ def check_votes(mine: Given, batch: str, clashing: Iterable[Given]) -> None:
 
 
 def other_votes(batch: str, campaign: str = "") -> RefusedError:
-    """Return the error for votes that are not those that were given before."""
+    """Return the error for votes that differ from earlier ones."""
     where = f"to campaign {campaign[:8]} " if campaign else ""
     return RefusedError(
-        f"our votes on a query of batch {batch[:8]} are not those that we gave {where}before: the "
-        "difference of two sums would show the change. Teachers that were trained again vote "
-        "otherwise where PyTorch, the device or the number of threads is another"
+        f"our votes on a query of batch {batch[:8]} differ from those that we sent "
+        f"{where}before: the difference of two sums would reveal the change. Retrained teachers "
+        "may vote differently with another PyTorch, device or number of threads"
         + ("; repeat_queries = 'allow' would permit it" if campaign else "")
     )

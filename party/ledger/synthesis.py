@@ -1,8 +1,8 @@
-"""What a party's ledger holds of synthetic rows: reserved before the data are looked at, then spent.
+"""Synthetic rows in a party's ledger: reserved before the data are read, then spent.
 
-A part of :mod:`party.ledger.rules`. What was reserved counts for good: after a crash nobody knows
-whether noise was drawn and looked at. Rows out of a model that was paid for cost nothing more, and
-name the release that paid.
+A part of :mod:`party.ledger.rules`. A reserved cost is permanent: after a crash it is unknown
+whether the output was seen. Further rows of a paid model cost nothing, and name the release that
+paid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESERVED: Final = "synthesis-reserved"
 SPENT: Final = "synthesis-spent"
 KINDS: Final = (RESERVED, SPENT)
 
-#: What one row may be: at most one row per patient makes its neighbours those of patients.
+#: Units of a row: with at most one row per patient, neighbours are those of patients.
 UNITS: Final = ("record", "patient")
 RELEASES: Final = ("seedless", "seeded")
 _MOST_ROWS: Final = 10**9
@@ -38,27 +38,27 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesis:
-    """One release of synthetic rows, as it is fixed before the data are looked at.
+    """One release of synthetic rows, fixed before the data are read.
 
     Attributes:
         id: 16 random bytes, hex.
-        unit: what it protects: ``record``, or ``patient`` where no patient has two rows.
+        unit: of privacy: ``record``, or ``patient`` if no patient has two rows.
         method: the generator.
-        release: ``seedless``, or ``seeded`` (out of single records).
-        rows: most rows that it writes.
+        release: ``seedless``, or ``seeded`` (from single records).
+        rows: largest number of rows.
         schema: digest of the public schema, hex.
-        data: keyed digest of the data, hex; only this home can tell which they are.
-        private: whether it is differentially private at all. One that is not leaves no figure for
-            this home, ever.
-        epsilon: pure epsilon; None where it has none.
+        data: keyed digest of the data, hex; only this home can identify them.
+        private: whether it is differentially private. After one that is not, this home has no
+            figure.
+        epsilon: pure epsilon; None if it has none.
         rho: of zCDP.
-        delta: beside rho: (``delta``-approximate, ``rho``)-zCDP.
-        parent: id of the release whose model made these rows; None where a new one was fitted.
-        model: digest of that model's file, hex; None where a new one was fitted.
-        settings: the others, by name, for people.
+        delta: of ``delta``-approximate ``rho``-zCDP.
+        parent: id of the release whose model made these rows; None if a new one was fitted.
+        model: digest of that model's file, hex; None if a new one was fitted.
+        settings: the others, by name, for display.
 
     Raises:
-        ProtocolError: for values that no release has.
+        ProtocolError: for impossible values.
     """
 
     id: str
@@ -104,17 +104,18 @@ class Synthesis:
                 or (type(value) is Fraction and value >= 0 and (name != "delta" or value < 1)),
                 f"its {name} is {value!r:.40}",
             )
-        # epsilon-DP is epsilon^2/2-zCDP: a pure bound that is dearer than rho, or 0 with a cost
-        # beside it, was not worked out.
+        # epsilon-DP is epsilon^2/2-zCDP: a pure bound below rho, or 0 with another cost, is wrong.
         _require(
             self.epsilon is None or (self.delta == 0 and self.rho <= self.epsilon**2 / 2),
             "its pure epsilon is less than its rho and delta",
         )
         _require(
             self.private or (self.epsilon is None and self.rho == 0 and self.delta == 0),
-            "it is not private, and yet has a figure",
+            "it is not private but has a figure",
         )
-        _require((self.parent is None) == (self.model is None), "a parent comes with its model")
+        _require(
+            (self.parent is None) == (self.model is None), "a parent and its model go together"
+        )
         _require(
             self.parent is None
             or (self.private and self.free and self.release == "seedless" and self.epsilon == 0),
@@ -129,7 +130,7 @@ class Synthesis:
                 and _LINE.fullmatch(value)
                 for name, value in self.settings.items()
             ),
-            "its settings are not words with lines of text",
+            "its settings are not names with lines of text",
         )
 
     @property
@@ -138,7 +139,7 @@ class Synthesis:
         return self.private and self.rho == 0 and self.delta == 0
 
     def to_dict(self) -> dict[str, Json]:
-        """Return it as the ledger keeps it; numbers are exact, as text."""
+        """Return its form in the ledger; numbers are exact, as text."""
         made: dict[str, Json] = write(self)
         return made
 
@@ -154,14 +155,14 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class SynthesisRecord:
-    """A release and what became of it.
+    """A release and its state.
 
     Attributes:
         synthesis: as it was reserved.
         reserved_at: UTC.
-        spent_at: when its file was in its place, UTC; None if it never was, as far as is known. It
-            counts all the same.
-        model: digest of its model's file, hex, if that was kept.
+        spent_at: when its file was complete, UTC; None if that is not known. It counts in either
+            case.
+        model: digest of its model's file, hex, if that was stored.
         output: digest of the file of rows, hex.
     """
 
@@ -183,7 +184,7 @@ class Syntheses:
         return tuple(self._held.values())
 
     def paid(self) -> tuple[Synthesis, ...]:
-        """Return all that a figure is made of."""
+        """Return all releases that count."""
         return tuple(each.synthesis for each in self._held.values())
 
     def of_model(self, model: str) -> SynthesisRecord | None:
@@ -194,7 +195,7 @@ class Syntheses:
         return None
 
     def follow(self, kind: str, fields: Mapping[str, Any], at: str) -> None:
-        """Take one entry in; all is as before if it raises.
+        """Apply one entry; the state is unchanged if it raises.
 
         Args:
             kind: of the entry, one of :data:`KINDS`.
@@ -203,7 +204,7 @@ class Syntheses:
 
         Raises:
             RefusedError: if a rule does not allow it.
-            ProtocolError: for values that cannot be.
+            ProtocolError: for impossible values.
             LedgerError: for an entry of another form.
         """
         if kind == RESERVED:
@@ -213,7 +214,7 @@ class Syntheses:
 
     def _reserve(self, made: Synthesis, at: str) -> None:
         if made.id in self._held:
-            raise RefusedError(f"synthetic rows {made.id[:8]} are in the ledger already")
+            raise RefusedError(f"synthetic rows {made.id[:8]} are already in the ledger")
         if made.parent is not None:
             parent = self._held.get(made.parent)
             if parent is None or parent.model is None or parent.model != made.model:
@@ -230,29 +231,29 @@ class Syntheses:
 
     def _spend(self, fields: dict[str, Any], at: str) -> None:
         if fields.keys() != {"id", "model", "output"}:
-            raise LedgerError("synthetic rows that were written, with other fields than they have")
+            raise LedgerError("an entry of written synthetic rows with unknown fields")
         name, model, output = fields["id"], fields["model"], fields["output"]
-        held = self._held.get(name) if isinstance(name, str) else None
-        if held is None:
-            raise RefusedError("synthetic rows were written that nobody had paid for")
-        if held.spent_at is not None:
+        record = self._held.get(name) if isinstance(name, str) else None
+        if record is None:
+            raise RefusedError("synthetic rows were written that were not paid for")
+        if record.spent_at is not None:
             raise RefusedError(f"synthetic rows {name[:8]} were written before")
         for what, digest in (("model", model), ("file", output)):
             if not (what == "model" and digest is None) and not (
                 isinstance(digest, str) and _DIGEST.fullmatch(digest)
             ):
                 raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
-        if held.synthesis.model is not None and model is not None:
+        if record.synthesis.model is not None and model is not None:
             raise LedgerError("rows of a paid model, and a new model")
-        self._held[name] = replace(held, spent_at=at, model=model, output=output)
+        self._held[name] = replace(record, spent_at=at, model=model, output=output)
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:
-    """Return the smallest unit that all which cost something protect; None if nothing costs."""
+    """Return the smallest unit that all releases with a cost protect; None without a cost."""
     found = [each.unit for each in syntheses if not each.free]
     return min(found, key=UNITS.index, default=None)
 
 
 def _require(holds: bool, wrong: str) -> None:
     if not holds:
-        raise ProtocolError(f"a release of synthetic rows cannot be: {wrong}")
+        raise ProtocolError(f"an impossible release of synthetic rows: {wrong}")

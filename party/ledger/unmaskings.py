@@ -1,7 +1,7 @@
-"""Which queries' sums this party opened, with whom: so that no two of them can be subtracted.
+"""Sums that this party unmasked, and with whom, so that no two of them can be subtracted.
 
-A part of :mod:`party.ledger.rules`. The difference of two sums over the same votes shows the votes of
-whoever is in one of them alone.
+A part of :mod:`party.ledger.rules`. The difference of two sums over the same queries reveals the
+votes of parties in only one of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Whose votes are in a sum that was opened: two sums that differ in it show votes.
+    """Whose votes are in an unmasked sum: two sums that differ in it reveal votes.
 
     Attributes:
-        survivors: digest of their names and identity keys; a name alone may be another party
+        survivors: digest of their names and identity keys, since a name may be another party
             elsewhere.
         source: of our own votes.
     """
@@ -34,11 +34,11 @@ class How:
 
     @classmethod
     def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
-        """Return how a sum of a campaign is opened.
+        """Return whose votes are in a sum of a campaign.
 
         Args:
             survivors: names, sorted.
-            offer: terms of the campaign; they have the keys.
+            offer: terms of the campaign, with the keys.
             source: of our own votes.
         """
         keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
@@ -48,7 +48,7 @@ class How:
 
 @dataclass(frozen=True)
 class Earlier:
-    """A sum that was opened before.
+    """A sum that was unmasked before.
 
     Attributes:
         offer: of its campaign.
@@ -64,17 +64,18 @@ class Earlier:
 def check_unmasking(
     offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
 ) -> None:
-    """Check that a batch may be opened beside those that have a query with it in common.
+    """Check that a batch may be unmasked, given earlier ones with a common query.
 
     Args:
         offer: of its campaign.
         batch: its digest, hex.
         how: whose votes are in its sum.
-        earlier: sums with one of its queries or more.
-        allow_other: whether queries that another campaign opened otherwise may be opened.
+        earlier: sums with at least one of its queries.
+        allow_other: whether to unmask queries that another campaign unmasked with other parties or
+            data.
 
     Raises:
-        RefusedError: if the difference of its sum and an earlier one would show votes.
+        RefusedError: if the difference of its sum and an earlier one would reveal votes.
     """
     for each in earlier:
         # Votes of teachers less votes of records are nobody's votes.
@@ -84,15 +85,15 @@ def check_unmasking(
 
 
 def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> None:
-    """Check that exact sums of records' votes are all of the same parties and data.
+    """Check that exact sums of records' votes all have the same parties and data.
 
-    Whatever the queries are, each record is in the sum once: the difference of two sums, added
-    up over the queries, is how many records of each class are in one of them alone.
+    Whatever the queries, each record is in the sum once: the difference of two sums, added up over
+    the queries, is the number of records of each class in only one of them.
 
     Args:
-        offer: of the campaign whose sum is to be opened.
+        offer: of the campaign whose sum is to be unmasked.
         how: whose votes are in it.
-        others: all that was opened in other campaigns, whatever its queries are.
+        others: all unmaskings in other campaigns, whatever the queries.
 
     Raises:
         RefusedError: if one of them differs.
@@ -102,9 +103,9 @@ def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> 
     for theirs, opened in others:
         if theirs.campaign != offer.campaign and exact_records(theirs) and opened != how:
             raise RefusedError(
-                f"exact sums of records' votes were opened in campaign {theirs.campaign[:8]} with "
-                "other parties or other data of ours: the difference of two sums would show how "
-                "many records of each class one of them has; noise by the parties "
+                f"exact sums of records' votes were unmasked in campaign {theirs.campaign[:8]} "
+                "with other parties or other data of ours: the difference of two sums would "
+                "reveal how many records of each class one of them has; noise by the parties "
                 "(--noise distributed), or repeat_queries = 'allow', would permit it"
             )
 
@@ -115,15 +116,15 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
         others = "other parties" if earlier.how.survivors != how.survivors else "other data of ours"
         where = "in another batch" if same else f"in campaign {earlier.offer.campaign[:8]}"
         raise RefusedError(
-            f"a query of batch {batch[:8]} was opened before, {where}, with {others}: the "
-            "difference of two sums would show votes"
+            f"a query of batch {batch[:8]} was unmasked before, {where}, with {others}: the "
+            "difference of two sums would reveal votes"
             + ("" if same else "; repeat_queries = 'allow' would permit it")
         )
     if same and earlier.batch != batch and offer.sums.distributed:
         raise RefusedError(
-            f"a query of batch {batch[:8]} was opened in batch {earlier.batch[:8]} before: two "
-            "noisy sums of the same votes are less private than one; if the public set "
-            "holds inputs twice, leave the copies out"
+            f"a query of batch {batch[:8]} was unmasked in batch {earlier.batch[:8]} before: "
+            "two noisy sums of the same votes are less private than one; if the public set has "
+            "duplicate inputs, remove them"
         )
 
 

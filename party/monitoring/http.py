@@ -1,8 +1,8 @@
-"""The door through which a party is watched: ``/metrics``, ``/healthz`` and ``/readyz`` over HTTP.
+"""The HTTP server of a party's monitoring: ``/metrics``, ``/healthz`` and ``/readyz``.
 
-It only reads, answers nothing but these three, and takes a few visitors at a time, each for a few
-seconds, of whom the oldest goes when another comes: whatever they do, and whatever fails in here,
-the party goes on, and a probe gets its answer.
+It is read-only, serves only these three paths, and limits the number and duration of connections,
+of which the oldest is closed for a new one: no client and no failure here can stop the party, and a
+probe gets its answer.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
     from party.monitoring.status import Status
 
 _log = logging.getLogger(__name__)
-#: Visitors at a time.
+#: Connections at a time.
 _VISITORS: Final = 8
-#: Seconds that one of them may keep us waiting.
+#: Timeout of a connection, in seconds.
 _PATIENCE_S: Final = 5.0
 _JSON: Final = "application/json"
 
 
 @contextmanager
 def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
-    """Answer on ``host`` and ``port`` (0: any free one) while the block runs; yields the address.
+    """Serve on ``host`` and ``port`` (0: any free one) while the block runs; yields the address.
 
     Args:
-        status: where the party's run stands.
+        status: of the party's run.
         home: the party's state directory.
-        host: address of this machine; whoever reaches it may read everything here.
+        host: address of this machine; anyone who can reach it may read everything here.
         port: TCP port.
 
     Raises:
-        PortInUseError: if somebody else listens there.
+        PortInUseError: if it is in use.
         UsageError: if the address is not one of this machine.
     """
-    # Not while the party works: a scrape must not be the first to import this.
+    # Imported here, so that the first scrape does not import it while the party works.
     import party.monitoring.metrics  # noqa: F401
 
     try:
@@ -69,10 +69,10 @@ def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server on a socket that already listens, for a bounded number of visitors."""
+    """A server on a listening socket, with a bounded number of connections."""
 
     daemon_threads = True
-    #: Do not wait at the end for whoever has not finished asking.
+    #: Do not wait at the end for unfinished requests.
     block_on_close = False
 
     def __init__(self, listener: socket.socket, status: Status, home: Path) -> None:
@@ -84,13 +84,13 @@ class _Server(ThreadingHTTPServer):
         self.status, self.home = status, home
         self._room = threading.BoundedSemaphore(_VISITORS)
         self._lock = threading.Lock()
-        #: The connections of those who are here, the oldest first.
+        #: The open connections, the oldest first.
         self._here: dict[Any, None] = {}
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._room.acquire(blocking=False):
             with self._lock, suppress(OSError, StopIteration):
-                # Whoever reads from it meets its end.
+                # A reader of the socket gets its end.
                 next(iter(self._here)).shutdown(socket.SHUT_RDWR)
             if not self._room.acquire(timeout=_PATIENCE_S):
                 self.shutdown_request(request)
@@ -115,7 +115,7 @@ class _Server(ThreadingHTTPServer):
             self._leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a visitor that hangs up, or is too slow, is nothing to report."""
+        """Ignore clients that disconnect or are too slow."""
 
 
 class _Visit(BaseHTTPRequestHandler):
@@ -130,7 +130,7 @@ class _Visit(BaseHTTPRequestHandler):
         try:
             status, kind, body = self._answer(self.path.partition("?")[0])
         except Exception as error:  # noqa: BLE001 - whatever it is, the party must not be hurt
-            _log.warning("metrics could not be told: %s: %s", type(error).__name__, error)
+            _log.warning("cannot render metrics: %s: %s", type(error).__name__, error)
             status, kind, body = HTTPStatus.INTERNAL_SERVER_ERROR, _JSON, b"{}\n"
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -161,7 +161,7 @@ class _Visit(BaseHTTPRequestHandler):
         return HTTPStatus.NOT_FOUND, _JSON, b"{}\n"
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: scrapes come every few seconds."""
+        """Log nothing: scrapes come every few seconds."""
 
 
 def _told(state: str) -> bytes:

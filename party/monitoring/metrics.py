@@ -1,8 +1,7 @@
 """A party's metrics, in Prometheus' text form.
 
-None is made of a record: what the party's own machine may tell to its own operator is still scraped,
-kept and copied by programs that nobody thinks of as holding patients' data. ``docs/monitoring.md``
-says of each why it may be told.
+None is derived from a record: metrics are scraped, stored and copied by systems that are not
+protected like patients' data. ``docs/monitoring.md`` says for each why it may be published.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTENT_TYPE", "render"]
 
-#: Where Linux shows one file for each NVIDIA GPU that a process may use.
+#: Linux has one file here for each NVIDIA GPU that a process may use.
 _DEVICES: Final = Path("/dev")
 
 
 def render(standing: Standing, home: Path, now: datetime) -> bytes:
-    """Return the metrics of a party that stands so.
+    """Return the metrics of a party.
 
     Args:
         standing: of its run.
@@ -58,24 +57,24 @@ def _of_run(standing: Standing, now: datetime) -> list[Metric]:
 def _of_ledger(standing: Standing) -> list[Metric]:
     if standing.ledger is None or standing.delta is None:
         return []
-    held = standing.ledger.campaigns()
+    campaigns = standing.ledger.campaigns()
     figure = standing.ledger.cumulative_epsilon(standing.delta)
     return [
-        counter("pate_party_campaigns_total", "Campaigns joined", len(held)),
+        counter("pate_party_campaigns_total", "Campaigns joined", len(campaigns)),
         gauge(
             "pate_party_campaigns_open",
             "Campaigns joined whose end is not known",
-            sum(each.ending is None for each in held),
+            sum(each.ending is None for each in campaigns),
         ),
         counter(
             "pate_party_queries_total",
             "Public queries voted on, each once for every campaign",
-            sum(each.queries for each in held),
+            sum(each.queries for each in campaigns),
         ),
         counter(
             "pate_party_batches_total",
             "Batches of queries voted on",
-            sum(len(each.batches) for each in held),
+            sum(len(each.batches) for each in campaigns),
         ),
         gauge(
             "pate_party_epsilon",

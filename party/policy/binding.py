@@ -1,4 +1,4 @@
-"""Fixing a site's bound in its ledger, and what is to be said of it on the site's own screen."""
+"""Recording a site's bound in its ledger, with lines about it for the site's own screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def bind(ledger: PartyLedger, policy: Policy) -> tuple[str, ...]:
-    """Record what the policy's own accountant keeps, and return lines about it if that is new.
+    """Record the policy's bound, and return lines about it if it is new.
 
     Raises:
         DiskError: if it cannot be recorded; then nothing may leave.
@@ -26,16 +26,16 @@ def bind(ledger: PartyLedger, policy: Policy) -> tuple[str, ...]:
 
 def _lines(ledger: PartyLedger, policy: Policy, again: bool) -> Iterator[str]:
     bounds, figure = ledger.bounds(), ledger.cumulative_epsilon(policy.divided_delta)
-    yield f"our own accountant keeps from now on, as our ledger has it: {bounds[-1].in_words}"
+    yield f"new bound of this party's accountant, recorded in its ledger: {bounds[-1].in_words}"
     if again:
         yield (
-            f"before it kept {bounds[-2].in_words}; all bounds so far promise together: "
+            f"earlier bound: {bounds[-2].in_words}; all bounds so far guarantee together: "
             f"{together(bounds)}"
         )
     if figure.epsilon == 0:
         return
-    yield f"what left before is counted in, by the rules of this version: {figure.in_words}"
+    yield f"earlier answers are counted by the rules of this version: {figure.in_words}"
     most = policy.largest_epsilon
     if most is not None and figure.epsilon > most:
         worth = figure.why_none or rounded_up(figure.epsilon)
-        yield f"that is more than {most:g} ({worth}): nothing more will leave under this policy"
+        yield f"that exceeds {most:g} ({worth}): nothing more will leave under this policy"

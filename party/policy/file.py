@@ -1,4 +1,4 @@
-"""Reading ``policy.toml``: every key known, every value of its kind, errors by file and key."""
+"""Reading ``policy.toml``: every key is known, every value has its type, errors name file and key."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: What removes a bound that the defaults have.
+#: The value that removes a bound of the defaults.
 NONE: Final = "none"
 _LARGEST_FILE: Final = 2**20
-#: Whole numbers are those of 64 bits, as TOML has them; Python would read far longer ones.
+#: Whole numbers have 64 bits, as in TOML; Python would read far longer ones.
 _LARGEST_WHOLE: Final = 2**63 - 1
 _MOST_DIGITS: Final = 100
 _LONGEST_KEY: Final = 60
-_TOO_LARGE: Final = "a number in it is too large"
+_TOO_LARGE: Final = "it has a number that is too large"
 
 
 def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy:
-    """Return the policy of a party: that of its file, or the default one without a file.
+    """Return the policy of a party: from its file, or the default.
 
     Args:
         home: of the party.
         loopback: whether this is a trial on one machine.
-        file: the policy that was named, which must be there; None: that of the home, if there is one.
+        file: a named policy, which must exist; None: that of the home, if there is one.
 
     Raises:
         DataError: if the file cannot be read.
-        UsageError: if it says something that cannot be understood.
+        UsageError: if it has an unknown key or an invalid value.
     """
     if file is None and not (home / POLICY_FILE).exists():
         return Policy.default(loopback=loopback)
@@ -46,11 +46,11 @@ def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy
 
 
 def read_policy(path: Path, *, loopback: bool) -> Policy:
-    """Return the policy in a file. What it does not name is as by default.
+    """Return the policy in a file. Missing keys have their defaults.
 
     Raises:
         DataError: if the file cannot be read.
-        UsageError: if it says something that cannot be understood.
+        UsageError: if it has an unknown key or an invalid value.
     """
     try:
         with path.open("rb") as file:
@@ -67,18 +67,18 @@ def read_policy(path: Path, *, loopback: bool) -> Policy:
 
 
 def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
-    """Return the policy in ``text``; ``source`` is how errors name it.
+    """Return the policy in ``text``; ``source`` names it in errors.
 
     Raises:
         DataError: if it is not TOML.
-        UsageError: for an unknown key, or a value that the key cannot have.
+        UsageError: for an unknown key, or an invalid value.
     """
     try:
         table = tomllib.loads(text, parse_float=Decimal)
     except RecursionError as error:
-        raise DataError(f"{source} is no policy: its values are nested too deeply") from error
+        raise DataError(f"{source} is not a policy: its values are nested too deeply") from error
     except (ValueError, ArithmeticError) as error:
-        # Besides errors in the form: a number that is too large to be read.
+        # Errors of syntax, and numbers that are too large to be read.
         reason = str(error) if isinstance(error, tomllib.TOMLDecodeError) else _TOO_LARGE
         raise DataError(f"{source} is not valid TOML: {reason:.200}") from error
     _only_known(table, tuple(_READERS), source)
@@ -103,7 +103,7 @@ def _only_known(table: dict[str, Any], known: tuple[str, ...], source: str) -> N
         if key not in known:
             short = key[:_LONGEST_KEY]
             near = difflib.get_close_matches(short, known, n=1, cutoff=0.0)
-            raise UsageError(f"{source}: no key is called {short!r}; did you mean {near[0]!r}?")
+            raise UsageError(f"{source}: unknown key {short!r}; did you mean {near[0]!r}?")
 
 
 def _bound(read: Callable[[object], Any]) -> Callable[[object], Any]:

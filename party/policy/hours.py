@@ -19,7 +19,7 @@ _SPAN: Final = re.compile(r"([01][0-9]|2[0-4]):([0-5][0-9])-([01][0-9]|2[0-4]):(
 
 @dataclass(frozen=True)
 class Hours:
-    """A span of the day, on some weekdays; by the clock on the wall.
+    """A span of the day, on some weekdays, in local time.
 
     >>> from datetime import datetime
     >>> night = Hours.parse("20:00-06:00", ["fri"])
@@ -32,7 +32,7 @@ class Hours:
 
     Attributes:
         begin: first minute of the day.
-        end: minute after the last; up to ``begin`` the span goes on over midnight.
+        end: minute after the last; at most ``begin`` if the span crosses midnight.
         weekdays: days on which it begins, Monday is 0.
     """
 
@@ -53,7 +53,7 @@ class Hours:
         first, second, third, fourth = map(int, found.groups())
         begin, end = 60 * first + second, 60 * third + fourth
         if begin >= _DAY or end > _DAY or begin == end:
-            raise UsageError(f"hours {span!r} are no span; the whole day is 00:00-24:00")
+            raise UsageError(f"hours {span!r} are an empty span; the whole day is 00:00-24:00")
         named = tuple(weekdays)
         if not named or not set(named) <= set(WEEKDAYS):
             raise UsageError(f"weekdays is a list of some of {', '.join(WEEKDAYS)}")

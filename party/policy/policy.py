@@ -1,8 +1,8 @@
-"""What a site agrees to: ``policy.toml`` in the party's home, enforced before any vote is computed.
+"""A site's policy: ``policy.toml`` in the party's home, enforced before any vote is computed.
 
-The server has no say in it. Every rule looks at a signed :class:`~party.offer.Offer` and at the
-party's own ledger, and a rule that needs something that the offer does not say refuses. The line of
-a refusal is for the party's own screen; the server learns that it was refused, and not why.
+The server cannot influence it. Every rule reads a signed :class:`~party.offer.Offer` and the
+party's own ledger, and refuses if the offer lacks something that the rule needs. The reason of a
+refusal is for the party's own screen; the server learns only that it was refused.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ __all__ = ["POLICY_FILE", "Allowed", "Hours", "LedgerView", "Offer", "Policy"]
 #: Name of the file in a party's home.
 POLICY_FILE: Final = "policy.toml"
 
-#: Ways to choose campaigns by a word; the other way is a list of :class:`Allowed`.
+#: Ways to choose campaigns by a word; the alternative is a list of :class:`Allowed`.
 BY_WORD: Final = ("enrolled", "any", "ask")
-#: The same figure, worked out by another build of the same formulas.
+#: Tolerance between builds of the same formulas.
 _ROUNDING: Final = 1.0 + 1e-9
 REPEATS: Final = ("never", "allow")
 
 
 class OutsideHoursError(RefusedError):
-    """A refusal that time will heal: the server may ask again."""
+    """A refusal outside the policy's hours: the server may ask again."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """A campaign that a policy names.
+    """A campaign named by a policy.
 
     Attributes:
         key: (32,) bytes, the campaign's signing key.
@@ -63,38 +63,38 @@ class Allowed:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A site's rules; None where there is no bound. The defaults are those of another machine.
+    """A site's rules; None means no bound. The defaults are those for a server on another machine.
 
     Attributes:
         campaigns: ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask``
-            (on the screen, once a campaign), or the campaigns themselves.
-        max_queries: most different queries of one campaign that are answered.
-        max_queries_in_all: the same, of all campaigns together.
+            (on the screen, once per campaign), or the campaigns themselves.
+        max_queries: most distinct queries answered for one campaign.
+        max_queries_in_all: the same, for all campaigns together.
         least_sigma: least standard deviation of the noise of every step, in votes.
         least_noise_multiplier: least ratio of noise to the l2 distance of neighbours, of every
             step: sigma / (sqrt(2) votes_per_unit) for a label. A step costs 1 / (2 ratio^2) of rho.
         least_roster: fewest parties on the roster.
         least_survivors: fewest parties in a masked sum; None: more than two thirds of the roster.
-        least_colluders: parties in league with the server that the masks of a campaign must
-            stand; None: as many as that allows, just below a third. Sums of two campaigns with
-            other survivors are kept apart by our ledgers only while both counted on as many
-            colluders as there are.
-        parties: identity keys (hex) by name, of all who may be on a roster with us. A coordinator
-            could enrol parties of its own, and then subtract their votes from the sum.
-        aggregation: modes agreed to.
-        noise: modes agreed to.
-        largest_epsilon: most that :func:`~party.ledger.accountant.cumulative_epsilon` may come to, over all
+        least_colluders: least number of colluding parties that the masks of a campaign must
+            tolerate; None: as many as possible, just below a third. Ledgers keep sums of two
+            campaigns with different survivors apart only if both tolerate the actual number of
+            colluders.
+        parties: identity keys (hex) by name, of all parties allowed on a roster with this one. A
+            coordinator could enrol fake parties, and then subtract their votes from the sum.
+        aggregation: allowed modes.
+        noise: allowed modes.
+        largest_epsilon: bound on :func:`~party.ledger.accountant.cumulative_epsilon` over all
             campaigns on this home's data.
-        delta: at which it is counted.
+        delta: of that epsilon.
         failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
             ones, and synthetic rows with a delta.
-        units: units of privacy agreed to.
+        units: allowed units of privacy.
         hours: when votes may be computed, local time.
-        repeat_queries: ``never`` or ``allow``: whether queries that one campaign had votes on may
-            get other votes in another, and those whose sum was opened be opened with other survivors.
+        repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
+            in another, and may be unmasked with other survivors.
 
     Raises:
-        UsageError: for values that make no sense, by name of the key.
+        UsageError: for invalid values, naming the key.
     """
 
     campaigns: str | tuple[Allowed, ...] = "enrolled"
@@ -121,21 +121,23 @@ class Policy:
         for name in ("max_queries", "max_queries_in_all", "least_roster"):
             whole = getattr(self, name)
             if whole is not None and (type(whole) is not int or whole < 1):
-                raise UsageError(f"{name} is a whole number from 1 on, got {whole!r}")
+                raise UsageError(f"{name} must be a whole number of at least 1, got {whole!r}")
         for name in ("least_survivors", "least_colluders"):
             whole = getattr(self, name)
             if whole is not None and (type(whole) is not int or whole < 0):
-                raise UsageError(f"{name} is a whole number from 0 on, got {whole!r}")
+                raise UsageError(f"{name} must be a whole number of at least 0, got {whole!r}")
         for name in ("least_sigma", "least_noise_multiplier"):
             exact = getattr(self, name)
             if exact is not None and (type(exact) is not Fraction or exact <= 0):
-                raise UsageError(f"{name} is a number above 0, got {exact!r}")
+                raise UsageError(f"{name} must be a number above 0, got {exact!r}")
         if self.largest_epsilon is not None and not 0 < self.largest_epsilon < math.inf:
-            raise UsageError(f"largest_epsilon is a number above 0, got {self.largest_epsilon!r}")
+            raise UsageError(
+                f"largest_epsilon must be a number above 0, got {self.largest_epsilon!r}"
+            )
         if not 0 < self.delta < 1:
-            raise UsageError(f"delta lies between 0 and 1, got {self.delta!r}")
+            raise UsageError(f"delta must be between 0 and 1, got {self.delta!r}")
         if type(self.failing_share) is not Fraction or not 0 <= self.failing_share <= 1:
-            raise UsageError(f"failing_share lies between 0 and 1, got {self.failing_share!r}")
+            raise UsageError(f"failing_share must be between 0 and 1, got {self.failing_share!r}")
         for name, known in (("aggregation", AGGREGATIONS), ("noise", NOISES), ("units", UNITS)):
             given = getattr(self, name)
             if not given or not set(given) <= set(known):
@@ -148,7 +150,7 @@ class Policy:
         """Return the rules of a party without a policy file.
 
         On ``loopback`` the server is on the same machine, so this user can read its files anyway:
-        any campaign, plain votes too, no least roster and no largest epsilon.
+        any campaign, plain votes included, no least roster and no largest epsilon.
         """
         strict = cls()
         if not loopback:
@@ -165,17 +167,17 @@ class Policy:
 
     @property
     def allow_other(self) -> bool:
-        """What the ledger is to be told of queries that another campaign had."""
+        """Whether queries of another campaign may get other votes or other survivors."""
         return self.repeat_queries == "allow"
 
     @property
     def divided_delta(self) -> Delta:
-        """At which our own accountant counts, with its parts."""
+        """The delta of the party's accountant, with its parts."""
         return Delta(self.delta, self.failing_share)
 
     @property
     def bound(self) -> Bound:
-        """What our own accountant keeps, as the ledger has it."""
+        """The bound of the party's accountant, as recorded in the ledger."""
         most = self.largest_epsilon
         return Bound(None if most is None else float(most), self.divided_delta)
 
@@ -187,22 +189,22 @@ class Policy:
         pinned_key: bytes | None = None,
         ask: Callable[[str], bool] | None = None,
     ) -> None:
-        """Return if this party may join, or answer what is asked; to be called before either.
+        """Return if this party may join or answer; to be called before either.
 
         Args:
-            offer: what is asked, and all that is known of its campaign.
-            ledger_view: of this offer, from :meth:`~party.ledger.ledger.PartyLedger.view`: it says what
-                will have been answered once this request is.
+            offer: of the request, with all known terms of its campaign.
+            ledger_view: of this offer, from :meth:`~party.ledger.ledger.PartyLedger.view`: the
+                totals after this request.
             now: local time.
             pinned_key: the campaign key of this party's enrolment.
-            ask: put a question to whoever sits at the screen.
+            ask: asks the operator a question.
 
         Raises:
             RefusedError: naming the rule and the value.
-            UsageError: if the view is one of another request.
+            UsageError: if the view is of another request.
         """
         if ledger_view.of_request != (offer.campaign, offer.queries):
-            raise UsageError("the ledger was not asked about this very request")
+            raise UsageError("the view of the ledger is for another request")
         _check_promise(offer)
         _check_cap(offer, ledger_view)
         self._check_modes(offer)
@@ -238,11 +240,11 @@ class Policy:
             found = dict(zip(offer.roster or (), offer.identities or (), strict=False))
             for name in offer.roster or ("",):
                 if name not in self.parties:
-                    raise _no("parties", "a list", f"{name or 'nobody of the roster'} is not on it")
-                if found.get(name) != self.parties[name]:
                     raise _no(
-                        "parties", "a list", f"{name} comes with another key than it has there"
+                        "parties", "a list", f"{name or 'no party of the roster'} is not on it"
                     )
+                if found.get(name) != self.parties[name]:
+                    raise _no("parties", "a list", f"{name} has another key than it has there")
         if self.least_roster is None:
             return
         if offer.roster is None:
@@ -284,21 +286,25 @@ class Policy:
     def _check_queries(self, offer: Offer, view: LedgerView) -> None:
         here = view.of(offer.campaign).queries
         if self.max_queries is not None and here > self.max_queries:
-            raise _no("max_queries", self.max_queries, f"this campaign would come to {here}")
+            raise _no("max_queries", self.max_queries, f"this campaign would have {here}")
         total = sum(each.queries for each in view.campaigns)
         if self.max_queries_in_all is not None and total > self.max_queries_in_all:
-            raise _no("max_queries_in_all", self.max_queries_in_all, f"all would come to {total}")
+            raise _no(
+                "max_queries_in_all", self.max_queries_in_all, f"all campaigns would have {total}"
+            )
 
     def _check_epsilon(self, offer: Offer, view: LedgerView) -> None:
         most = self.largest_epsilon
         if most is None:
             return
-        # Before the terms are known the announced budget is all there is to look at.
+        # Before the terms are known there is only the announced budget.
         if not offer.settled and offer.epsilon > most:
             raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
         figure = cumulative_epsilon(view.campaigns, self.divided_delta, view.syntheses)
         if figure.epsilon > most:
-            found = figure.why_none or f"our answers would come to {rounded_up(figure.epsilon)}"
+            found = (
+                figure.why_none or f"our cumulative epsilon would be {rounded_up(figure.epsilon)}"
+            )
             raise _no("largest_epsilon", f"{most:g} at delta {self.delta:g}", found)
 
     def _check_campaign(
@@ -318,9 +324,9 @@ class Policy:
                 raise _no("campaigns", "enrolled", f"{signed}, not by the key of the enrolment")
         elif self.campaigns == "ask":
             if joined:
-                return  # it was agreed to before
+                return  # already accepted
             if ask is None:
-                raise _no("campaigns", "ask", "there is nobody to ask")
+                raise _no("campaigns", "ask", "there is no operator to ask")
             if not ask(_question(offer)):
                 raise _no("campaigns", "ask", "the answer was no")
         elif not any(
@@ -335,7 +341,7 @@ class Policy:
         by_word = {
             "enrolled": "campaigns signed by the key that was pinned at enrolment",
             "any": "any campaign",
-            "ask": "campaigns that somebody at this screen agrees to",
+            "ask": "campaigns that the operator accepts on this screen",
         }
         campaigns = (
             by_word[self.campaigns]
@@ -377,34 +383,36 @@ class Policy:
 
 
 def _check_promise(offer: Offer) -> None:
-    """Check that the terms are worth what was announced; no file can allow anything else."""
+    """Check that the terms convert to the announced guarantee, whatever the policy file."""
     name = f"campaign {offer.campaign[:8]}"
     if offer.composition == Gate.name:
         if offer.gate is None:
             raise RefusedError(
-                f"{name} is gated, and its terms do not say how, so its promise cannot be checked: "
+                f"{name} is gated, but its terms lack the gate, so its guarantee cannot be checked: "
                 "its server is older than this program, and has to be updated"
             )
         if offer.rounds != 1:
-            raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate is for one")
+            raise RefusedError(
+                f"{name} is gated and has {offer.rounds} rounds: a gate allows only one"
+            )
     try:
         worth = offer.worth
     except AccountingError as error:
-        raise RefusedError(f"{name}: its terms promise nothing: {error}") from error
+        raise RefusedError(f"{name}: its terms give no guarantee: {error}") from error
     if worth is not None and worth > offer.epsilon * _ROUNDING:
         raise RefusedError(
-            f"{name} announces epsilon {offer.epsilon:g}, but what its terms allow is worth "
+            f"{name} announces epsilon {offer.epsilon:g}, but its terms convert to "
             f"{rounded_up(worth)}"
         )
     if offer.composition == Gate.name and offer.cap not in (None, 1):
-        # Worth less than its gate, so that of the gate nothing would have been checked.
-        raise RefusedError(f"{name} is gated and pays for {offer.cap} batches: it has one")
+        # A cap below its gate, so the gate was not checked.
+        raise RefusedError(f"{name} is gated and its cap is {offer.cap} batches: it must be one")
 
 
 def _check_cap(offer: Offer, view: LedgerView) -> None:
-    """Check that noisy sums are asked for no more queries than the campaign's cap pays for.
+    """Check that noisy sums are requested only for as many queries as the campaign's cap covers.
 
-    Whoever answers shows the server a noisy histogram of each, so the cap is the server's too.
+    Every answer shows the server a noisy histogram, so the cap holds for the server, too.
     """
     if not offer.sums.distributed or not offer.queries or offer.cap is None:
         return
@@ -414,8 +422,8 @@ def _check_cap(offer: Offer, view: LedgerView) -> None:
     cost = cost_of(here, composition_named(offer.composition))
     if cost > offer.cap:
         raise RefusedError(
-            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more than "
-            "its cap pays for"
+            f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more "
+            "than its cap covers"
         )
 
 
@@ -424,7 +432,7 @@ def _no(rule: str, value: object, found: str) -> RefusedError:
 
 
 def _variance(event: Event) -> Fraction:
-    """Return the noise's variance in votes squared, of the continuous law of its parameters."""
+    """Return the variance of the continuous law with the noise's parameters, in votes squared."""
     if isinstance(event, LaplaceMax):
         return 2 * event.scale**2
     return event.variance if isinstance(event, NoisyHistogram) else event.sigma**2

@@ -1,7 +1,7 @@
 """Teachers of tables that choose their own model: boosted trees, a logistic one, or a forest.
 
-The choice is a teacher's own, by cross-validation within its shard; what other shards choose plays
-no part. A choice for all shards together would let one record change every teacher.
+Each teacher chooses by cross-validation within its shard, independently of other shards. A common
+choice would let one record change every teacher.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from party.teachers.protocol import Kind, Teacher
     from pate.data.values import Dataset, Inputs
 
-#: The kinds to choose from; of two that err alike the first is taken. The last is a forest, which
-#: must be better than the others by a standard error: forests of small shards all lean to the
-#: frequent classes, and a vote over many teachers takes out only what differs between them.
+#: The candidate kinds; ties go to the first. The last is a forest, which must be better by a
+#: standard error: forests of small shards are all biased to the frequent classes, and a vote over
+#: many teachers averages out only their differences.
 _KINDS: Final[tuple[Kind, ...]] = (Boosting(), Logistic(), Forest())
 _FOLDS: Final = 3
-#: Below so many rows, or of a second class, the error of cross-validation is mostly chance.
+#: With fewer rows, in total or of a second class, the cross-validation error is mostly noise.
 _FEWEST_ROWS: Final = 60
 _FEWEST_OF_A_CLASS: Final = 6
 
 
 @dataclass(frozen=True, eq=False)
 class ChosenTeacher:
-    """A teacher, and which kind it is of.
+    """A teacher and its kind.
 
     Attributes:
         kind: name of its kind.
@@ -57,21 +57,21 @@ class ChosenTeacher:
 
 
 class Chosen:
-    """Makes teachers of the kind that errs least on their shard."""
+    """Makes teachers of the kind with the least error on their shard."""
 
     name = "auto"
     suffix = "model"
 
     @property
     def version(self) -> str:
-        """The versions of all that there is to choose from."""
+        """The versions of all candidate kinds."""
         return "1; " + "; ".join(f"{kind.name} {kind.version}" for kind in _KINDS)
 
     def fit(self, shard: Dataset, seed: int) -> ChosenTeacher:
         """Return the teacher of a shard.
 
         Raises:
-            SchemaError: if the shard is no table.
+            SchemaError: if the shard is not a table.
         """
         kind = choose(shard, seed)
         return ChosenTeacher(kind.name, kind.fit(shard, seed))
@@ -90,11 +90,11 @@ class Chosen:
 
 
 def choose(shard: Dataset, seed: int) -> Kind:
-    """Return the kind whose teachers err least where they have not learnt, within the shard.
+    """Return the kind with the least cross-validation error within the shard.
 
     Args:
         shard: its records, of two classes or more.
-        seed: decides the folds, and the randomness of the teachers on trial.
+        seed: of the folds, and of the candidate teachers.
     """
     sizes = np.sort(np.bincount(shard.labels))
     if len(shard) < _FEWEST_ROWS or sizes[-2] < _FEWEST_OF_A_CLASS:
@@ -103,7 +103,7 @@ def choose(shard: Dataset, seed: int) -> Kind:
 
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed % 2**32)
     with warnings.catch_warnings():
-        # A class with fewer rows than folds is absent from one of them: the teachers can take it.
+        # A class with fewer rows than folds is absent from one of them, which teachers support.
         warnings.simplefilter("ignore", UserWarning)
         splits = list(folds.split(np.zeros(len(shard)), shard.labels))
     wrong = [0] * len(_KINDS)

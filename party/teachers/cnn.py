@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset, Inputs
 
 _AT_ONCE: Final = 256
-#: Networks that are trained at once on a GPU.
+#: Number of networks trained at once on a GPU.
 _TOGETHER: Final = 32
 _MOST_CLASSES: Final = 100_000
 _NETWORKS: Final[dict[str, type[nn.Module]]] = {"cnn": Plain, "resnet": Residual}
@@ -65,7 +65,7 @@ class CnnTeacher:
 
     def store(self) -> Stored:
         """Return the weights as safetensors, the image size as JSON."""
-        weights = {name: held.cpu().numpy() for name, held in self.network.state_dict().items()}
+        weights = {name: arrays.cpu().numpy() for name, arrays in self.network.state_dict().items()}
         return Stored(
             {"size": list(self.takes.size), "classes": len(list(weights.values())[-1])},
             tensors.dump({**weights, "seen": self.seen}),
@@ -77,7 +77,7 @@ class Cnn:
 
     Args:
         device: ``auto``, ``cpu`` or ``cuda``.
-        name: ``cnn``, or ``resnet`` for a small residual network, which wants more records.
+        name: ``cnn``, or ``resnet`` for a small residual network, which needs more records.
 
     Raises:
         UsageError: if there is no such device.
@@ -94,8 +94,8 @@ class Cnn:
     def version(self) -> str:
         """Another PyTorch, or another device, trains other networks from the same records.
 
-        So may another number of threads, or another processor. That cannot be named here: votes that
-        come out otherwise are refused by :mod:`party.ledger.sent_votes`.
+        So may another number of threads, or another processor, which the version does not cover:
+        changed votes are refused by :mod:`party.ledger.sent_votes`.
         """
         return f"2, torch {torch.__version__} on {self._device}"
 
@@ -103,7 +103,7 @@ class Cnn:
         """Return the teacher of a shard.
 
         Raises:
-            SchemaError: if the shard holds no images.
+            SchemaError: if the shard has no images.
         """
         network, lesson, size = self._prepare(shard, seed)
         train(network.to(self._device), lesson, self._device, STEPS)
@@ -116,8 +116,8 @@ class Cnn:
             DamagedTeacherError: if the bytes are not such a teacher.
         """
         takes = tensors.image_size(stored.facts)
-        held = tensors.load(stored.model, None)
-        seen, classes = held.pop("seen", None), stored.facts.get("classes")
+        arrays = tensors.load(stored.model, None)
+        seen, classes = arrays.pop("seen", None), stored.facts.get("classes")
         if type(classes) is not int or not 1 <= classes <= _MOST_CLASSES:
             raise DamagedTeacherError("its number of classes")
         if seen is None or seen.ndim != 1 or seen.dtype != np.int64 or not len(seen):
@@ -129,24 +129,24 @@ class Cnn:
             network = self._build(takes.size, classes)
         try:
             network.load_state_dict(
-                {name: torch.from_numpy(np.array(w)) for name, w in held.items()}
+                {name: torch.from_numpy(np.array(w)) for name, w in arrays.items()}
             )
         except RuntimeError as error:
             raise DamagedTeacherError("the shapes of its weights") from error
         return CnnTeacher(takes, columns, network.eval().to(self._device), self._device)
 
     def _prepare(self, shard: Dataset, seed: int) -> tuple[nn.Module, Lesson, tuple[int, int, int]]:
-        """Return an untrained network and what it is to learn."""
+        """Return an untrained network and its training data."""
         images = shard.inputs
         if not isinstance(images, Images):
             raise SchemaError(f"{self.name} teachers take images, the data is {images.schema()}")
-        # PyTorch initialises layers from its global generator: a copy of it, put back afterwards.
+        # PyTorch initialises layers from its global generator, which is saved and restored.
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             network = self._build(images.size, len(shard.classes))
         seen = np.zeros(len(shard.classes), dtype=np.bool_)
         pixels, labels = images.pixels, np.array(shard.labels)
-        if not len(labels):  # the teacher is not used, but takes its place among the others
+        if not len(labels):  # the teacher is unused, but keeps its place in the batch
             pixels, labels = np.zeros((1, *images.size), np.uint8), np.zeros(1, np.int64)
         seen[labels] = True
         lesson = Lesson(_as_tensor(pixels), torch.from_numpy(labels), torch.from_numpy(seen), seed)
@@ -160,7 +160,7 @@ class Cnn:
 
 
 class CnnTogether(Cnn):
-    """Makes convolutional teachers on a GPU, which one small network would leave idle.
+    """Makes convolutional teachers in batches on a GPU, which one small network cannot use fully.
 
     On a processor many at once are slower than one after the other.
     """

@@ -1,8 +1,8 @@
 """Tables as matrices, by an encoding that is fitted within one shard.
 
-A column of numbers becomes two: the value, centred on the shard's median and scaled, and whether
-it is missing. A column of categories becomes one per category that the shard holds; a category
-that the shard has never seen is all zeros.
+A column of numbers becomes two: the value, centred on the shard's median and scaled, and whether it
+is missing. A column of categories becomes one per category of the shard; an unknown category is all
+zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pate.data.values import Inputs, Table
 
-#: Most categories of a column that get a feature of their own: the most frequent ones.
+#: Most categories of a column with their own feature: the most frequent ones.
 _VOCABULARY: Final = 32
 #: A number counts as at most this many spreads from the median, so that float32 holds it.
 _FARTHEST: Final = 1e6
@@ -31,7 +31,7 @@ _FARTHEST: Final = 1e6
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How a column of numbers is encoded: median and spread of the shard's values."""
+    """Encoding of a column of numbers: median and spread of the shard's values."""
 
     centre: float
     scale: float
@@ -39,7 +39,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """How a column of categories is encoded: those that get a feature, "" for missing among them."""
+    """Encoding of a column of categories: those with a feature, possibly "" for missing."""
 
     vocabulary: tuple[str, ...]
 
@@ -50,7 +50,7 @@ class TableEncoding:
 
     Attributes:
         schema: the columns it takes.
-        columns: how each is encoded.
+        columns: encoding of each.
     """
 
     schema: TableSchema
@@ -58,7 +58,7 @@ class TableEncoding:
 
     @classmethod
     def fit(cls, table: Table) -> TableEncoding:
-        """Return the encoding of a shard, from its rows alone."""
+        """Return the encoding of a shard, from only its rows."""
         kinds = tuple(is_numeric(column) for column in table.columns)
         fitted = tuple(
             _fit_numbers(c) if is_numeric(c) else _fit_categories(c.tolist()) for c in table.columns
@@ -121,16 +121,16 @@ class TableEncoding:
 
 
 def _fit_numbers(column: NDArray[np.float64]) -> NumberColumn:
-    held = column[~np.isnan(column)]
-    if not held.size:
+    present = column[~np.isnan(column)]
+    if not present.size:
         return NumberColumn(0.0, 1.0)
-    largest = float(np.abs(held).max())
+    largest = float(np.abs(present).max())
     if not largest:
         return NumberColumn(0.0, 1.0)
-    # Brought to [-1, 1] first: the square of a number that a file may hold can overflow.
-    tame = held / largest
+    # Scaled to [-1, 1] first: the square of a number in a file can overflow.
+    tame = present / largest
     spread = float(tame.std())
-    # A column that is constant in the shard says nothing; dividing by its zero spread would.
+    # A column that is constant in the shard carries no information, and has spread 0.
     scale = spread * largest if spread > 1e-9 else 1.0
     return NumberColumn(float(np.median(tame)) * largest, scale)
 
@@ -141,7 +141,7 @@ def _fit_categories(cells: list[str]) -> CategoryColumn:
     return CategoryColumn(tuple(sorted(frequent)))
 
 
-@functools.lru_cache(maxsize=1)  # teachers look at the same batch one after the other
+@functools.lru_cache(maxsize=1)  # teachers read the same batch one after the other
 def _coded(table: Table) -> tuple[tuple[list[str], NDArray[np.int64]], ...]:
     """Return, for each column, its distinct texts and each row's place among them."""
     coded: list[tuple[list[str], NDArray[np.int64]]] = []

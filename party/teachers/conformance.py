@@ -1,7 +1,7 @@
-"""What every kind of teachers must do, as a check for authors of one.
+"""Conformance check of a kind of teachers, for plugin authors.
 
-The promise of a campaign rests on it: a record reaches one teacher, and a teacher's votes follow
-from its own shard, the seed, and the query alone.
+The guarantee of a campaign relies on it: a record reaches one teacher, and a teacher's votes depend
+only on its own shard, the seed, and the query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NotConformingError(AssertionError):
-    """A kind of teachers that breaks a rule; the message says which."""
+    """A kind of teachers violates a rule; the message names it."""
 
 
 def check_kind(kind: Kind, shard: Dataset, queries: Inputs) -> None:
@@ -30,7 +30,7 @@ def check_kind(kind: Kind, shard: Dataset, queries: Inputs) -> None:
         queries: two or more, of the same schema.
 
     Raises:
-        NotConformingError: naming the rule that is broken.
+        NotConformingError: naming the violated rule.
     """
     teacher = kind.fit(shard, seed=1)
     votes = teacher.predict(queries)
@@ -44,7 +44,7 @@ def check_kind(kind: Kind, shard: Dataset, queries: Inputs) -> None:
     )
     _require(_same(kind.fit(shard, seed=1).predict(queries), votes), "a seed decides everything")
     single = [teacher.predict(queries.take(np.array([row]))) for row in range(len(queries))]
-    _require(_same(np.concatenate(single), votes), "a query's vote hangs on that query alone")
+    _require(_same(np.concatenate(single), votes), "a query's vote depends on only that query")
     restored = kind.restore(teacher.store())
     _require(_same(restored.predict(queries), votes), "a stored teacher votes as it did")
 

@@ -1,4 +1,4 @@
-"""The teacher of a shard from which there is nothing to tell apart."""
+"""Constant teacher, for a shard with one class or none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Constant:
-    """Answers the one class that its shard holds, or nothing if the shard is empty.
+    """Answers the only class of its shard, or nothing if the shard is empty.
 
-    A party declares k teachers before anyone sees its data, and each row of its votes sums to k.
-    So an empty shard has a teacher too. It says :data:`NO_OPINION`, and the ensemble gives its
-    vote to a class picked by the party's key and the teacher's number alone: such votes spread
-    over the classes, and depend on no record.
+    A party declares k teachers independently of its data, and each row of its votes sums to k. So
+    an empty shard has a teacher, too. It answers :data:`NO_OPINION`, and the ensemble gives its
+    vote to a class chosen only by the party's key and the teacher's number: such votes spread over
+    the classes, and depend on no record.
 
     Attributes:
         label: the class, or :data:`NO_OPINION`.
@@ -30,10 +30,10 @@ class Constant:
 
     @classmethod
     def of(cls, labels: Labels) -> Constant | None:
-        """Return the teacher of a shard with at most one class, or None if there is more.
+        """Return the teacher of a shard with at most one class, else None.
 
         Args:
-            labels: (n,) those of the shard's records.
+            labels: (n,) of the shard's records.
         """
         present = np.unique(labels).tolist()
         if len(present) > 1:

@@ -1,9 +1,9 @@
-"""Training of networks on images that are moved about at random: one, or many of a shape at once.
+"""Training of networks on randomly transformed images: one, or many of equal shape at once.
 
 Many at once means one batch of each network's own images per step, their weights stacked and the
 same operations applied to all (``torch.func``). Every shape is the same whatever the shards hold:
 batches are of one size, and classes that a shard lacks are left out of its loss, not of its scores.
-So no network's rounding hangs on the records of another's.
+So no network's rounding depends on another's records.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SHIFT: Final = 0.15  # most shift, as a share of half the image
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What one network learns from.
+    """The training data of one network.
 
     Attributes:
         images: (n, channels, height, width) float32 in [-1, 1], n at least one.
         labels: (n,) int64, columns of the network's scores.
         seen: (m,) bool, which columns occur among the labels; the others are left out of the loss.
-        seed: 63 bits that decide the order of the images and how they are moved.
+        seed: 63 bits that decide the order and the transformations of the images.
     """
 
     images: torch.Tensor
@@ -48,7 +48,7 @@ class Lesson:
 
 
 def train(network: nn.Module, lesson: Lesson, device: str, steps: int) -> None:
-    """Fit one network by AdamW with one rise and fall of the rate."""
+    """Fit one network by AdamW with a one-cycle learning rate."""
     optimiser, schedule = _optimiser(list(network.parameters()), steps)
     seen = lesson.seen.to(device)
     network.train()
@@ -103,7 +103,7 @@ def _optimiser(
 
 
 def _loss(scores: torch.Tensor, labels: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-    """Return the cross-entropy with smoothed labels, over the classes that occur alone."""
+    """Return the cross-entropy with smoothed labels, over only the occurring classes."""
     logs = F.log_softmax(scores.masked_fill(~seen, -1e9), dim=1)
     columns = torch.arange(scores.shape[1], device=scores.device)
     picked = (labels[:, None] == columns).to(scores.dtype)
@@ -114,7 +114,7 @@ def _loss(scores: torch.Tensor, labels: torch.Tensor, seen: torch.Tensor) -> tor
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Images as they are, and how to move them.
+    """Images and their random transformations.
 
     Attributes:
         images: (b, channels, height, width).
@@ -128,7 +128,7 @@ class _Batch:
 
 
 def _batches(lesson: Lesson, steps: int) -> Iterator[_Batch]:
-    """Yield batches that depend on the lesson alone."""
+    """Yield batches that depend only on the lesson."""
     draw = torch.Generator().manual_seed(lesson.seed)
     order = torch.empty(0, dtype=torch.int64)
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Where models run: on the processor, or on a GPU through PyTorch."""
+"""The device of models: the CPU, or a GPU through PyTorch."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: What ``--device`` takes.
+#: Values of ``--device``.
 DEVICES: Final = ("auto", "cpu", "cuda")
-#: One of these is there where an NVIDIA driver is: on Linux, and on Windows' Linux subsystem.
+#: One of these exists if there is an NVIDIA driver: on Linux, and in WSL.
 _DRIVER: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
 def pick_device(wanted: str) -> str:
     """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
 
-    PyTorch takes seconds to load, so it is asked only where a GPU may be.
+    PyTorch takes seconds to load, so it is used only if there may be a GPU.
 
     Raises:
-        UsageError: if CUDA is asked for and not there, or the name is none of the three.
+        UsageError: if CUDA is requested but unavailable, or for an unknown name.
     """
     if wanted not in DEVICES:
-        raise UsageError(f"--device {wanted!r} is none of {', '.join(DEVICES)}")
+        raise UsageError(f"--device {wanted!r} is not one of {', '.join(DEVICES)}")
     if wanted == "cpu" or (wanted == "auto" and not any(path.exists() for path in _DRIVER)):
         return "cpu"
     import torch
@@ -55,7 +55,7 @@ def product(features: Floats, weights: Floats, device: str) -> Floats:
         return found
     import torch
 
-    # PyTorch warns of arrays that must not be written, such as features that are kept.
+    # PyTorch warns about read-only arrays, such as cached features.
     left, right = (torch.from_numpy(np.array(part)).to(device) for part in (features, weights))
     found = (left @ right).cpu().numpy()
     return found

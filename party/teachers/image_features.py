@@ -1,7 +1,7 @@
-"""Features of images that are fixed before any data is seen.
+"""Fixed features of images, fitted on no data.
 
 A view describes an image by a unit vector: histograms of oriented gradients of the image as it is,
-or of the image set upright, or wavelet scattering. Random Fourier features of that vector make a
+or of the deskewed image, or wavelet scattering. Random Fourier features of that vector make a
 linear model on them act like a Gaussian-kernel one. Nothing here is fitted, so all teachers of all
 parties may share it, and caching it leaks nothing.
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Changes whenever the features do.
+#: Version: changes whenever the features do.
 VERSION: Final = (
     f"2, gradients {GRADIENTS_VERSION}, upright {UPRIGHT_VERSION}, scattering {SCATTERING_VERSION}"
 )
 #: Number of features, whatever the size of the images.
 WIDTH: Final = 2048
 
-#: Ways to look at an image.
+#: Views of an image.
 View: TypeAlias = Literal["gradients", "upright", "scattering"]
 VIEWS: Final[tuple[View, ...]] = ("gradients", "upright", "scattering")
 
@@ -46,7 +46,7 @@ _ROWS_AT_ONCE: Final = 1024
 _DIRECTIONS_AT_ONCE: Final = 64
 
 
-@functools.lru_cache(maxsize=len(VIEWS))  # teachers look at the same batch one after the other
+@functools.lru_cache(maxsize=len(VIEWS))  # teachers read the same batch one after the other
 def image_features(images: Images, view: View) -> Floats:
     """Return (n, WIDTH) float32 features."""
     features = describe(images, view)
@@ -55,7 +55,7 @@ def image_features(images: Images, view: View) -> Floats:
 
 
 def describe(images: Images, view: View) -> Floats:
-    """Return (n, WIDTH) float32 features that are not kept for the next caller."""
+    """Return (n, WIDTH) float32 features, uncached."""
     described = _described(images, view)
     directions, phases = _projection(described.shape[1])
     features = np.empty((len(images), WIDTH), dtype=np.float32)

@@ -1,7 +1,7 @@
 """Linear teachers: ridge regression on fixed image features, or on a shard's table encoding.
 
-For images there are several fixed ways to look at one; each teacher takes the one whose
-leave-one-out error on its own shard is least.
+For images there are several fixed views; each teacher uses the one with the least leave-one-out
+error on its own shard.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: A table's number counts as at most this many spreads from the shard's median.
 _FARTHEST: Final = 8.0
-#: Records of a shard by which it is decided how to look at them.
+#: Records of a shard used to choose its view.
 _ON_TRIAL: Final = 64
 #: Columns of one product of features and weights: as many teachers' classes as fit into it.
 _COLUMNS_AT_ONCE: Final = 4096
@@ -40,11 +40,11 @@ _COLUMNS_AT_ONCE: Final = 4096
 
 @dataclass(frozen=True)
 class LookAt:
-    """Images of one size, seen one way.
+    """Images of one size in one view.
 
     Attributes:
         images: their size.
-        view: the way.
+        view: of the images.
     """
 
     images: ImageSchema
@@ -56,8 +56,8 @@ class LinearTeacher:
     """A fitted linear classifier.
 
     Attributes:
-        takes: how inputs become rows of d numbers.
-        seen: (c,) int64, the classes that the shard holds; no other is ever answered.
+        takes: conversion of inputs to rows of d numbers.
+        seen: (c,) int64, the classes of the shard, the only possible answers.
         weights: (d, c) float32.
         bias: (c,) float32.
     """
@@ -99,10 +99,10 @@ class Linear:
     """Makes linear teachers.
 
     Each is fitted by itself, and no faster in a batch: the time goes into features and
-    decompositions, which are a shard's own. So it does not hang on another shard by a single bit.
+    decompositions, which are a shard's own. So it does not depend on another shard by a single bit.
 
     Args:
-        device: ``cpu`` or ``cuda``: where teachers answer together.
+        device: ``cpu`` or ``cuda``, for answering together.
     """
 
     name = "linear"
@@ -141,9 +141,9 @@ class Linear:
     ) -> None:
         """Fill in the answers of some members.
 
-        Each has the same columns of the product whatever the others are: a member that looks
-        elsewhere leaves its own at zero. So nobody's rounding, and thus nobody's vote where two
-        classes tie, hangs on another member.
+        Each has the same columns of the product whatever the others: a member with another view
+        leaves its columns at zero. So no member's rounding, and thus no vote at a tie, depends on
+        another member.
         """
         looks: dict[LookAt, dict[int, LinearTeacher]] = {}
         for at, member in enumerate(block):
@@ -194,10 +194,10 @@ def encoded(encoding: TableEncoding, inputs: Inputs) -> Floats:
 
 
 def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
-    """Return how to look at a shard's images, and their features when seen so.
+    """Return the view of a shard's images, and their features.
 
-    The way with the least leave-one-out error is taken, on some of them: all would cost more time
-    than everything else, and the ways differ by much where they differ.
+    The view with the least leave-one-out error on some of them is used: all of them would take too
+    long, and differences between views are large.
     """
     some, rest = images.take(range(len(images))[:_ON_TRIAL]), range(len(images))[_ON_TRIAL:]
     tried = [describe(some, view) for view in VIEWS]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset
 
 #: Inverse strength of the penalty on encoded columns, which have a spread of about one. Weak on
-#: purpose: a vote over many teachers takes out what differs between them, and cannot take out what
-#: a penalty does to all alike. (Zhang, Duchi and Wainwright, "Divide and conquer kernel ridge
-#: regression", JMLR 16, 2015, for averages of regressions.)
+#: purpose: a vote over many teachers averages out their differences, but not a common bias by a
+#: penalty. (Zhang, Duchi and Wainwright, "Divide and conquer kernel ridge regression", JMLR 16,
+#: 2015, for averages of regressions.)
 _FREEDOM: Final = 1.0
 _STEPS: Final = 300
 
@@ -52,11 +52,11 @@ class Logistic:
         model = LogisticRegression(C=_FREEDOM, max_iter=_STEPS)
         # A product of few columns may raise the flag for lanes of a register that hold no number.
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):
-            # Short of the optimum it is a teacher as good as any.
+            # Without convergence it is still a valid teacher.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(encoded(encoding, shard.inputs), shard.labels)
         weights, bias = model.coef_.T, model.intercept_
-        if len(bias) == 1:  # of two classes, scikit-learn keeps the second's score alone
+        if len(bias) == 1:  # for two classes, scikit-learn stores only the second's score
             weights, bias = np.hstack([0 * weights, weights]), np.append(0 * bias, bias)
         return LinearTeacher(
             encoding,

@@ -1,15 +1,15 @@
-"""Teachers that answer by their nearest record, and keep quiet where none is near.
+"""Teachers that answer by their nearest record, and abstain if none is near.
 
-For shards that hold few records of many classes: a teacher that knows a third of the classes and must
-answer always is mostly wrong, and wrong in the same way as all others that lack the class. Here it
-answers only if a record of its own is nearer to the query than records of two classes usually are to
-one another. Of a shard, nothing is fitted but that distance.
+For shards with few records of many classes: a teacher that knows a third of the classes and must
+always answer is mostly wrong, in the same way as all others that lack the class. Here it answers
+only if one of its records is nearer to the query than records of two classes usually are to each
+other. Only that distance is fitted on the shard.
 
-How near two images are is told by a space that small distortions do not move, see
-:mod:`pate.features.invariant`; it is fitted on drawings that nobody drew, the same for all data.
+Distances are in a deformation-invariant space, see :mod:`pate.features.invariant`, fitted on
+synthetic strokes, the same for all data.
 
-A teacher that keeps quiet still has one vote: it falls on a class that is drawn once for it, whatever
-the query, as that of a teacher of an empty shard does. Such votes spread evenly over the classes.
+An abstaining teacher still has one vote: it goes to a class drawn once for it, whatever the query,
+like that of a teacher of an empty shard. Such votes spread evenly over the classes.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: How near is near: of the shard's records, this share has one of another class that is nearer.
+#: Defines "near": this share of the shard's records has a nearer record of another class.
 _TAKEN_FOR_ANOTHER: Final = 0.1
-#: Drawings that the space is fitted on.
+#: Number of synthetic images for fitting the space.
 _DRAWINGS: Final = 5_000
 
 
@@ -54,7 +54,7 @@ class NearestTeacher:
     """A shard's records in a fixed feature space.
 
     Attributes:
-        takes: the images that they are.
+        takes: the size of the images.
         records: (n, d) float32, unit vectors.
         labels: (n,) int64.
         least: the least product of a query and a record at which the record is near.
@@ -88,7 +88,7 @@ class NearestTeacher:
 
 
 class Nearest:
-    """Makes teachers that look records up; each is a shard's own to the last bit."""
+    """Makes nearest-record teachers; each depends only on its shard, bit for bit."""
 
     name = "nearest"
     version = (
@@ -116,8 +116,8 @@ class Nearest:
     def predict_many(self, members: Sequence[Teacher], classes: int, inputs: Inputs) -> Labels:
         """Return (k, n) int64; see :class:`party.teachers.protocol.AnswersTogether`.
 
-        The queries are described once. Each member's product is its own, so that no rounding hangs
-        on another's records.
+        The queries are described once. Each member's product is its own, so that no rounding
+        depends on another's records.
         """
         del classes
         answers = np.empty((len(members), len(inputs)), dtype=np.int64)

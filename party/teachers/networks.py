@@ -1,7 +1,7 @@
 """Networks for images, small enough for a teacher's few records, with PyTorch.
 
-Both normalise over groups of channels within one image: batches are small, and what an image is
-answered must not depend on the others in its batch.
+Both normalise over groups of channels within one image: batches are small, and the answer to an
+image must not depend on others in its batch.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Residual(nn.Sequential):
 
     def __init__(self, size: tuple[int, int, int], classes: int) -> None:
         height, width, channels = size
-        held = _RESIDUAL_WIDTHS[0]
-        layers: list[nn.Module] = [nn.Conv2d(channels, held, 3, padding=1, bias=False)]
+        before = _RESIDUAL_WIDTHS[0]
+        layers: list[nn.Module] = [nn.Conv2d(channels, before, 3, padding=1, bias=False)]
         while max(height, width) > _LARGEST_SIDE:
             layers.append(nn.AvgPool2d(2, ceil_mode=True))
             height, width = -(-height // 2), -(-width // 2)
         for at, wide in enumerate(_RESIDUAL_WIDTHS):
             for block in range(_BLOCKS):
-                layers.append(_Block(held, wide, 2 if at and not block else 1))
-                held = wide
-        layers += [nn.GroupNorm(_GROUPS, held), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-        super().__init__(*layers, nn.Linear(held, classes))
+                layers.append(_Block(before, wide, 2 if at and not block else 1))
+                before = wide
+        layers += [nn.GroupNorm(_GROUPS, before), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        super().__init__(*layers, nn.Linear(before, classes))

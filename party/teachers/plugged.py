@@ -1,7 +1,7 @@
-"""Kinds of teachers that other packages bring.
+"""Kinds of teachers from other packages (plugins).
 
-A package declares an entry point in the group ``federated_pate.teachers``. It stands for something
-that is called with a device (``auto``, ``cpu`` or ``cuda``) and returns a
+A package declares an entry point in the group ``federated_pate.teachers``. It refers to a callable
+that takes a device (``auto``, ``cpu`` or ``cuda``) and returns a
 :class:`~party.teachers.protocol.Kind`.
 """
 
@@ -16,7 +16,7 @@ from pate.runtime.plugins import TEACHERS, load_plugin
 if TYPE_CHECKING:
     from party.teachers.protocol import Kind
 
-#: What may be part of a file's name.
+#: Characters allowed in a file's name.
 _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
@@ -24,7 +24,7 @@ def plugged(name: str, device: str) -> Kind:
     """Return the kind of teachers that an installed package offers under a name.
 
     Raises:
-        UsageError: if there is none, or it is no kind of teachers.
+        UsageError: if there is none, or it is not a kind of teachers.
     """
     make = load_plugin(TEACHERS, name)
     if not callable(make):

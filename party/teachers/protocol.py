@@ -1,7 +1,7 @@
-"""What a teacher is, whatever model it holds.
+"""The interface of teachers.
 
-Everything that a teacher learns, down to the scaling of a column, comes from its own shard; what
-teachers share is fixed before any data is seen. Otherwise one record could change many votes.
+Everything that a teacher learns, down to the scaling of a column, comes from its own shard; shared
+parts are fixed independently of the data. Otherwise one record could change many votes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Labels: TypeAlias = NDArray[np.int64]
 #: The rows of one shard, (n,) int64, and the 63 bits that decide its teacher's randomness.
 Shard: TypeAlias = tuple[NDArray[np.int64], int]
 
-#: What :meth:`Teacher.predict` answers where a teacher has learnt nothing at all.
+#: Answer of :meth:`Teacher.predict` for a teacher that has learnt nothing.
 NO_OPINION = -1
 
 
 class DamagedTeacherError(Exception):
-    """A stored teacher that is not what was stored; it is to be trained again."""
+    """A damaged stored teacher, to be trained again."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Stored:
     """A teacher as bytes.
 
     Attributes:
-        facts: what is kept as JSON: text, numbers, lists and objects of them.
-        model: what is kept in the model's own format.
+        facts: JSON values: text, numbers, lists and objects of them.
+        model: content in the model's own format.
     """
 
     facts: dict[str, object]
@@ -63,11 +63,11 @@ class Kind(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind's name, as the user gives it."""
+        """The kind's name for users."""
 
     @property
     def version(self) -> str:
-        """What changes when teachers of this kind would come out otherwise."""
+        """A version that changes when teachers of this kind would change."""
 
     @property
     def suffix(self) -> str:
@@ -91,37 +91,37 @@ class Kind(Protocol):
 
 @runtime_checkable
 class FitsTogether(Protocol):
-    """What a kind has, besides :class:`Kind`, that fits many teachers faster than one by one."""
+    """Additional interface of a kind that fits many teachers faster together."""
 
     def fit_many(self, data: Dataset, shards: Sequence[Shard]) -> Iterator[Teacher]:
         """Yield a teacher for each shard, in order.
 
         Each is what :meth:`Kind.fit` returns for ``data.take(rows)`` and the seed, but for
-        rounding, which must not hang on the records of another shard either. It yields as early
-        as it can, since a teacher is stored when it is yielded.
+        rounding, which must not depend on the records of another shard either. It yields as early
+        as possible, since a teacher is stored when it is yielded.
 
         Args:
             data: the party's records.
             shards: which rows each teacher learns from, and its seed. Shards of one class or none
-                are among them, so that who shares a batch does not hang on the records; what is
-                yielded for those is not used.
+                are included, so that batches do not depend on the records; their teachers are
+                unused.
         """
 
 
 @runtime_checkable
 class AnswersTogether(Protocol):
-    """What a kind has, besides :class:`Kind`, whose teachers answer faster together."""
+    """Additional interface of a kind whose teachers answer faster together."""
 
     def predict_many(
         self, members: Sequence[Teacher], classes: int, inputs: Inputs
     ) -> NDArray[np.int64]:
         """Return (members, n) int64: what each member's own ``predict`` returns, but for rounding.
 
-        The rounding of one member's scores must not hang on another member: where two classes
-        tie, one record could otherwise turn the votes of teachers that have never seen it.
+        The rounding of one member's scores must not depend on another member: at a tie, one record
+        could otherwise change votes of teachers that have never seen it.
 
         Args:
-            members: all teachers of an ensemble, by number; some may be of no kind, such as
+            members: all teachers of an ensemble, by number; some may be of another class, such as
                 :class:`party.teachers.constant.Constant`.
             classes: length of the class list that their answers index.
             inputs: n queries.

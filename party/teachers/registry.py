@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from party.teachers.protocol import Kind
     from pate.data.values import Inputs
 
-#: What ``--model`` takes.
+#: Values of ``--model``.
 MODELS: Final = ("auto", "linear", "nearest", "cnn", "resnet", "forest", "boosting", "logistic")
 _OF_IMAGES: Final = ("linear", "nearest", "cnn", "resnet")
 _OF_TABLES: Final = ("linear", "forest", "boosting", "logistic")
@@ -24,12 +24,12 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """Return the kind of teachers to train.
 
     ``auto`` is ``linear`` for images. For tables each teacher chooses, on its own shard, between
-    ``boosting``, ``logistic`` and ``forest``. It is so whatever the number of records: a choice
-    for all that looked at it would let one record change every teacher.
+    ``boosting``, ``logistic`` and ``forest``. This does not depend on the number of records:
+    otherwise one record could change every teacher.
 
     Args:
         model: one of :data:`MODELS`, or the name of a plugin (:mod:`party.teachers.plugged`).
-        inputs: what the party's data is; only whether it is images or a table counts.
+        inputs: the party's data; only their kind, images or table, matters.
         device: ``auto``, ``cpu`` or ``cuda``, for images; teachers of tables run on the CPU.
 
     Raises:
@@ -38,7 +38,7 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
     """
     images = isinstance(inputs, Images)
     if device not in DEVICES:
-        raise UsageError(f"--device {device!r} is none of {', '.join(DEVICES)}")
+        raise UsageError(f"--device {device!r} is not one of {', '.join(DEVICES)}")
     if model not in MODELS:
         if model not in (others := plugin_names(TEACHERS)):
             known = ", ".join(("auto", *(_OF_IMAGES if images else _OF_TABLES), *others))
@@ -56,7 +56,7 @@ def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
 
 
 def _kind(name: str, device: str) -> Kind:
-    """Return a kind by name; each is imported when it is asked for, since some load PyTorch."""
+    """Return a kind by name, imported on demand, since some load PyTorch."""
     if name == "linear":
         from party.teachers.linear import Linear
 

@@ -53,7 +53,7 @@ def fit_ridge(features: Floats, labels: NDArray[np.int64], classes: int) -> Ridg
     gram = centred @ centred.T if dual else centred.T @ centred
     values, vectors = np.linalg.eigh(gram.astype(np.float64))
     kept = values > values[-1] * 1e-7
-    if not kept.any() or values[-1] <= 0:  # all rows alike: only the frequencies are left
+    if not kept.any() or values[-1] <= 0:  # all rows equal: only the class frequencies matter
         error = float(np.mean(np.square(targets)))
         return Ridge(np.zeros((width, classes), np.float32), level.astype(np.float32), error)
     values, vectors = values[kept], vectors[:, kept]

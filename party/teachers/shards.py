@@ -1,15 +1,15 @@
-"""Which teacher learns from which record.
+"""The assignment of records to teachers.
 
 Each record belongs to one shard, decided by a keyed hash of the record itself, or of its group
-(patient) where people have several records. So a record that is added or removed moves no other
-record to another shard, which is what limits its influence to one teacher's vote: the
-sensitivity of the histogram that the accounting of PATE starts from (Papernot et al. 2017,
-section 2). Splitting by position would not do: one more record would shift all those behind it.
+(patient) if people have several records. So a record that is added or removed moves no other record
+to another shard, which is what limits its influence to one teacher's vote: the sensitivity of the
+histogram that the accounting of PATE starts from (Papernot et al. 2017, section 2). Splitting by
+position would not work: one more record would shift all later ones.
 
-Two records that are alike in every cell and in their label get the same hash and so the same
-teacher; that is wanted, since such duplicates are often one person's.
+Two records that are equal in every cell and label get the same hash and so the same teacher, as
+intended: such duplicates often belong to one person.
 
-The key keeps outsiders from arranging records that meet in one shard. Shards differ in size like
+The key prevents outsiders from constructing records that share a shard. Shards differ in size like
 balls thrown into bins, and with few records a shard may be empty; see
 :class:`party.teachers.constant.Constant` for how its teacher votes.
 """

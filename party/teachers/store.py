@@ -1,7 +1,7 @@
-"""Teachers on disk: each is there whole, or is not there.
+"""Storage of teachers on disk, each atomic.
 
 A teacher is two files, ``NNNNN.json`` and the model in its own format. The JSON file is written
-last and holds the digest of the model, so it marks the pair as complete.
+last and has the digest of the model, so it marks the pair as complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def save_teacher(folder: Path, number: int, kind: Kind, teacher: Teacher) -> Non
 
 
 def load_teacher(folder: Path, number: int, kind: Kind) -> Teacher | None:
-    """Return a stored teacher, or None if it is not there whole and must be trained again."""
+    """Return a stored teacher, or None if it is incomplete and must be trained again."""
     model, marker = _files(folder, number, kind)
     try:
         facts = json.loads(marker.read_bytes())

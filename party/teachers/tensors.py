@@ -1,4 +1,4 @@
-"""Arrays as safetensors, and the checks on what comes back."""
+"""Arrays as safetensors, with validation on reading."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dump(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     """Return named arrays as one safetensors file."""
     from safetensors.numpy import save
 
-    content: bytes = save({name: np.ascontiguousarray(held) for name, held in arrays.items()})
+    content: bytes = save({name: np.ascontiguousarray(loaded) for name, loaded in arrays.items()})
     return content
 
 
@@ -27,20 +27,20 @@ def load(content: bytes, names: Sequence[str] | None) -> dict[str, NDArray[np.ge
     """Return the arrays of a safetensors file, which must be exactly those named if any are.
 
     Raises:
-        DamagedTeacherError: if it is no such file, or holds NaN.
+        DamagedTeacherError: if it is not such a file, or has NaN.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load as load_arrays
 
     try:
-        held: dict[str, NDArray[np.generic]] = load_arrays(content)
+        loaded: dict[str, NDArray[np.generic]] = load_arrays(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedTeacherError("its tensors cannot be read") from error
-    if names is not None and held.keys() != set(names):
+    if names is not None and loaded.keys() != set(names):
         raise DamagedTeacherError("the names of its tensors")
-    if not all(np.isfinite(array.astype(np.float64)).all() for array in held.values()):
-        raise DamagedTeacherError("its tensors hold NaN")
-    return held
+    if not all(np.isfinite(array.astype(np.float64)).all() for array in loaded.values()):
+        raise DamagedTeacherError("its tensors have NaN")
+    return loaded
 
 
 def image_size(facts: Mapping[str, object]) -> ImageSchema:

@@ -1,4 +1,4 @@
-"""Training a party's teachers once, and voting with them."""
+"""Training of a party's teachers, and their votes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 
-#: Cells (pixels, or cells of a table) that are voted on at once; bounds the memory of a vote.
+#: Cells (pixels, or cells of a table) processed at once; bounds the memory of a vote.
 _CELLS_AT_ONCE: Final = 1 << 21
 _ROWS_AT_ONCE: Final = 4096
 
@@ -47,7 +47,7 @@ class Ensemble:
     Attributes:
         members: the teachers, by number of their shard.
         classes: the party's class list.
-        unit: ``record``, or ``patient`` where groups were kept together: what lies in one shard.
+        unit: ``record``, or ``patient`` if groups share a shard.
         schema: one line that describes the inputs that the teachers take.
         fingerprint: 32 bytes that change when the data or the settings do.
     """
@@ -67,7 +67,7 @@ class Ensemble:
         return len(self.members)
 
     def conform(self, inputs: Inputs) -> Inputs:
-        """Return inputs as the teachers see them: their columns alone, in their order.
+        """Return inputs as the teachers see them: only their columns, in their order.
 
         Raises:
             SchemaError: if the inputs are not of the kind that the teachers take.
@@ -80,8 +80,8 @@ class Ensemble:
 
         Args:
             inputs: n queries.
-            classes: the campaign's m classes; those that the party has not get no votes, except
-                from teachers of empty shards.
+            classes: the campaign's m classes; those that the party lacks get no votes, except from
+                teachers of empty shards.
 
         Returns:
             (n, m) int64; each row sums to k.
@@ -94,7 +94,7 @@ class Ensemble:
         unknown = [name for name in self.classes if name not in place]
         if unknown:
             raise SchemaError(
-                f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+                f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
                 f"the campaign's are {', '.join(classes)}"
             )
         columns = np.array([place[name] for name in self.classes], dtype=np.int64)
@@ -132,17 +132,17 @@ def train_ensemble(
 ) -> Ensemble:
     """Return the party's teachers, training those that are not stored yet.
 
-    A teacher is stored as soon as it is trained, so that a killed process goes on with the rest.
-    Stored teachers are used again as long as data and settings are the same; teachers of other
-    data or settings are removed. A teacher depends on its shard's records and its number alone,
-    not on their order in the file.
+    A teacher is stored as soon as it is trained, so that a killed process continues with the rest.
+    Stored teachers are used again as long as data and settings are the same; teachers of other data
+    or settings are removed. A teacher depends only on its shard's records and its number, not on
+    their order in the file.
 
     Args:
         dataset: the party's records.
         teachers: k.
         model: one of :data:`party.teachers.registry.MODELS`.
         device: ``auto``, ``cpu`` or ``cuda``.
-        home: the party's state directory; teachers lie in ``teachers`` below it.
+        home: the party's state directory; teachers are in ``teachers`` below it.
         key: the party's secret that decides shards and seeds, at most 64 bytes.
         progress: called with the number of teachers done and k: first with those that were stored.
 
@@ -157,7 +157,7 @@ def train_ensemble(
     fingerprint = _fingerprint(dataset, hashes, teachers, kind, key)
     folder = _current_folder(home / "teachers", fingerprint)
     shards = assign_shards(dataset, teachers, key, row_hashes=hashes)
-    # By hash: what a teacher sees first must not hang on where its records stand in the file.
+    # By hash: the order of training must not depend on positions in the file.
     order = np.array(sorted(range(len(hashes)), key=hashes.__getitem__), dtype=np.int64)
     members: dict[int, Teacher] = {}
     for number in range(teachers):
@@ -201,7 +201,7 @@ def _fit(kind: Kind, dataset: Dataset, shards: dict[int, Shard]) -> Iterator[tup
 def _fingerprint(
     dataset: Dataset, hashes: Sequence[bytes], teachers: int, kind: Kind, key: bytes
 ) -> bytes:
-    """Return the SHA-256 digest of all that decides what the teachers are."""
+    """Return the SHA-256 digest of everything that determines the teachers."""
     whole = hashlib.sha256(b"pate teachers v1\0")
     settings = [dataset.inputs.schema(), str(teachers), kind.name, kind.version, *dataset.classes]
     settings.append("record" if dataset.groups is None else "patient")
@@ -222,7 +222,7 @@ def _fingerprint(
 
 
 def _current_folder(home: Path, fingerprint: bytes) -> Path:
-    """Return the folder of these teachers, with what others or a crash have left removed."""
+    """Return the folder of these teachers, and remove other or incomplete ones."""
     folder = private_directory(home / fingerprint.hex()[:32])
     for other in home.iterdir():
         if other != folder and re.fullmatch("[0-9a-f]{32}", other.name):
@@ -234,7 +234,7 @@ def _current_folder(home: Path, fingerprint: bytes) -> Path:
 
 
 def _derive(key: bytes, purpose: str) -> int:
-    """Return 63 bits that depend on the key and the purpose alone."""
+    """Return 63 bits that depend only on the key and the purpose."""
     digest = hashlib.blake2b(purpose.encode(), key=key, digest_size=8, person=b"pate teachers")
     return int.from_bytes(digest.digest(), "big") >> 1
 

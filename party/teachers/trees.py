@@ -1,7 +1,7 @@
 """Teachers of decision trees for tables, with scikit-learn: a random forest, or boosting.
 
-Models are stored with skops, which builds objects of known types only; what a stored file asks
-for beyond that is compared with a list before anything is loaded.
+Models are stored with skops, which builds only objects of known types; further types in a stored
+file are compared with a list before loading.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class _Classifier(Protocol):
-    """What is used of scikit-learn's classifiers."""
+    """The used part of scikit-learn's classifiers."""
 
     classes_: NDArray[np.int64]
 
     def predict(self, rows: NDArray[np.float32], /) -> NDArray[np.int64]: ...
 
 
-#: Types that skops does not know as harmless by itself: the trees inside the two ensembles.
+#: Types that skops does not trust by default: the trees inside the two ensembles.
 _TRUSTED: Final = frozenset(
     {
         "sklearn.tree._tree.Tree",
@@ -51,7 +51,7 @@ class TreeTeacher:
 
     Attributes:
         encoding: how tables become matrices.
-        model: the classifier; it answers only classes that its shard holds.
+        model: the classifier; it answers only classes of its shard.
     """
 
     encoding: TableEncoding
@@ -81,21 +81,21 @@ class TreeTeacher:
 
 
 class _Trees:
-    """What the two kinds share."""
+    """Common parts of the two kinds."""
 
     name: str
     suffix = "skops"
 
     @property
     def version(self) -> str:
-        """Another scikit-learn grows other trees, and need not read the old ones."""
+        """Another scikit-learn grows other trees, and may not read old ones."""
         return f"2, scikit-learn {installed('scikit-learn')}"
 
     def fit(self, shard: Dataset, seed: int) -> TreeTeacher:
         """Return the teacher of a shard.
 
         Raises:
-            SchemaError: if the shard is no table.
+            SchemaError: if the shard is not a table.
         """
         if not isinstance(shard.inputs, Table):
             raise SchemaError(
@@ -109,7 +109,7 @@ class _Trees:
         """Return the teacher that was stored.
 
         Raises:
-            DamagedTeacherError: if the bytes are not such a teacher, or ask for a foreign type.
+            DamagedTeacherError: if the bytes are not such a teacher, or need a foreign type.
         """
         import skops.io
 
@@ -118,11 +118,11 @@ class _Trees:
             check_skops(stored.model, most=LARGEST)
             foreign = set(skops.io.get_untrusted_types(data=stored.model)) - _TRUSTED
             if foreign:
-                raise DamagedTeacherError(f"it asks for {', '.join(sorted(foreign))}")
+                raise DamagedTeacherError(f"it needs {', '.join(sorted(foreign))}")
             model = skops.io.loads(stored.model, trusted=sorted(_TRUSTED))
         except DamagedTeacherError:
             raise
-        except Exception as error:  # skops raises whatever the broken part raised
+        except Exception as error:  # skops passes on any error of the damaged part
             raise DamagedTeacherError("its trees cannot be read") from error
         if type(model).__name__ not in self._class_names:
             raise DamagedTeacherError(f"it is a {type(model).__name__}")
@@ -135,7 +135,7 @@ class _Trees:
 
 
 class Forest(_Trees):
-    """Makes random forests: steady on shards of a few dozen rows."""
+    """Makes random forests: robust on shards of a few dozen rows."""
 
     name = "forest"
     _class_names = ("RandomForestClassifier",)
@@ -151,10 +151,10 @@ class Forest(_Trees):
 
 
 class Boosting(_Trees):
-    """Makes gradient-boosted trees: alone often weaker than a forest, by vote stronger.
+    """Makes gradient-boosted trees: singly often weaker than a forest, as an ensemble stronger.
 
-    Each tree of a small shard sees half of the rows and few columns. That keeps one tree from
-    learning the shard by heart, and makes teachers differ, which a vote over them takes out.
+    Each tree of a small shard sees half of the rows and few columns. That prevents overfitting of
+    one tree, and makes teachers differ, which their vote averages out.
     """
 
     name = "boosting"

@@ -1,1 +1,1 @@
-"""How a party answers: its records or teachers vote, and votes are checked, masked and stored."""
+"""Voting of a party: its records or teachers vote, and votes are checked, masked and stored."""

@@ -1,4 +1,4 @@
-"""Votes that were given once, kept so that the same query gets the same votes ever after."""
+"""Cache of votes, so that a repeated query gets the same votes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 
-#: Queries of one look into the file.
+#: Queries per SQL statement.
 _AT_A_TIME: Final = 500
 
 
@@ -56,19 +56,19 @@ class VoteCache:
         compute: Callable[[NDArray[np.int64]], Counts],
         before_store: Callable[[], None] = lambda: None,
     ) -> Counts:
-        """Return (queries, classes) int64 votes, computing and storing those not yet held.
+        """Return (queries, classes) int64 votes, computing and storing missing ones.
 
         Args:
-            queries: row hashes, one a query.
+            queries: row hashes, one per query.
             compute: given the positions that are missing, returns their votes in that order.
             before_store: called between the two.
 
         Raises:
-            DiskError: if the votes cannot be stored; then none leave either.
+            DiskError: if the votes cannot be stored; then none leave.
             StateError: if the file is damaged.
         """
-        held = self._load(queries)
-        missing = [at for at, query in enumerate(queries) if query not in held]
+        stored = self._load(queries)
+        missing = [at for at, query in enumerate(queries) if query not in stored]
         if missing:
             made = compute(np.array(missing, dtype=np.int64)).astype("<i8")
             before_store()
@@ -79,35 +79,35 @@ class VoteCache:
                     [(self._key, query, counts) for query, counts in fresh.items()],
                 )
             reach("votes-cached")
-            held |= fresh
-        packed = b"".join(held[query] for query in queries)
+            stored |= fresh
+        packed = b"".join(stored[query] for query in queries)
         if len(packed) != len(queries) * self._classes * 8:
-            raise StateError(f"{self._path} is damaged; remove it, and the votes are computed anew")
+            raise StateError(f"{self._path} is damaged; remove it, and the votes are recomputed")
         return (
             np.frombuffer(packed, dtype="<i8").reshape(len(queries), self._classes).astype(np.int64)
         )
 
     def _load(self, queries: Sequence[bytes]) -> dict[bytes, bytes]:
-        # By the queries, since the file may hold votes on many more.
-        held: dict[bytes, bytes] = {}
+        # By the queries, since the file may have votes on many more.
+        stored: dict[bytes, bytes] = {}
         with self._transaction() as db:
             for first in range(0, len(queries), _AT_A_TIME):
                 some = queries[first : first + _AT_A_TIME]
-                held.update(
+                stored.update(
                     db.execute(
                         "SELECT query, counts FROM votes WHERE key = ? AND query IN "  # noqa: S608
                         f"({', '.join('?' * len(some))})",  # question marks alone
                         (self._key, *some),
                     )
                 )
-        return held
+        return stored
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._path)
 
 
 class _Transaction:
-    """One connection, one transaction, and SQLite's errors said in our terms."""
+    """One connection, one transaction, with translated errors of SQLite."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -130,5 +130,5 @@ class _Transaction:
             raise DiskError(f"cannot use {self._path}: {error}") from error
         if isinstance(error, sqlite3.DatabaseError):
             raise StateError(
-                f"{self._path} is damaged ({error}); remove it to compute anew"
+                f"{self._path} is damaged ({error}); remove it to recompute the votes"
             ) from error

@@ -1,7 +1,7 @@
-"""A party's part in masked sums: one attempt at a time and campaign, each step once.
+"""A party's part in masked sums: one attempt per campaign at a time, each step once.
 
-Here the votes meet their masks. What leaves before the last step is uniformly random to everybody,
-and the last step opens no more than one sum: the party's ledger sees to that over restarts and
+Here the votes are masked. Everything that leaves before the last step is uniformly random to
+others, and the last step unmasks at most one sum: the party's ledger ensures that over restarts and
 attempts, :mod:`pate.masking.party` within one.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pate.noise.exact import Noise
     from pate.votes import Counts
 
-#: Campaigns whose masked sums may be under way at the same time.
+#: Most campaigns with masked sums in progress.
 _MOST_OPEN: Final = 8
 
 
@@ -44,7 +44,7 @@ class _Attempt:
     asked: vote_pb2.AskKeys
     hashes: Sequence[bytes]
     masking: PartyMasking
-    #: Digest of the votes that the ledger has recorded for it.
+    #: Digest of the votes recorded in the ledger for it.
     recorded: bytes = b""
     survivors: tuple[str, ...] = ()
 
@@ -55,9 +55,9 @@ class MaskedVotes:
     Args:
         name: of the party.
         identity: its signing key.
-        ledger: its own; an opening is in it before it leaves.
-        shares: its noise shares, kept so that one batch has one.
-        noise: where they are drawn from.
+        ledger: its own; it has an unmasking before the shares leave.
+        shares: its stored noise shares, one per batch.
+        noise: their source.
 
     Raises:
         UsageError: for a seeded source of noise.
@@ -86,43 +86,47 @@ class MaskedVotes:
         asked: vote_pb2.AskKeys,
         hashes: Sequence[bytes],
     ) -> vote_pb2.MaskingKeys:
-        """Begin an attempt, which ends the one before it in this campaign.
+        """Start an attempt, which ends an earlier one in this campaign.
 
         Args:
             campaign: checked, with its terms.
-            asked: which attempt, and what is to be voted on.
+            asked: the attempt and its batch.
             hashes: of its queries, in its order, of our own copy.
 
         Raises:
-            ProtocolError: if there can be no such sum, or the same attempt is about other queries.
+            ProtocolError: if such a sum is impossible, or the same attempt has other queries.
         """
-        held = self._open.get(campaign.id)
-        if held is not None and held.asked.attempt == asked.attempt and held.asked != asked:
+        ongoing = self._open.get(campaign.id)
+        if (
+            ongoing is not None
+            and ongoing.asked.attempt == asked.attempt
+            and ongoing.asked != asked
+        ):
             raise ProtocolError("the same attempt at a masked sum, over other queries")
-        if held is None or held.asked.attempt != asked.attempt:
-            if held is not None:
-                held.masking.forget()
+        if ongoing is None or ongoing.asked.attempt != asked.attempt:
+            if ongoing is not None:
+                ongoing.masking.forget()
             masking = PartyMasking(
                 masked.context_of(campaign, asked),
                 name=self._name,
                 identity=self._identity,
                 random=secrets.token_bytes,
             )
-            held = _Attempt(asked, hashes, masking)
-            self._open[campaign.id] = held
+            ongoing = _Attempt(asked, hashes, masking)
+            self._open[campaign.id] = ongoing
             self._open.move_to_end(campaign.id)
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].masking.forget()
-        return masked.keys_to_wire(held.masking.keys())
+        return masked.keys_to_wire(ongoing.masking.keys())
 
     def boxes(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
         """Seal shares of our secrets for the others; see :mod:`pate.masking.party`."""
-        held = self._held(campaign, asked.attempt)
+        ongoing = self._held(campaign, asked.attempt)
         keys = {each.party: masked.keys_from_wire(each.keys) for each in asked.keys}
-        return vote_pb2.Boxes(boxes=masked.boxes_to_wire(held.masking.shares(keys)))
+        return vote_pb2.Boxes(boxes=masked.boxes_to_wire(ongoing.masking.shares(keys)))
 
     def batch(self, campaign: vote_pb2.Campaign, attempt: bytes) -> vote_pb2.Batch:
-        """Return what an attempt is about."""
+        """Return the batch of an attempt."""
         return self._held(campaign, attempt).asked.batch
 
     def masked(
@@ -134,27 +138,27 @@ class MaskedVotes:
         check: Callable[[Counts], None],
         record: Callable[[Counts], None],
     ) -> vote_pb2.MaskedVotes:
-        """Mask our votes, and our noise share with them if the campaign has it.
+        """Mask our votes, with our noise share if the campaign uses them.
 
         Args:
             campaign: checked, with its terms.
-            asked: what the server sent.
+            asked: the server's request.
             votes: computes the votes, (rows, classes) int64.
-            check: compares them with all that left before.
-            record: does so, too, and has it in the party's ledger that they leave; called before
-                they do, and after their noise is durable: so a ledger that knows of an answer, and
-                any copy of it that was made before one of the noise, has its noise.
+            check: compares them with all earlier votes.
+            record: does so, too, and records them in the party's ledger; called before they leave,
+                and after their noise is durable: so for every answer in a ledger, or in an earlier
+                copy of it, the noise is stored.
         """
-        held = self._held(campaign, asked.attempt)
+        ongoing = self._held(campaign, asked.attempt)
         values = votes()
         which = hashlib.sha256(values.astype("<i8").tobytes()).digest()
-        new = held.recorded != which
+        new = ongoing.recorded != which
         if new:
             check(values)
         masked_values = values
         share = share_of(campaign)
         if share is not None:
-            batch = held.asked.batch.digest
+            batch = ongoing.asked.batch.digest
             masked_values = values + self._shares.share(
                 campaign.id,
                 batch,
@@ -164,65 +168,65 @@ class MaskedVotes:
             )
         if new:
             record(values)
-            held.recorded = which
-        packed = held.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
+            ongoing.recorded = which
+        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
         return vote_pb2.MaskedVotes(packed=packed)
 
     def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:
-        """Prove that what we masked are the votes of our teachers, and show nothing else."""
-        held = self._held(campaign, asked.attempt)
-        proof = held.masking.prove(asked.seed)
+        """Prove in zero knowledge that the masked votes are well formed."""
+        ongoing = self._held(campaign, asked.attempt)
+        proof = ongoing.masking.prove(asked.seed)
         reach("votes-proved")
         return vote_pb2.VoteProof(content=proof)
 
     def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
-        """Sign the list of those whose votes are in the sum."""
-        held = self._held(campaign, asked.attempt)
-        signature = held.masking.sign_survivors(tuple(asked.survivors))
-        held.survivors = tuple(asked.survivors)
+        """Sign the list of parties in the sum."""
+        ongoing = self._held(campaign, asked.attempt)
+        signature = ongoing.masking.sign_survivors(tuple(asked.survivors))
+        ongoing.survivors = tuple(asked.survivors)
         reach("survivors-signed")
         return vote_pb2.Consent(signature=signature)
 
     def opening(
         self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpening, *, allow_other: bool
     ) -> vote_pb2.Opening:
-        """Reveal the shares that open the sum, if these queries were opened with nobody else.
+        """Reveal the shares that unmask the sum, if no other survivors were used before.
 
         Args:
             campaign: checked, with its terms.
-            asked: what the server sent.
-            allow_other: whether another campaign may have opened the same queries.
+            asked: the server's request.
+            allow_other: whether another campaign may have unmasked the same queries.
 
         Raises:
-            RefusedError: if these queries were opened before, with other parties in the sum: the
-                difference of the two would show votes.
+            RefusedError: if these queries were unmasked before with other parties: the difference
+                of the sums would reveal votes.
             DiskError: if it cannot be recorded; then nothing leaves.
         """
-        held = self._held(campaign, asked.attempt)
+        ongoing = self._held(campaign, asked.attempt)
         signatures = {each.party: each.signature for each in asked.signatures}
-        opening = held.masking.unmask(signatures)
+        opening = ongoing.masking.unmask(signatures)
         self._ledger.open_batch(
             campaign.id.hex(),
-            held.asked.batch.digest,
-            held.hashes,
-            held.survivors,
+            ongoing.asked.batch.digest,
+            ongoing.hashes,
+            ongoing.survivors,
             allow_other=allow_other,
         )
         reach("opening-recorded")
         return masked.unmasking_to_wire(opening)
 
     def forget(self, campaign: bytes) -> None:
-        """Wipe what is left of a campaign's secrets."""
-        held = self._open.pop(campaign, None)
-        if held is not None:
-            held.masking.forget()
+        """Delete a campaign's remaining secrets."""
+        ongoing = self._open.pop(campaign, None)
+        if ongoing is not None:
+            ongoing.masking.forget()
 
     def _held(self, campaign: vote_pb2.Campaign, attempt: bytes) -> _Attempt:
-        held = self._open.get(campaign.id)
-        if held is None or held.asked.attempt != attempt:
-            raise ProtocolError("a step of a masked sum that was not begun here, or is over")
-        # Under other terms than the masks are bound to, in another order of classes say, the
-        # votes would be others, and the difference of two sums would show them.
-        if not hmac.compare_digest(digest_of(campaign), held.masking.context.terms):
-            raise ProtocolError("a step of a masked sum on other terms than it was begun on")
-        return held
+        ongoing = self._open.get(campaign.id)
+        if ongoing is None or ongoing.asked.attempt != attempt:
+            raise ProtocolError("a step of a masked sum that was not started here, or is over")
+        # Under other terms, such as another order of classes, the votes would change, and the
+        # difference of two sums would reveal them.
+        if not hmac.compare_digest(digest_of(campaign), ongoing.masking.context.terms):
+            raise ProtocolError("a step of a masked sum with other terms than it was started with")
+        return ongoing

@@ -1,7 +1,7 @@
-"""A party's records voting themselves, each once, at the query that is nearest to it.
+"""Neighbour votes of a party: each record votes once, at its nearest query.
 
-No teacher is trained. What decides where a record votes is a feature space over the public set, fixed
-before any record is seen, so that its vote hangs on nothing but itself.
+No teacher is trained. A feature space over the public set, fixed independently of the records,
+determines where a record votes, so its vote depends only on itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pate.data.values import Dataset, Inputs
     from pate.votes import Counts
 
-#: Changes whenever the same records would vote otherwise.
+#: Version: changes whenever the same records would vote differently.
 _VERSION: Final = b"pate neighbour votes v1\0"
-#: Records that are described at once, which bounds memory.
+#: Records processed at once, which bounds memory.
 _AT_ONCE: Final = 2048
-#: How often progress is said, in those.
+#: Progress interval, in such portions.
 _TOLD: Final = 4
 
 
@@ -42,7 +42,7 @@ class NeighbourVotes:
     Attributes:
         records: of the party.
         key: its secret, at most 64 bytes: decides which records of a patient vote.
-        say: one line for the party's screen.
+        say: prints a line on the party's screen.
     """
 
     records: Dataset
@@ -59,7 +59,7 @@ class NeighbourVotes:
 
     @property
     def unit(self) -> Literal["record", "patient"]:
-        """``patient`` where the data names them, so that each can be held to its votes."""
+        """``patient`` if the data names them, so that each patient's votes can be limited."""
         return "record" if self.records.groups is None else "patient"
 
     @property
@@ -81,9 +81,9 @@ class NeighbourVotes:
         return whole.digest()
 
     def conform(self, inputs: Inputs) -> Inputs:
-        """Return inputs as the records see them: their columns only, in their order.
+        """Return inputs with only the records' columns, in their order.
 
-        What a column holds is what the inputs say, never what our cells do.
+        The type of a column comes from the inputs, never from our cells.
 
         Raises:
             SchemaError: if the inputs are not of the kind of the data.
@@ -93,12 +93,12 @@ class NeighbourVotes:
         return schema_of(self.records.inputs).conform(inputs)
 
     def _read_as(self, public: Table) -> NeighbourVotes:
-        """Return the same records, each cell read by what its column holds in the public set."""
-        held = self.records
-        assert isinstance(held.inputs, Table)  # noqa: S101 - conform looked
+        """Return the same records, each cell read by its column's type in the public set."""
+        voters = self.records
+        assert isinstance(voters.inputs, Table)  # noqa: S101 - conform looked
         numeric = [is_numeric(column) for column in public.columns]
-        inputs = held.inputs.aligned(public.names, numeric, cell_by_cell=True)
-        return replace(self, records=replace(held, inputs=inputs))
+        inputs = voters.inputs.aligned(public.names, numeric, cell_by_cell=True)
+        return replace(self, records=replace(voters, inputs=inputs))
 
     def vote(
         self,
@@ -109,10 +109,9 @@ class NeighbourVotes:
         votes_per_patient: int | None,
         most_votes: int,
     ) -> Counts:
-        """Return how many records vote at each query for each class.
+        """Return the number of records that vote at each query for each class.
 
-        A count above ``most_votes`` is cut to it. That moves no count further than the votes did,
-        so it costs no privacy.
+        A count above ``most_votes`` is clipped to it, which does not increase the sensitivity.
 
         Args:
             public: the whole public set: the feature space is fitted on it.
@@ -126,7 +125,7 @@ class NeighbourVotes:
 
         Raises:
             SchemaError: if the public set is not of the kind of the data.
-            ProtocolError: if two queries are alike: then nearest is not one.
+            ProtocolError: if two queries are equal, so that the nearest is ambiguous.
         """
         seen = self.conform(public)
         if isinstance(seen, Table) and self.records.inputs.schema() != seen.schema():
@@ -136,10 +135,10 @@ class NeighbourVotes:
         queries = seen.take(list(rows))
         require_different(queries.row_hashes())
         space = space_over(seen)
-        held = self._voters(votes_per_patient)
+        voters = self._voters(votes_per_patient)
         places = space.embed(queries)
-        columns = np.array([list(classes).index(name) for name in held.classes], dtype=np.int64)
-        labels = columns[held.labels]
+        columns = np.array([list(classes).index(name) for name in voters.classes], dtype=np.int64)
+        labels = columns[voters.labels]
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         # Each record's vote is its own, so any cut of them gives the same sum.
         for start in told(range(0, len(held), _AT_ONCE)):
@@ -147,17 +146,19 @@ class NeighbourVotes:
             with telling(None):
                 described = space.embed(held.inputs.take(some))
             votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
-            if some.stop == len(held) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
-                # A share, not a number: how many records there are is nobody's business.
-                self.say(f"{100 * some.stop // len(held)} % of our records have voted")
+            if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
+                # A share, since the number of records is private.
+                self.say(f"{100 * some.stop // len(voters)} % of our records have voted")
         return np.minimum(votes, most_votes)
 
     def _voters(self, votes_per_patient: int | None) -> Dataset:
-        """Return the records that vote: all of them, or at most so many of each patient."""
+        """Return the voting records: all, or a limited number per patient."""
         if votes_per_patient is None:
             return self.records
         if self.records.groups is None:
-            raise ProtocolError("votes per patient are asked for, and our data names no patients")
+            raise ProtocolError(
+                "the campaign limits votes per patient, but our data names no patients"
+            )
         return self.records.take(
             voters_of(self.records.groups, self._row_hashes, votes_per_patient, self.key)
         )
@@ -171,7 +172,7 @@ def require_different(queries: Sequence[bytes]) -> None:
     """Check that no two queries are the same input to the records, by their hashes.
 
     Raises:
-        ProtocolError: if two are: then nearest is not one.
+        ProtocolError: if two are, so that the nearest is ambiguous.
     """
     if len(set(queries)) != len(queries):
         raise ProtocolError("two queries of neighbour votes are alike to our records")

@@ -1,13 +1,13 @@
-"""A party's noise shares: one per campaign and batch, kept for ever.
+"""A party's noise shares: one per campaign and batch, stored permanently.
 
-A batch that is asked again gets the same votes and the same noise. With fresh noise each time the
-server could average it away, or see what one party's votes are from two sums over the same rows.
-A share is therefore durable before the answer is in the ledger, so that an answer without a share
-is one whose share is gone, and gets no other: whoever removes the file can answer no batch again
-that had votes before. It is as secret as the votes themselves.
+A repeated batch gets the same votes and the same noise. With fresh noise each time the server could
+average it out, or compute one party's votes from two sums over the same rows. A share is therefore
+durable before the answer is in the ledger, so an answer without a share means that the share is
+lost, and it is not replaced: without the file no earlier batch can be answered again. It is as
+secret as the votes themselves.
 
-A share belongs to the votes that it hides: under other votes, or the same in another order, the
-difference of the two sums would be free of noise. So it is not handed out for them.
+A share belongs to the votes that it hides: with other votes, or the same in another order, the
+difference of the two sums would be noise-free. So it is not used for them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SCHEMA: Final = (
         for verb in ("update", "delete")
     ),
 )
-#: Largest share on disk: what SQLite takes for one value, with room to spare.
+#: Largest share on disk, below SQLite's limit of one value.
 _MOST_CELLS: Final = 2**27
 _RANGE: Final = np.iinfo(np.int32)
 
@@ -51,7 +51,7 @@ class NoiseShares:
     """Integer noise on disk, by campaign and batch.
 
     Args:
-        path: the file; made if it is absent, readable by its owner alone.
+        path: the file; created if absent, readable only by its owner.
 
     Raises:
         StateError: if the file is damaged.
@@ -70,25 +70,25 @@ class NoiseShares:
         *,
         answered: bool,
     ) -> NDArray[np.int64]:
-        """Return the noise that this party adds to a batch: drawn once, the same ever after.
+        """Return the noise that this party adds to a batch: drawn once, then always the same.
 
         Args:
             campaign: id.
             batch: digest of its queries.
-            votes: (rows, classes) int64, which it will hide.
+            votes: (rows, classes) int64, to be hidden.
             draw: given a number n, returns (n,) int64 independent draws.
-            answered: whether the ledger says that the batch was answered: then there is a share,
-                or it is gone.
+            answered: whether the batch is answered in the ledger: then there must be a share, or it
+                is lost.
 
         Returns:
             (rows, classes) int64, votes.
 
         Raises:
-            RefusedError: if it hid other votes before, or it is gone.
+            RefusedError: if it hid other votes before, or it is lost.
             StateError: if the file is damaged.
             DiskError: if the share cannot be stored; then it must not be used.
-            UsageError: for a shape that no batch has, or draws of another kind.
-            AccountingError: for noise beyond 32 bits, which no campaign asks for.
+            UsageError: for an impossible shape, or draws of another type.
+            AccountingError: for noise beyond 32 bits, which no campaign needs.
         """
         if votes.ndim != 2 or votes.dtype != np.int64:
             raise UsageError(f"votes are {votes.dtype} of shape {votes.shape}")
@@ -97,26 +97,26 @@ class NoiseShares:
             raise UsageError(f"there is no noise share of shape {shape}")
         hidden = hashlib.sha256(b"pate hidden votes v1\0" + votes.astype("<i8").tobytes()).digest()
         with self._file.writing() as db:
-            held = db.execute(
+            stored = db.execute(
                 "SELECT rows, classes, votes, noise, digest FROM shares WHERE campaign = ? AND batch = ?",
                 (campaign, batch),
             ).fetchone()
-            if held is None and answered:
+            if stored is None and answered:
                 raise RefusedError(
                     f"batch {batch.hex()[:8]} was answered, and {self._file.path} has no noise for it: "
-                    "other noise for the same votes would show more of them than is charged; restore "
+                    "other noise for the same votes would reveal more than is charged; restore "
                     "the file from a backup that is not older than the answer"
                 )
-            if held is None:
+            if stored is None:
                 noise = _packed(draw(rows * classes), rows * classes)
                 reach("noise-share-drawn")
                 digest = _digest(campaign, batch, shape, hidden, noise)
-                held = (rows, classes, hidden, noise, digest)
+                stored = (rows, classes, hidden, noise, digest)
                 db.execute(
-                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?, ?)", (campaign, batch, *held)
+                    "INSERT INTO shares VALUES (?, ?, ?, ?, ?, ?, ?)", (campaign, batch, *stored)
                 )
         reach("noise-share-kept")
-        return self._checked(campaign, batch, shape, hidden, held)
+        return self._checked(campaign, batch, shape, hidden, stored)
 
     def _checked(
         self,
@@ -124,9 +124,9 @@ class NoiseShares:
         batch: bytes,
         shape: tuple[int, int],
         hidden: bytes,
-        held: tuple[int, int, bytes, bytes, bytes],
+        stored: tuple[int, int, bytes, bytes, bytes],
     ) -> NDArray[np.int64]:
-        rows, classes, before, noise, digest = held
+        rows, classes, before, noise, digest = stored
         if digest != _digest(campaign, batch, (rows, classes), before, noise):
             raise StateError(
                 f"{self._file.path} is damaged; restore it from a backup: with other noise for a "
@@ -140,7 +140,7 @@ class NoiseShares:
         if not hmac.compare_digest(before, hidden):
             raise RefusedError(
                 f"our votes on batch {batch.hex()[:8]} are not those that its noise hid before: "
-                "the two sums together would show votes without noise"
+                "the two sums together would reveal votes without noise"
             )
         if len(noise) != 4 * rows * classes:
             raise StateError(f"{self._file.path} is damaged: a share of another length")

@@ -1,8 +1,8 @@
-"""The party's own file, read as a campaign's signed schema says, and what votes from it.
+"""The party's own data, read by a campaign's signed schema, and its voters.
 
-What a column holds, how large an image is and which classes there are is the campaign's to say, and it
-is signed before anything of ours is read by it. So each record is read by itself: what stands in one
-changes neither how another votes nor which teacher it goes to.
+The campaign determines column types, image size and classes in its signed schema, independently of
+our data. So each record is read by itself: its content changes neither how another votes nor which
+teacher gets it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class OwnFile:
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """Return what the options of a command say of the records.
+        """Return the data options of a command.
 
         Raises:
-            UsageError: if they do not say where the records are.
+            UsageError: if no data is named.
         """
         if options.data is None:
             raise UsageError("no data is named: --data")
@@ -75,23 +75,23 @@ class OwnFile:
         return (*filter(None, (self.label, self.group)), *self.drop)
 
     def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
-        """Return the records that can take part, and what was odd about others.
+        """Return the usable records, and the problems of others.
 
         Args:
-            schema: what the campaign's inputs are; None: not known yet.
-            classes: the campaign's class list; None: it has none, or it is not known yet.
+            schema: of the campaign's inputs; None: not known yet.
+            classes: the campaign's class list; None: none, or not known yet.
 
         Raises:
-            DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with ``strict``
-                for every cell and record that would be left out.
+            DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with
+                ``strict`` for every cell and record that would be excluded.
         """
         if self.classes is not None and classes is not None:
             require_listed(self.classes, classes)
         odd = Odd()
-        # In one order, whatever the list's: a list in another order is no reason to train anew.
+        # In one order, whatever the list's, so that a reordered list needs no new training.
         listed = None if self.classes is None else sorted_classes(self.classes)
         classes = None if classes is None else sorted_classes(classes)
-        held = read_dataset(
+        dataset = read_dataset(
             self.data,
             label=self.label,
             group=self.group,
@@ -101,10 +101,10 @@ class OwnFile:
             odd=None if self.strict else odd,
             reading=self.reading,
         )
-        if classes is not None and held.classes != classes:
-            held = held.with_classes(classes)
-        require_sendable(held.classes)
-        return held, odd
+        if classes is not None and dataset.classes != classes:
+            dataset = dataset.with_classes(classes)
+        require_sendable(dataset.classes)
+        return dataset, odd
 
 
 def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
@@ -116,43 +116,43 @@ def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
     unknown = sorted(set(ours) - set(campaign))
     if unknown:
         raise SchemaError(
-            f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+            f"our data has classes that the campaign lacks: {', '.join(unknown)}; "
             f"the campaign's are {', '.join(campaign)}"
         )
 
 
 def require_sendable(classes: tuple[str, ...]) -> None:
-    """Check that a server can be told of classes: before hours of training.
+    """Check before hours of training that classes can be sent to a server.
 
     Raises:
         DataError: if it can't.
     """
     try:
-        # A single class passes here: records may vote for it alone.
+        # A single class is allowed here: records may vote only for it.
         check_classes(classes if len(classes) > 1 else (*classes, "-"))
     except ProtocolError as error:
         odd = [name for name in classes if not can_be_class(name)]
         raise DataError(
             f"the labels cannot be a campaign's classes: {error}"
-            f"{f', {odd[0]!r:.80}' if odd else ''}; mend them, or name the list with --classes"
+            f"{f', {odd[0]!r:.80}' if odd else ''}; correct them, or name the list with --classes"
         ) from error
 
 
 class OwnVoters:
-    """What votes for a party: its teachers, its records themselves, or either.
+    """The voters of a party: its teachers, its records, or either.
 
     Args:
         file: the party's records.
         teachers: k; None: it has no teachers.
-        records: whether its records vote themselves in a campaign that asks for it.
+        records: whether its records vote in a campaign of neighbour votes.
         model: kind of teacher.
         device: for networks.
         home: the party's state directory.
         key: its secret that decides shards, at most 64 bytes.
-        say: one line for the party's own screen.
-        warn: a line that should be looked at.
-        training: entered while teachers are trained; gives what is called with the number of teachers
-            done and k.
+        say: prints a line on the party's own screen.
+        warn: prints a warning.
+        training: context manager during training, which provides a callback for the number of
+            teachers done and k.
     """
 
     def __init__(
@@ -190,27 +190,26 @@ class OwnVoters:
     def ahead(
         self, schema: Schema | None, classes: Classes, *, is_guess: bool = True
     ) -> Dataset | None:
-        """Read, and train, before a campaign is known; what it says then is what counts.
+        """Read, and train, before a campaign is known; its terms are decisive later.
 
-        None is returned for images that only a campaign's window can make readable.
+        Returns None for images that need a campaign's window.
 
         Args:
             schema: of the public set that we have, or of the last campaign, or None.
             classes: of the last campaign, or None.
-            is_guess: whether the next campaign may well be another, so that what does not fit is no
-                error yet.
+            is_guess: whether the next campaign may differ, so that a mismatch is not yet an error.
 
         Raises:
-            PateError: if there is nothing that could vote.
+            PateError: if nothing could vote.
         """
         try:
-            held = self._guess(schema, classes, is_guess)
+            dataset = self._guess(schema, classes, is_guess)
         except DeepImagesError as error:
-            self._warn(f"nothing is read before a campaign is known: {error}")
+            self._warn(f"the data are read once a campaign is known: {error}")
             return None
         if self._teachers is not None:
-            self._trained(held)
-        return held
+            self._trained(dataset)
+        return dataset
 
     def _guess(self, schema: Schema | None, classes: Classes, is_guess: bool) -> Dataset:
         try:
@@ -221,7 +220,7 @@ class OwnVoters:
             return self._read(None, None)
 
     def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes | None:
-        """Return our records as a campaign reads them, None if nothing of ours votes in its way.
+        """Return our records as read for a campaign, None if they cannot vote in it.
 
         No teacher is trained.
 
@@ -231,13 +230,13 @@ class OwnVoters:
         """
         if not (self._votes if campaign.most_votes else self._teachers is not None):
             return None
-        held = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
-        if self._records is None or self._records.records is not held:
-            self._records = NeighbourVotes(held, self._key, say=self._say)
+        dataset = self._read(Schema.parse(campaign.schema), tuple(campaign.classes) or None)
+        if self._records is None or self._records.records is not dataset:
+            self._records = NeighbourVotes(dataset, self._key, say=self._say)
         return self._records
 
     def voters(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes | None:
-        """Return what votes in a campaign, with its teachers trained; None and errors as above.
+        """Return the voters of a campaign, with trained teachers; None and errors as above.
 
         Raises:
             DataError: if the records do not suffice for the teachers.
@@ -246,15 +245,15 @@ class OwnVoters:
         found = self.read(campaign)
         return found if found is None or campaign.most_votes else self._trained(found.records)
 
-    def _trained(self, held: Dataset) -> Ensemble:
-        if self._ensemble is None or self._ensemble[0] is not held:
+    def _trained(self, dataset: Dataset) -> Ensemble:
+        if self._ensemble is None or self._ensemble[0] is not dataset:
             if self._ensemble is not None:
                 self._say(
-                    "the campaign reads our records otherwise than was guessed: training anew"
+                    "the campaign reads our records differently than expected: training again"
                 )
             with self._training() as progress:
                 made = train_ensemble(
-                    held,
+                    dataset,
                     teachers=self._teachers or 0,
                     model=self._model,
                     device=self._device,
@@ -262,7 +261,7 @@ class OwnVoters:
                     key=self._key,
                     progress=progress,
                 )
-            self._ensemble = (held, made)
+            self._ensemble = (dataset, made)
         return self._ensemble[1]
 
     def _read(self, schema: Schema | None, classes: Classes) -> Dataset:
@@ -290,18 +289,18 @@ class OwnVoters:
                 self._warned.add(line)
                 self._warn(line)
 
-    def _is_read_so(self, held: Dataset, schema: Schema | None, classes: Classes) -> bool:
-        """Tell whether reading the file again would change nothing."""
+    def _is_read_so(self, dataset: Dataset, schema: Schema | None, classes: Classes) -> bool:
+        """Return whether reading the file again would change nothing."""
         before, listed = self._asked
-        if classes != listed and (classes is None or sorted_classes(classes) != held.classes):
+        if classes != listed and (classes is None or sorted_classes(classes) != dataset.classes):
             return False
         if schema == before:
             return True
         if before is not None or schema is None:
             return False
-        # It was read without a schema. A column of which every cell was a number is what a schema makes of
-        # it that says so, and one of text too: each cell is as the file has it.
-        own = Schema.of(held.inputs)
+        # It was read without a schema. A column of only numbers is as with a schema of numbers, and
+        # likewise for text: each cell is as in the file.
+        own = Schema.of(dataset.inputs)
         if schema.numeric is None or own.numeric is None:
             return schema == own
         return all(schema.numeric.get(name) is kind for name, kind in own.numeric.items())

@@ -1,4 +1,4 @@
-"""Public sets at a party: its own copy, and those that a server sent, in pieces."""
+"""Public sets at a party: its own copy, and those received in pieces from a server."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from protos.pate.v1 import vote_pb2
 
-#: Public sets that were sent and are kept on disk: the latest ones. They may be gigabytes each.
+#: Most received public sets on disk, the latest ones. They may be gigabytes each.
 _MOST_KEPT: Final = 4
 
 
 class PublicSets:
-    """Finds the public set of a campaign, and takes in what is sent of it.
+    """Finds or receives the public set of a campaign.
 
     Args:
-        folder: where those that were sent are kept.
+        folder: of received ones.
         own: the party's own copy of one, or None.
 
     Attributes:
@@ -35,48 +35,48 @@ class PublicSets:
         self._folder = folder
         self.own = None if own is None else content_hash(own)
         self._own_copy = own
-        #: The last one that was looked at, by its hash.
+        #: The last one used, by its hash.
         self._held: tuple[bytes, Inputs] | None = None
         self._pieces: dict[bytes, dict[int, bytes]] = {}
 
     def find(self, campaign: vote_pb2.Campaign) -> Inputs | None:
-        """Return the public set of a campaign, None if it has to be sent.
+        """Return the public set of a campaign, None if it must be sent.
 
         Raises:
-            ProtocolError: if it has another size than the campaign announces.
-            SchemaError: if it is something else than the campaign announces.
+            ProtocolError: if its size differs from the campaign's.
+            SchemaError: if its schema differs from the campaign's.
         """
-        held = self._look(campaign)
-        if held is not None and len(held) != campaign.queries:
+        known = self._look(campaign)
+        if known is not None and len(known) != campaign.queries:
             raise ProtocolError(
-                f"the campaign announces {campaign.queries} queries, its public set has {len(held)}"
+                f"the campaign announces {campaign.queries} queries, its public set has {len(known)}"
             )
-        # Our records are read by the line, and votes are cast on the set: both must say the same.
-        if held is not None and (
-            held.schema() != campaign.schema or Schema.parse(campaign.schema) != Schema.of(held)
+        # Our records are read by the schema line, and votes are cast on the set: they must agree.
+        if known is not None and (
+            known.schema() != campaign.schema or Schema.parse(campaign.schema) != Schema.of(known)
         ):
             raise SchemaError(
                 f"the campaign says that its inputs are {campaign.schema:.80}, its public set is "
-                f"{held.schema():.80}"
+                f"{known.schema():.80}"
             )
-        return held
+        return known
 
     def take(self, campaign: vote_pb2.Campaign, piece: vote_pb2.PublicPiece) -> Inputs | None:
-        """Take in one piece, in any order; return the whole once it is there and was checked.
+        """Process one piece, in any order; return the complete, verified set once it is there.
 
         Raises:
-            ProtocolError: if the whole is not what was announced.
-            DiskError: if it cannot be kept.
+            ProtocolError: if the complete set differs from the announced one.
+            DiskError: if it cannot be stored.
         """
-        # One public set at a time: a server that starts a second one gives up the first.
-        held = self._pieces.get(campaign.public_set)
-        if held is None:
-            held = {}
-            self._pieces = {campaign.public_set: held}
-        held[piece.index] = piece.content
-        if len(held) < piece.pieces:
+        # One public set at a time: starting a second one abandons the first.
+        known = self._pieces.get(campaign.public_set)
+        if known is None:
+            known = {}
+            self._pieces = {campaign.public_set: known}
+        known[piece.index] = piece.content
+        if len(known) < piece.pieces:
             return None
-        body = b"".join(held[at] for at in sorted(held))
+        body = b"".join(known[at] for at in sorted(known))
         self._pieces.clear()
         inputs = read_public_set(body, public_set=campaign.public_set, queries=campaign.queries)
         private_directory(self._folder)
@@ -95,7 +95,7 @@ class PublicSets:
                 body = self._path(wanted).read_bytes()
                 inputs = read_public_set(body, public_set=wanted, queries=campaign.queries)
             except (FileNotFoundError, ProtocolError):
-                return None  # not here, or damaged on disk: it will be sent again
+                return None  # missing or damaged: it will be sent again
             self._held = (wanted, inputs)
         return self._held[1]
 

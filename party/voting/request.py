@@ -1,4 +1,4 @@
-"""A campaign as a party reads it: what it asks of us, and whether our data and we fit it."""
+"""A party's reading of a request: its offer, and whether our data fit the campaign."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Ensemble(Protocol):
-    """What the voter needs of a party's teachers."""
+    """The voter's interface of a party's teachers."""
 
     @property
     def teachers(self) -> int:
@@ -30,7 +30,7 @@ class Ensemble(Protocol):
 
     @property
     def unit(self) -> str:
-        """``record`` or ``patient``: what the shards keep together."""
+        """``record`` or ``patient``: which rows share a shard."""
 
     @property
     def schema(self) -> str:
@@ -38,25 +38,25 @@ class Ensemble(Protocol):
 
     @property
     def fingerprint(self) -> bytes:
-        """What changes when the data or the settings do, 32 bytes."""
+        """Digest of the data and the settings, 32 bytes."""
 
     def conform(self, inputs: Inputs) -> Inputs:
-        """Return inputs as the teachers see them, and nothing that they do not look at."""
+        """Return inputs with only what the teachers use."""
 
     def vote(self, inputs: Inputs, classes: Sequence[str]) -> Counts:
         """Return (n, m) int64 votes, columns in the order of ``classes``."""
 
 
 def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
-    """Return what a request asks of us, for the policy and the ledger.
+    """Return the offer of a request, for the policy and the ledger.
 
     Args:
         key: that signed it, 32 bytes.
         campaign: checked.
-        queries: how many the request asks votes on.
+        queries: number of queries of the request.
 
     Raises:
-        ProtocolError: for values that no campaign has.
+        ProtocolError: for impossible values.
     """
     known = campaign.HasField("terms")
     terms = campaign.terms
@@ -86,7 +86,7 @@ def offer_of(key: bytes, campaign: vote_pb2.Campaign, queries: int) -> Offer:
 
 
 class Voting(Protocol):
-    """What teachers, and records that vote themselves, have in common."""
+    """The common interface of teachers and voting records."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class Voting(Protocol):
 
     @property
     def unit(self) -> str:
-        """``record`` or ``patient``: what one vote, or a bounded number of them, stands for."""
+        """``record`` or ``patient``: the unit of one vote, or of a bounded number of votes."""
 
     @property
     def schema(self) -> str:
@@ -109,7 +109,7 @@ def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
     """
     if campaign.unit == "patient" and ensemble.unit != "patient":
         raise SchemaError(
-            "the campaign protects patients, but we know of records alone; "
+            "the campaign protects patients, but our data has only records; "
             "start again with --group COLUMN, the column that names the patient"
         )
     unknown = sorted(set(ensemble.classes) - set(campaign.classes))
@@ -124,7 +124,7 @@ def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
 
 
 def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, teachers: int) -> None:
-    """Check that we are on the roster as what we are.
+    """Check our entry on the roster.
 
     Raises:
         ProtocolError: otherwise.
@@ -134,29 +134,29 @@ def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, tea
             if member.teachers == teachers:
                 return
             raise ProtocolError(
-                f"the roster has us with {member.teachers} teachers, we have {teachers}"
+                f"the roster lists us with {member.teachers} teachers, but we have {teachers}"
             )
-    raise ProtocolError("we are not on the roster of the campaign that asks for our votes")
+    raise ProtocolError("we are not on the roster of the campaign that requests our votes")
 
 
 def check_ending(finish: vote_pb2.Finish, offer: Offer) -> None:
-    """Check that a campaign ends at the guarantee that we agreed to.
+    """Check that a campaign ends with the guarantee that we accepted.
 
     Args:
-        finish: what the server says.
-        offer: the campaign, as our ledger has it.
+        finish: the server's message.
+        offer: of the campaign in our ledger.
 
     Raises:
-        ProtocolError: for another delta, more epsilon than was announced, or another than the cap
-            of the terms is worth.
+        ProtocolError: for another delta, a larger epsilon than announced, or one that differs from
+            the cap.
     """
     said = finish.epsilon_cap
     if finish.delta != offer.delta or not 0 <= said <= offer.epsilon * (1 + 1e-9):
-        raise ProtocolError("the campaign ended at another guarantee than it began with")
+        raise ProtocolError("the campaign ended with another guarantee than it began with")
     worth = offer.worth
     if worth is None:
         return
     if abs(said - worth) > 1e-6 * worth:
         raise ProtocolError(
-            f"the campaign ended at epsilon {said:g}, its terms are worth {worth:g}"
+            f"the campaign ended at epsilon {said:g}, but its terms convert to {worth:g}"
         )

@@ -1,7 +1,7 @@
-"""What a site agrees to, applied: its policy and its ledger, side by side.
+"""A site's policy and ledger, applied to requests.
 
-The policy says what may be asked, the ledger what was answered. Both are this site's, and both are
-consulted before anything is computed, whatever the server says.
+The policy states what may be asked, the ledger what was answered. Both belong to this site, and
+both are applied before anything is computed, whatever the server sends.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def _now() -> datetime:
 
 
 class Site:
-    """A party's say over its own votes.
+    """A party's control over its own votes.
 
     Args:
-        policy: what it agrees to.
-        ledger: what it did, durable.
-        pinned: the campaign key that it got when it was enrolled, 32 bytes; None: not enrolled.
-        ask: asks whoever sits at the screen a question; None: nobody does.
+        policy: of the site.
+        ledger: of the site.
+        pinned: the campaign key of its enrolment, 32 bytes; None: not enrolled.
+        ask: asks the operator a question; None: no operator.
         clock: local time.
     """
 
@@ -54,29 +54,29 @@ class Site:
         self._pinned = pinned
         self._ask = ask
         self._clock = clock
-        #: What somebody at the screen need not be asked about again.
+        #: Campaigns that the operator has accepted.
         self._agreed: Offer | None = None
-        #: Set when the policy has refused, and will refuse again: there is nothing to wait for.
+        #: Set after a permanent refusal by the policy: there is nothing to wait for.
         self.refused: RefusedError | None = None
 
     @property
     def allows_again(self) -> bool:
-        """Whether queries of one campaign may get other votes, or other parties, in another."""
+        """Whether queries of one campaign may get other votes, or other survivors, in another."""
         return self._policy.allow_other
 
     def consider(self, offer: Offer) -> None:
-        """Apply our rules to a campaign, before anything of ours is read for it; record nothing of it.
+        """Apply our rules to a campaign, before any of our data is read for it; records nothing.
 
         Raises:
-            RefusedError: if the policy does not allow it, or its terms are not what they were.
+            RefusedError: if the policy does not allow it, or its terms have changed.
         """
         self._admit(offer, None, None)
 
     def join(self, offer: Offer) -> None:
-        """Agree to a campaign, durably, or not.
+        """Join a campaign, durably.
 
         Raises:
-            RefusedError: if the policy does not allow it, or its terms are not what they were.
+            RefusedError: if the policy does not allow it, or its terms have changed.
             DiskError: if it cannot be recorded.
         """
         self._admit(offer, None, None)
@@ -84,25 +84,25 @@ class Site:
         reach("offer-recorded")
 
     def admit(self, offer: Offer, answer: Answer) -> None:
-        """Check that votes on a batch may be computed, and record on what terms, durably.
+        """Check that votes on a batch may be computed, and record the terms durably.
 
         Args:
-            offer: what is asked.
-            answer: the votes, without tags: they are not known yet.
+            offer: of the request.
+            answer: the votes, without tags, which are not known yet.
 
         Raises:
-            RefusedError: if the policy does not allow it, its terms are not what they were, or
-                what left before does not go with it.
+            RefusedError: if the policy does not allow it, its terms have changed, or earlier votes
+                conflict.
         """
         self._admit(offer, answer.batch, answer.hashes)
         self.ledger.join(offer)
         self.check(offer, answer)
 
     def check(self, offer: Offer, answer: Answer) -> None:
-        """Compare votes that may leave with what left before; see :mod:`party.ledger.sent_votes`.
+        """Compare votes that may leave with earlier ones; see :mod:`party.ledger.sent_votes`.
 
         Raises:
-            RefusedError: if they do not go together.
+            RefusedError: if they conflict.
         """
         self.ledger.check_answer(offer, answer, allow_other=self.allows_again)
 
@@ -110,14 +110,14 @@ class Site:
         """Record, durably, that votes on a batch, with their tags, are about to leave.
 
         Raises:
-            RefusedError: if what left before does not go with them.
+            RefusedError: if earlier votes conflict with them.
             DiskError: if it cannot be recorded; then nothing leaves.
         """
         self.ledger.answer(offer, answer, allow_other=self.allows_again)
         reach("answer-recorded")
 
     def known(self, key: bytes, campaign: bytes) -> Offer:
-        """Return the terms of a campaign that we have joined and whose own key signed what came.
+        """Return the terms of a joined campaign whose own key signed the request.
 
         Raises:
             RefusedError: otherwise.
@@ -130,7 +130,7 @@ class Site:
         return held
 
     def ended(self, campaign: bytes, finish: vote_pb2.Finish) -> None:
-        """Record how the server says that a campaign has ended."""
+        """Record the server's report of the end of a campaign."""
         self.ledger.end(
             campaign.hex(),
             queries_asked=finish.queries_asked,
@@ -152,5 +152,5 @@ class Site:
             self.refused = error
             raise
         self._agreed = offer
-        # Before anything leaves: only a bound that was fixed beforehand promises anything.
+        # Before anything leaves: only a bound fixed in advance is a guarantee.
         self.ledger.bind(self._policy.bound)

@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
 
-#: What a refusal may be called to the other side.
+#: Error kinds that a refusal may name to the other side.
 _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == "pate.errors")
-#: What no other request mends: a party that stayed would be asked no more and not say why.
+#: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 #: How votes leave, for the party's screen.
 _AGGREGATION = {
     "plain": "plain aggregation: the server sees our vote vectors",
-    "masked": "masked sums: nobody sees our votes alone",
+    "masked": "masked sums: no one sees our votes alone",
 }
 _NOISE = {"central": "noise by the server", "distributed": "noise by the parties"}
 
 
 @dataclass(frozen=True)
 class _Request:
-    """Votes that may be given: on what terms, on which queries, and how to make them."""
+    """An admissible request for votes: its terms, its queries, and how to compute them."""
 
     offer: Offer
     answer: Answer
@@ -76,17 +76,17 @@ class _Request:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a campaign ended for a party.
+    """The end of a campaign for a party.
 
     Attributes:
         campaign: its id, hexadecimal.
         queries_asked: queries that the server put to its mechanism.
-        labels_released: labels that left the server.
+        labels_released: labels released by the server.
         epsilon: the campaign's cap towards the public, data-independent.
-        delta: at which the cap holds.
-        unit: what it protects: ``record``, ``patient`` or ``party``.
-        adjacency: what neighbouring data sets differ by.
-        records_vote: whether records voted themselves.
+        delta: of the cap.
+        unit: of privacy: ``record``, ``patient`` or ``party``.
+        adjacency: of neighbouring data sets.
+        records_vote: whether records voted instead of teachers.
         observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
     """
@@ -110,13 +110,13 @@ class Voter:
         name: of the party.
         identity: its signing key.
         ensemble: its trained teachers, or None if it has none.
-        records: its records, to vote themselves, or None if they do not.
-        own: what makes either, from its file as the campaign reads it; then the two are None.
-        home: where public sets and given votes are kept.
-        site: what this site agrees to, and its record of what left.
-        noise: where its noise shares are drawn from.
+        records: its voting records, or None.
+        own: creates either, from its file as read for the campaign; then the two are None.
+        home: of public sets and stored votes.
+        site: its policy and ledger.
+        noise: source of its noise shares.
         public: its own copy of the public set, or None to be sent one.
-        say: one line for the party's own screen.
+        say: prints a line on the party's own screen.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class Voter:
         self._public = PublicSets(home / "public", public)
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
-        #: Set when this party cannot take part, by the error that says why.
+        #: Set to the error if this party cannot take part.
         self.refusal: PateError | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request.
 
         Raises:
-            ProtocolError: if the bytes are not a request; nobody can be answered then.
+            ProtocolError: if the bytes are not a request, which cannot be answered.
         """
         key, request = wire.read_request(body)
         reply = vote_pb2.Reply(
@@ -174,7 +174,7 @@ class Voter:
         try:
             self._answer(key, request, reply)
         except PateError as error:
-            # The other side learns the kind alone: a message may hold values of ours.
+            # The other side learns only the kind: a message may contain our values.
             self._say(f"refused the server's request: {error}")
             if isinstance(error, _FINAL) or error is self._site.refused:
                 self.refusal = error
@@ -246,10 +246,10 @@ class Voter:
     ) -> None:
         self._check(key, campaign)
         self._site.join(offer_of(key, campaign, 0))
-        # Teachers are trained here if they were not before: a party that has answered can vote.
+        # Teachers are trained here if needed: a party that has answered can vote.
         who = self._who(campaign)
         said.teachers = self._weight(campaign)
-        # Which of a campaign's classes occur among our records would be told for nothing.
+        # Which of a campaign's classes occur among our records must not be revealed needlessly.
         said.classes.extend(campaign.classes or who.classes)
         said.unit = who.unit
         said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
@@ -263,8 +263,8 @@ class Voter:
     def _check(self, key: bytes, campaign: vote_pb2.Campaign) -> None:
         """Check that we may take part in a campaign, and that our data fit it.
 
-        The site's own rules come first. For a campaign that they refuse, or one that is not what it was,
-        no file is read and no teacher trained, and it is told nothing of our data.
+        The site's own rules come first. For a campaign that they refuse, or whose terms changed, no
+        file is read, no teacher trained, and nothing about our data revealed.
         """
         self._site.consider(offer_of(key, campaign, 0))
         own = self._public.own
@@ -280,17 +280,17 @@ class Voter:
             check_fits(campaign, _known(self._own.read(campaign), campaign))
 
     def _who(self, campaign: vote_pb2.Campaign) -> Ensemble | NeighbourVotes:
-        """Return who votes in a campaign: our teachers, or our records themselves.
+        """Return the voters of a campaign: our teachers or our records.
 
         Raises:
-            SchemaError: if they do not.
+            SchemaError: if there are none.
         """
         if self._own is not None:
             return _known(self._own.voters(campaign), campaign)
         return _known(self._records if campaign.most_votes else self._ensemble, campaign)
 
     def _weight(self, campaign: vote_pb2.Campaign) -> int:
-        """Return what our vote rows sum to, or of records the most that one count may be."""
+        """Return the sum of our vote rows, or for records the largest count."""
         who = self._who(campaign)
         return campaign.most_votes if isinstance(who, NeighbourVotes) else who.teachers
 
@@ -311,7 +311,7 @@ class Voter:
     # --- votes ---------------------------------------------------------------------------
 
     def _asked(self, key: bytes, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
-        """Check that votes on a batch may be given. Nothing is computed yet.
+        """Check that votes on a batch are allowed. Nothing is computed yet.
 
         Raises:
             PateError: if they may not.
@@ -321,13 +321,13 @@ class Voter:
         check_on_roster(campaign, self._name, own, self._weight(campaign))
         public = self._public.find(campaign)
         if public is None:
-            raise ProtocolError("votes are asked for on a public set that never came")
+            raise ProtocolError("votes are requested on a public set that never arrived")
         queries = public.take(list(batch.rows))
         whole = queries.row_hashes()
         if batch_hash(whole) != batch.digest:
-            raise ProtocolError("the queries asked for have another hash than the server says")
-        # From here on a query is what our teachers see of it: one more column that they do not
-        # look at makes no new query.
+            raise ProtocolError("the requested queries have another hash than the server states")
+        # From here on a query is what our teachers see of it: an additional unused column does not
+        # make it new.
         who = self._who(campaign)
         seen = who.conform(queries)
         hashes = whole if seen is queries else seen.row_hashes()
@@ -337,8 +337,8 @@ class Voter:
         answer = Answer(batch.digest, hashes, who.fingerprint, view_of(who.schema))
         self._site.admit(offer, answer)
         if isinstance(who, NeighbourVotes):
-            # Where a record votes hangs on all queries of the batch and on the public set; how
-            # many vote, and what is cut off, on the campaign. Kept votes must be for just these.
+            # Where a record votes depends on all queries of the batch and on the public set; limits
+            # and clipping depend on the campaign. Cached votes must match all of these.
             rows = tuple(batch.rows)
             held_to = f"{_votes_per_patient(campaign)} {campaign.most_votes}"
             about = batch.digest + campaign.public_set + held_to.encode()
@@ -350,12 +350,12 @@ class Voter:
         return _Request(offer, answer, lambda: self._vote(campaign, hashes, source, votes))
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
-        """Have votes that are about to leave compared with all that left before, or recorded as well.
+        """Compare votes that are about to leave with all earlier ones, or record them as well.
 
         Args:
             how: ``check`` or ``answer`` of our site.
-            asked: what they are votes on.
-            votes: themselves, of which nothing but a keyed hash is kept.
+            asked: their request.
+            votes: of which only a keyed hash is stored.
         """
         classes = asked.offer.classes or ()
         tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
@@ -399,15 +399,15 @@ class Voter:
 def _known(
     found: Ensemble | NeighbourVotes | None, campaign: vote_pb2.Campaign
 ) -> Ensemble | NeighbourVotes:
-    """Return what votes in a campaign.
+    """Return the voters of a campaign.
 
     Raises:
-        SchemaError: if nothing of ours does.
+        SchemaError: if there are none.
     """
     if found is None:
         what = "our records vote" if campaign.most_votes else "teachers vote"
         raise SchemaError(
-            f"the campaign is of {campaign.mechanism}: {what} in it; start without --votes, or "
+            f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
             f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
         )
     return found
@@ -439,7 +439,7 @@ def _cast(
 
 
 def _votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
-    """Return how many votes a patient has: as many as are charged for. None: each record has one."""
+    """Return the charged votes per patient. None: each record has one."""
     return votes_per_unit(campaign) if campaign.unit == "patient" else None
 
 

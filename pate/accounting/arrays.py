@@ -1,4 +1,4 @@
-"""Checked arrays: what every bound takes and gives. NaN, a negative cost or a wrong shape raises.
+"""Validation of arrays. NaN, a negative cost or a wrong shape raises.
 
 Shapes are written with ``queries`` (rows of the votes), ``classes`` and ``orders``. Several orders
 are one axis of an array, never a loop, so a bound is evaluated for all queries at once.
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Made = TypeVar("Made")
 
-#: Logarithms of q below it are taken for it: their costs are 0 in floats, and no sum overflows.
+#: Smaller logarithms of q are replaced by this: their costs are 0 in floats, and no sum overflows.
 _LEAST_LOG_Q = -1e300
-#: Numbers of work that pay for a thread.
+#: Least work, in elements, for which a thread pays.
 _SHARE = 2**19
 #: Elements of one block of (queries, orders): a few such arrays stay within a core's cache.
 _BLOCK = 2**16
@@ -58,7 +58,7 @@ def check_log_probabilities(values: ArrayLike, name: str = "log q") -> Floats:
 
 
 def check_queries(log_q: ArrayLike) -> Floats:
-    """Return the log q of queries as (queries,) float64, -inf as a number that costs nothing.
+    """Return the log q of queries as (queries,) float64, -inf as a value whose cost is 0.
 
     Raises:
         AccountingError: for another shape, NaN, or a value above 0.
@@ -71,7 +71,7 @@ def check_queries(log_q: ArrayLike) -> Floats:
 
 
 def check_weights(weights: ArrayLike | None, queries: int) -> Floats:
-    """Return how often each query counts as (queries,) float64; once each for None.
+    """Return the multiplicity of each query as (queries,) float64; 1 for None.
 
     Raises:
         AccountingError: for another shape, or a weight that is negative or not finite.
@@ -104,10 +104,10 @@ def check_rdp(rdp: Floats, what: str) -> Floats:
     """Return ``rdp`` if it can be a Renyi divergence at each place; infinity says "no bound".
 
     Raises:
-        AccountingError: for NaN or a negative value: a defect here, never to be passed on.
+        AccountingError: for NaN or a negative value, which is a defect of this library.
     """
     if not (rdp >= 0.0).all():
-        raise AccountingError(f"{what} came out as NaN or negative: nothing may be charged on it")
+        raise AccountingError(f"{what} is NaN or negative, so nothing can be charged")
     return rdp
 
 
@@ -127,15 +127,15 @@ def blocks(queries: int, width: int) -> Iterator[slice]:
 
 
 def on_all_cores(work: Callable[[slice], Made], queries: int, width: int) -> list[Made]:
-    """Return what ``work`` makes of each share of the rows, in their order: one share per core.
+    """Return the results of ``work`` for each share of the rows, in order: one share per core.
 
-    numpy lets go of the interpreter's lock, so threads are enough. Little work is one share: the
-    same votes give the same figure on every machine up to the order of a sum.
+    numpy releases the GIL, so threads suffice. Little work is one share. Results differ between
+    machines only by the order of summation.
 
     Args:
         work: of a slice of rows.
         queries: number of rows.
-        width: numbers of work per row.
+        width: elements of work per row.
     """
     cores = min(os.cpu_count() or 1, 16, queries * width // _SHARE)
     if cores <= 1:

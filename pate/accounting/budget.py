@@ -114,7 +114,7 @@ class PrivacyFilter:
         if cost > self.left:
             raise BudgetError(
                 f"the query may cost {_text(cost)}, and {_text(self.left)} of "
-                f"{_text(self._cap)} is left: the campaign has given what it may"
+                f"{_text(self._cap)} is left: the privacy budget is exhausted"
             )
         self._issued += 1
         self._open[self._issued] = cost

@@ -1,16 +1,16 @@
-"""How the costs of events add up, and what their sum is worth.
+"""Composition: adding up the costs of events, and converting the sum to (epsilon, delta).
 
 A filter needs a currency: a number per event that adds up exactly over adaptively chosen events,
 and a conversion of the sum into (epsilon, delta). Each composition here is one currency, and each
-is at its tightest for some events:
+is tightest for some events:
 
-* ``gdp`` for Gaussian noise: half of mu squared. For it the conversion is exact, and gives some 8 %
-  less epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too: what is charged for
-  mu squared is larger than the continuous noise's by 1 part in 3 sigma^2. So are sums of noise
-  shares, at next to nothing more.
+* ``gdp`` for Gaussian noise: half of mu squared. The conversion is exact, and gives some 8 % less
+  epsilon than zCDP for the same noise. The discrete Gaussian is mu-GDP too, with a mu squared
+  larger than the continuous noise's by 1 part in 3 sigma^2; sums of noise shares cost negligibly
+  more.
 * ``zcdp`` for everything else: rho.
-* ``gate`` for a batch that a private test lets out: the number of such batches, of which there is
-  one. What it is worth is for the gate to say.
+* ``gate`` for a batch that a private test releases: the number of such batches, at most one. The
+  gate's parameters give its epsilon.
 
 Stopping at an adaptive moment costs nothing in either: Whitehouse et al. 2023 (arXiv 2203.05481)
 for zCDP, Koskela, Tobaben and Honkela 2023 (2209.15596) for GDP. Proof that the discrete noise is
@@ -49,7 +49,7 @@ _MOST_RIPPLE: Final = Fraction(1, 8)
 class Composition(Protocol):
     """A currency of privacy costs: exact, additive, convertible."""
 
-    #: Of the currency, as a ledger and a statement have it.
+    #: Name of the currency in ledgers and statements.
     name: ClassVar[str]
 
     def supports(self, event: Charged) -> bool:
@@ -63,10 +63,10 @@ class Composition(Protocol):
         """
 
     def epsilon(self, total: Fraction, delta: float) -> float:
-        """Return the epsilon of (epsilon, delta)-DP that a total cost is worth, rounded up."""
+        """Return the epsilon of (epsilon, delta)-DP to which a total cost converts, rounded up."""
 
     def budget(self, epsilon: float, delta: float) -> Fraction:
-        """Return the largest total, rounded down, that is worth at most ``epsilon``."""
+        """Return the largest total, rounded down, that converts to at most ``epsilon``."""
 
 
 class Zcdp:
@@ -109,7 +109,7 @@ class Gdp:
         return isinstance(event, GaussianThreshold | GaussianMax) and event.sigma >= LEAST_SIGMA
 
     def cost(self, event: Charged) -> Fraction:
-        """Return mu^2 / 2: rho, times what the discrete noise costs above the continuous.
+        """Return mu^2 / 2: rho, times the ratio of the discrete noise's cost to the continuous.
 
         Of a histogram with noise shares mu is that of one discrete Gaussian, and three times T, the
         event's ripple: (mu + 3T)^2 <= mu^2 + 3T (1 + mu^2) + 9 T^2.
@@ -145,13 +145,13 @@ class Gdp:
         return epsilon_from_delta(mu_of(2 * total), delta)
 
     def budget(self, epsilon: float, delta: float) -> Fraction:
-        """Return mu^2 / 2 of the largest mu that is worth at most ``epsilon``."""
+        """Return mu^2 / 2 of the largest mu that converts to at most ``epsilon``."""
         return mu_squared_from_epsilon(epsilon, delta) / 2
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One gated batch, whole: costs are counted in batches, and the budget is one.
+    """One gated batch: costs are counted in batches, and the budget is one.
 
     Attributes:
         batch: the event, with the parameters of the gate.
@@ -185,11 +185,11 @@ class Gate:
             AccountingError: for any other event.
         """
         if event != self.batch:
-            raise AccountingError(f"no cost is known of {event} beside a gated batch")
+            raise AccountingError(f"{event} has no cost in the composition of a gated batch")
         return Fraction(1)
 
     def epsilon(self, total: Fraction, delta: float) -> float:
-        """Return what one gated batch is worth.
+        """Return the epsilon of one gated batch.
 
         Raises:
             AccountingError: for more than one.
@@ -199,7 +199,7 @@ class Gate:
         return self.parameters.epsilon(delta) if total else 0.0
 
     def budget(self, epsilon: float, delta: float) -> Fraction:
-        """Return 1 if the batch is worth at most ``epsilon``, else 0."""
+        """Return 1 if the batch converts to at most ``epsilon``, else 0."""
         return Fraction(int(self.parameters.epsilon(delta) <= epsilon))
 
 
@@ -226,5 +226,5 @@ def composition_named(name: str) -> Composition:
 
 
 def total_cost(composition: Composition, events: Iterable[Charged]) -> Fraction:
-    """Return what the events cost together."""
+    """Return the total cost of the events."""
     return sum((composition.cost(event) for event in events), Fraction(0))

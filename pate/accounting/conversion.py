@@ -3,7 +3,7 @@
 Symbols: ``rho`` is the zCDP parameter (Renyi divergence at most rho * order at every order > 1),
 ``order`` the Renyi order alpha, ``rdp`` the Renyi divergence at an order in nats, ``delta`` the
 whole failure probability. Each formula holds at every order by itself, so the value at an order
-that misses the best one by a little is still a theorem, only a little larger.
+close to the best one is still a valid bound, only slightly larger.
 
 Sources: *improved*, Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Proposition 12, also Balle
 et al. 2020 (2001.05990), equation 20; *classical*, Mironov 2017 (1702.07476), Proposition 3.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Formula = Literal["improved", "classical"]
 
-#: Bound on the relative rounding error of one term of a formula, with room to spare.
+#: Bound on the relative rounding error of one term of a formula, with a margin.
 _ROUNDING = 2.0**-49
 
 
@@ -46,7 +46,7 @@ def float_up(value: Fraction) -> float:
 
 def check_rho(rho: Fraction, name: str = "rho") -> Fraction:
     """Return ``rho`` if it is an exact number that is not negative, else raise AccountingError."""
-    if type(rho) not in (Fraction, int):  # no floats, and no truth values
+    if type(rho) not in (Fraction, int):  # no floats, no bools
         raise AccountingError(f"{name} must be exact, got {rho!r}: give a Fraction")
     if rho < 0:
         raise AccountingError(f"{name} must not be negative, got {rho}")
@@ -63,9 +63,9 @@ def check_delta(delta: float) -> float:
 def epsilon_from_rho(rho: Fraction, delta: float, formula: Formula = "improved") -> float:
     """Return the epsilon of (epsilon, delta)-DP that rho-zCDP gives.
 
-    The conversion at its best real order, rounded up: never below the minimum of the formula, and
-    above it by less than 1e-12 relative to the formula's terms. Two costs that differ by less than
-    that may come out in the wrong order; compare costs in rho.
+    The conversion at its optimal real order, rounded up: never below the minimum of the formula,
+    and above it by less than 1e-12 relative to the formula's terms. Two costs that differ by less
+    may be ordered wrongly; compare costs in rho.
 
     >>> round(epsilon_from_rho(Fraction("0.19"), 1e-5), 6)
     2.734054
@@ -94,9 +94,9 @@ def epsilon_from_rho(rho: Fraction, delta: float, formula: Formula = "improved")
 
 
 def rho_from_epsilon(epsilon: float, delta: float) -> Fraction:
-    """Return a budget in rho that is worth ``epsilon``: the largest of 12 digits, rounded down.
+    """Return the budget in rho for ``epsilon``: the largest of 12 digits, rounded down.
 
-    Of the result, :func:`epsilon_from_rho` is at most ``epsilon``, always.
+    :func:`epsilon_from_rho` of the result is always at most ``epsilon``.
 
     >>> rho_from_epsilon(2.7340536403879776, 1e-5)
     Fraction(189999999999, 1000000000000)
@@ -122,7 +122,7 @@ def rho_from_epsilon(epsilon: float, delta: float) -> Fraction:
     while affordable(low):
         low *= 2.0
         if low == math.inf:
-            raise AccountingError(f"an epsilon of {epsilon} protects nothing: ask for less")
+            raise AccountingError(f"an epsilon of {epsilon} protects nothing: choose a smaller one")
     while not affordable(low):
         low /= 2.0
     high = 2.0 * low

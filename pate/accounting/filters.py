@@ -1,22 +1,20 @@
-"""One filter over events of several currencies, whatever was seen before the next one is chosen.
+"""One privacy filter over adaptively chosen events of several currencies.
 
-A data holder's bound (epsilon, delta) must hold over releases that somebody else chooses one after
-the other, each after a look at all before it. Some have a cost in Gaussian DP, some only in zCDP,
-some only a pure epsilon or a promised (epsilon, delta). No currency is good for all of them, and to
-convert by the best one *afterwards*, path by path, is no theorem: the chances to fail add up over
-the paths. So each currency is a filter of its own, with a part of delta that is its own, fixed
-beforehand:
+A data holder's bound (epsilon, delta) must hold over releases that a coordinator chooses
+adaptively, each after seeing all before it. Some have a cost in Gaussian DP, some only in zCDP,
+some only a pure epsilon or a promised (epsilon, delta). No currency suits all of them, and choosing
+the best one *afterwards*, path by path, is not valid: the failure probabilities add up over the
+paths. So each currency is a filter of its own, with its own part of delta, fixed in advance:
 
-* what fails outright (the delta of a promised (epsilon, delta), or of approximate zCDP) adds up to
+* outright failures (the delta of a promised (epsilon, delta), or of approximate zCDP) add up to
   at most ``failing`` of delta;
 * the *pure* filter adds epsilons, and needs no delta;
 * the *Gaussian* filter adds mu^2 / 2, the *concentrated* one rho, and one filter for each Renyi
   order in :data:`ORDERS` adds divergences: each is converted at its own part of the rest, always.
 
-A release is admitted if at least one filter has room for it, so what is spent is worth the least of
-the filters' epsilons. The theorem: for every bound that is fixed beforehand, stopping before that
-least epsilon would exceed it is (bound, delta)-DP against a coordinator who chooses everything in
-the light of everything.
+A release is admitted if at least one filter has room for it, so the total spent converts to the
+least of the filters' epsilons. The theorem: for every bound fixed in advance, stopping before that
+least epsilon would exceed it is (bound, delta)-DP against a fully adaptive coordinator.
 
 Proof: docs/proofs/adaptive-filter.md. Sources of the single filters: Feldman and Zrnic 2021 (arXiv
 2008.11193) for one Renyi order, Whitehouse et al. 2023 (2203.05481) for approximate zCDP, Koskela
@@ -43,18 +41,18 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Of the list of filters and their parts below. Another list is another number: a bound that is
-#: kept by one list is none by another.
+#: Version of the list of filters and their parts below. A change of the list needs a new version: a
+#: bound that holds by one list need not hold by another.
 RULES: Final = 1
 #: Renyi orders with a filter each.
 ORDERS: Final = (3, 6, 12, 24)
-#: Parts of what failing events leave of delta; they sum to 1.
+#: Each filter's part of the delta that failing events leave; they sum to 1.
 GAUSSIAN_PART: Final = Fraction(3, 8)
 CONCENTRATED_PART: Final = Fraction(3, 8)
 ORDER_PART: Final = Fraction(1, 16)
-#: Delta of all that leaves a site, unless it says another.
+#: Default delta of all releases of a site.
 SITE_DELTA: Final = 1e-5
-#: Part of delta for events that may fail outright, unless a site says another.
+#: Default part of delta for events that may fail outright.
 FAILING: Final = Fraction(1, 10)
 #: That part of a delta that is written with few digits is hardly ever a float: 1e-5 is a little more than a
 #: tenth of 1e-4. So it is larger by this share of itself, and the rest smaller.
@@ -65,10 +63,10 @@ _GDP: Final = Gdp()
 
 @dataclass(frozen=True)
 class Delta:
-    """A failure probability, and how it is divided: fixed before anything is released.
+    """A failure probability and its division, fixed before anything is released.
 
     Attributes:
-        whole: delta of the whole promise.
+        whole: delta of the whole guarantee.
         failing: part of it for events that may fail outright, from 0 to 1.
 
     Raises:
@@ -82,12 +80,12 @@ class Delta:
         check_delta(self.whole)
         if type(self.failing) is not Fraction or not 0 <= self.failing <= 1:
             raise AccountingError(
-                f"the part of delta for failures lies between 0 and 1, got {self.failing!r}"
+                f"the part of delta for failures must be between 0 and 1, got {self.failing!r}"
             )
 
     @property
     def for_failing(self) -> Fraction:
-        """What may fail outright, in all.
+        """Total delta of events that may fail outright.
 
         >>> Fraction(1e-5) <= Delta(1e-4, Fraction(1, 10)).for_failing
         True
@@ -103,16 +101,16 @@ class Delta:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What some events cost in each currency; ``None`` where one of them has no cost in it.
+    """Total cost of some events in each currency; ``None`` where one of them has no cost in it.
 
-    Costs are upper bounds, exact, and add up. Each is of the events as they are when none fails.
+    Costs are exact upper bounds, and add up. Each holds given that no event fails.
 
     Attributes:
         pure: sum of pure epsilons.
         gaussian: sum of mu^2 / 2.
         rho: of zCDP.
         at_orders: (orders,) Renyi divergences at :data:`ORDERS`, nats.
-        failing: sum of the chances to fail.
+        failing: sum of the failure probabilities.
 
     Raises:
         AccountingError: for a cost that is negative or not exact.
@@ -159,14 +157,15 @@ class Spent:
 
     @classmethod
     def promised(cls, epsilon: Fraction, delta: Fraction) -> Self:
-        """Return the cost of (epsilon, delta)-DP: pure epsilon-DP, but with a chance of delta.
+        """Return the cost of (epsilon, delta)-DP: pure epsilon-DP except with probability delta.
 
         Pure epsilon-DP is (epsilon^2 / 2)-zCDP, and epsilon bounds the divergence at every order.
 
         >>> Spent.promised(Fraction(2), Fraction(0)).at_orders == (2, 2, 2, 2)
         True
 
-        Source: Kairouz, Oh, Viswanath 2015, for the chance; Bun and Steinke 2016, Proposition 1.4.
+        Source: Kairouz, Oh, Viswanath 2015, for the exception; Bun and Steinke 2016, Proposition
+        1.4.
         """
         return cls.concentrated(check_rho(epsilon, "epsilon") ** 2 / 2, pure=epsilon, failing=delta)
 
@@ -185,8 +184,8 @@ class Spent:
 def epsilon_of(spent: Spent, delta: Delta) -> float:
     """Return the least epsilon of all filters, rounded up.
 
-    Whoever stops before this exceeds a bound that was fixed beforehand keeps (bound, delta)-DP,
-    however adaptively the events are chosen. It rises with every event.
+    Stopping before this exceeds a bound fixed in advance gives (bound, delta)-DP, however
+    adaptively the events are chosen. It increases with every event.
 
     >>> delta = Delta(1e-5)
     >>> epsilon_of(Spent.promised(Fraction(1), Fraction(1, 10**6)), delta)
@@ -195,11 +194,11 @@ def epsilon_of(spent: Spent, delta: Delta) -> float:
     inf
 
     Args:
-        spent: by all events together.
+        spent: total of all events.
         delta: of the whole, with its parts.
 
     Returns:
-        Nats; infinite if more may fail than was set aside for it.
+        Nats; infinite if failures exceed their part of delta.
     """
     if spent.failing > delta.for_failing:
         return math.inf

@@ -1,11 +1,10 @@
-"""The attacker: learns from runs of both worlds what to bet on, before the runs that count.
+"""The attacker: chooses an event from learning runs of both worlds, before the counted runs.
 
-A run with labels is told by how often each kind of answer came about in it. The score of a run is
-the sum, over its answers, of the logarithm of how much likelier such an answer is in one world than
-in the other, as far as the runs that it learns from tell: for equal queries that is the likelihood
-ratio, and any other score would be as valid and only weaker. The event is that the score reaches a
-threshold. A run with noisy counts is told by a few numbers made of them, and the event is that one
-of these lies in a range.
+A run with labels is summarised by how often each kind of answer occurred. Its score is the sum over
+its answers of the estimated log likelihood ratio of the two worlds: for equal queries that is the
+likelihood ratio, and any other score would be as valid and only weaker. The event is that the score
+reaches a threshold. A run with noisy counts is summarised by a few statistics, and the event is
+that one of them is in a range.
 """
 
 from __future__ import annotations
@@ -20,32 +19,32 @@ from numpy.typing import NDArray
 from pate.accounting.arrays import Floats
 from pate.errors import AccountingError
 
-#: (runs, kinds) int64: how often each kind of answer came about in each run.
+#: (runs, kinds) int64: how often each kind of answer occurred in each run.
 Counts = NDArray[np.int64]
-#: (runs, views) int64: numbers that were made of the noisy counts of each run.
+#: (runs, views) int64: statistics of the noisy counts of each run.
 Readings = NDArray[np.int64]
-#: What an event is worth, from expected hits and false hits: any shape in, the same out.
-Worth = Callable[[Floats, Floats], Floats]
+#: Value of an event from expected hits and false hits: any shape in, the same out.
+Score = Callable[[Floats, Floats], Floats]
 
-#: Thresholds that are tried.
+#: Number of thresholds tried.
 _MOST_THRESHOLDS = 4096
 
 
 class Bet(Protocol):
-    """A set of runs to bet on."""
+    """A set of runs, the attacker's event."""
 
-    def tally(self, first: Counts, second: Counts) -> tuple[int, int]:
+    def count_hits(self, first: Counts, second: Counts) -> tuple[int, int]:
         """Return hits and false hits, given runs of D and of D'."""
 
 
-#: Learns, from runs of D and as many of D', for so many runs and by so much luck, the best bet and
-#: its worth.
-Learn = Callable[[Counts, Counts, int, Worth, float], tuple[float, Bet]]
+#: Chooses the best event and its value from runs of D and of D', for a number of counted runs and a
+#: luck.
+Learn = Callable[[Counts, Counts, int, Score, float], tuple[float, Bet]]
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A set of runs to bet on, by the answers in them.
+    """A set of runs, by the answers in them.
 
     Attributes:
         weights: (kinds,) float64, score of one answer of each kind.
@@ -61,23 +60,23 @@ class Event:
         """Return how many of the runs lie in the set."""
         return int((_scores(self.weights, counts) >= self.threshold).sum())
 
-    def tally(self, first: Counts, second: Counts) -> tuple[int, int]:
+    def count_hits(self, first: Counts, second: Counts) -> tuple[int, int]:
         """Return hits and false hits, given runs of D and of D'."""
         true, false = (second, first) if self.reverse else (first, second)
         return self.hits(true), self.hits(false)
 
 
 def learn(
-    first: Counts, second: Counts, runs: int, worth: Worth, luck: float = 1.0
+    first: Counts, second: Counts, runs: int, score: Score, luck: float = 1.0
 ) -> tuple[float, Event]:
-    """Return the most promising event and what it seems to be worth.
+    """Return the most promising event and its estimated value.
 
     Args:
         first: runs of D to learn from.
         second: as many runs of D'.
-        runs: how many there will be that count.
-        worth: what to make large, of expected hits and false hits in ``runs`` runs.
-        luck: see :func:`promised`.
+        runs: number of counted runs.
+        score: value to maximise, of expected hits and false hits in ``runs`` runs.
+        luck: see :func:`cautious_score`.
 
     Raises:
         AccountingError: if the two differ in shape or there are none.
@@ -94,7 +93,7 @@ def learn(
         steps = np.unique(np.concatenate([scores, others]))
         steps = steps[:: -(-len(steps) // _MOST_THRESHOLDS)]
         hits, false = _reaching(scores, steps), _reaching(others, steps)
-        value = promised(hits, false, len(first), runs, worth, luck)
+        value = cautious_score(hits, false, len(first), runs, score, luck)
         best = int(np.argmax(value))
         found.append((float(value[best]), Event(weights, float(steps[best]), reverse)))
     return max(found, key=lambda each: each[0])
@@ -102,10 +101,10 @@ def learn(
 
 @dataclass(frozen=True)
 class Range:
-    """A set of runs to bet on, by one of their numbers.
+    """A set of runs, by one statistic.
 
     Attributes:
-        view: which number.
+        view: index of the statistic.
         least: least value in the set.
         most: largest value in the set.
         reverse: whether a hit speaks for the world D' rather than D.
@@ -121,19 +120,19 @@ class Range:
         value = readings[:, self.view]
         return int(((value >= self.least) & (value <= self.most)).sum())
 
-    def tally(self, first: Readings, second: Readings) -> tuple[int, int]:
+    def count_hits(self, first: Readings, second: Readings) -> tuple[int, int]:
         """Return hits and false hits, given runs of D and of D'."""
         true, false = (second, first) if self.reverse else (first, second)
         return self.hits(true), self.hits(false)
 
 
 def learn_range(
-    first: Readings, second: Readings, runs: int, worth: Worth, luck: float = 1.0
+    first: Readings, second: Readings, runs: int, score: Score, luck: float = 1.0
 ) -> tuple[float, Range]:
-    """Return the most promising range and what it seems to be worth; see :func:`learn`.
+    """Return the most promising range and its estimated value; see :func:`learn`.
 
-    Tried are, for each number, its being at least, at most, and exactly a value: noise that is too
-    small shows in the tails, noise that is missing in single values.
+    For each statistic, events are that it is at least, at most, or exactly a value: too little
+    noise shows in the tails, missing noise in single values.
 
     Raises:
         AccountingError: if the two differ in shape or there are none.
@@ -153,26 +152,25 @@ def learn_range(
         ):
             for reverse in (False, True):
                 true, false = (hits[1], hits[0]) if reverse else (hits[0], hits[1])
-                value = promised(true, false, len(first), runs, worth, luck)
+                value = cautious_score(true, false, len(first), runs, score, luck)
                 best = int(np.argmax(value))
                 made = Range(view, float(least[best]), float(most[best]), reverse)
                 found.append((float(value[best]), made))
     return max(found, key=lambda each: each[0])
 
 
-def promised(
-    hits: Floats, false: Floats, seen: int, runs: int, worth: Worth, luck: float
+def cautious_score(
+    hits: Floats, false: Floats, seen: int, runs: int, score: Score, luck: float
 ) -> Floats:
-    """Return what events are worth, given in how many of ``seen`` runs of each world they came about.
+    """Return the value of events, given in how many of ``seen`` runs of each world they occurred.
 
-    Each count may have been luck, by ``luck`` standard deviations and one more; an event that was
-    never seen is not one of no chance, nor one that was seen always a sure one. Luck below 0 is bad
-    luck: then the event is worth more than it seems.
+    Each count is corrected by ``luck`` standard deviations and one more run, so that events seen
+    never or always do not get probability 0 or 1. A negative luck raises the value instead.
     """
     share, one = runs / seen, np.copysign(1.0, luck)
     true = hits - one - luck * np.sqrt(hits * (1.0 - hits / seen))
     other = false + one + luck * np.sqrt(false * (1.0 - false / seen))
-    return worth(*(np.minimum(share * np.clip(each, 0.0, seen), runs) for each in (true, other)))
+    return score(*(np.minimum(share * np.clip(each, 0.0, seen), runs) for each in (true, other)))
 
 
 def _check(first: Counts, second: Counts) -> None:
@@ -181,7 +179,7 @@ def _check(first: Counts, second: Counts) -> None:
 
 
 def _scores(weights: Floats, counts: Counts) -> Floats:
-    # Rounded, so that the order of a sum does not decide about a threshold that is met exactly.
+    # Rounded, so that the order of summation does not matter at a threshold that is met exactly.
     return np.round(counts @ weights, 9)
 
 

@@ -1,13 +1,13 @@
-"""The audit of one run: coins decide which canaries are in, and the output is asked which.
+"""One-run audit: coins include canaries, and the attacker guesses the coins from the output.
 
-m canaries are each put in or left out by a fair coin of their own. The attacker sees the output
-alone and guesses r of the coins, a number that is fixed beforehand. If what runs is
-(epsilon, delta)-DP for one canary more or less, the number W of right guesses satisfies
+Each of m canaries is included or left out by its own fair coin. The attacker sees only the output
+and guesses r of the coins, a number fixed in advance. If what runs is (epsilon, delta)-DP for one
+canary more or less, the number W of right guesses satisfies
 
     P[W >= v] <= P[B >= v] + m delta max over 1 <= s <= v of P[B >= v] P[B < s] / (s P[B = s])
 
-with B of the binomial law of r tosses that succeed with exp(epsilon) / (1 + exp(epsilon)). For r = m
-and small delta some (epsilon, delta)-DP code attains it, so there is no smaller one.
+with B binomial of r tosses that succeed with exp(epsilon) / (1 + exp(epsilon)). For r = m and small
+delta some (epsilon, delta)-DP code attains it, so no smaller bound exists.
 
 The idea and the first term: Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run"
 (NeurIPS 2023, arXiv 2305.08846). The second term and the proof are our own. Proof:
@@ -28,16 +28,16 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
 
-#: Relative rounding error of the p-value, with room to spare.
+#: Bound on the relative rounding error of the p-value.
 _ROUNDING = 1e-8
-#: An epsilon that no audit will ever show.
+#: An epsilon above any that an audit can show.
 _MOST_EPSILON = 700.0
 
 Guesses = NDArray[np.int64]
 
 
 def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return a bound on the chance of so many right guesses under (epsilon, delta)-DP.
+    """Return a bound on the probability of that many right guesses under (epsilon, delta)-DP.
 
     >>> abs(p_value(10, 10, 10, 0.0, 0.0) * 2**10 - 1) < 1e-7
     True
@@ -46,7 +46,7 @@ def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: floa
 
     Args:
         right: W, right guesses.
-        guesses: r, fixed beforehand.
+        guesses: r, fixed in advance.
         canaries: m, those without a guess included.
         epsilon: of the hypothesis.
         delta: of the hypothesis; 0 is allowed here.
@@ -55,11 +55,11 @@ def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: floa
         From 0 to 1, rounded up.
 
     Raises:
-        AccountingError: for numbers that cannot be.
+        AccountingError: for impossible numbers.
     """
     _check_counts(right, guesses, canaries)
     if not 0.0 <= epsilon <= _MOST_EPSILON or not 0.0 <= delta < 1.0:
-        raise AccountingError(f"no hypothesis: epsilon {epsilon}, delta {delta}")
+        raise AccountingError(f"not a hypothesis: epsilon {epsilon}, delta {delta}")
     if right == 0:
         return 1.0
     # Up to a factor, the binomial law: log of C(r, w) exp(epsilon w) for w = 0..r.
@@ -81,7 +81,7 @@ def canary_lower_bound(
 ) -> float:
     """Return a lower bound on epsilon at ``delta``, from the guesses of one run.
 
-    It is the largest epsilon that such luck refutes, to six digits, rounded down.
+    It is the largest epsilon that the guesses refute, to six digits, rounded down.
 
     >>> round(canary_lower_bound(100, 100, 100, 1e-5, 0.95), 2)
     3.49
@@ -92,11 +92,11 @@ def canary_lower_bound(
         right: right guesses.
         guesses: r, fixed before the run.
         canaries: m, each in or out by a fair coin.
-        delta: at which epsilon is meant; 0 is allowed.
+        delta: of (epsilon, delta); 0 is allowed.
         confidence: probability with which the bound holds.
 
     Raises:
-        AccountingError: for numbers that cannot be.
+        AccountingError: for impossible numbers.
     """
     _check_counts(right, guesses, canaries)
     doubt = check_doubt((1.0 - confidence) * (1.0 - 1e-9))
@@ -116,12 +116,12 @@ def canary_lower_bound(
 
 
 def guess_from_labels(labels: Guesses, canary_labels: Guesses, guesses: int) -> Guesses:
-    """Guess which canaries were in, from the released labels of their queries alone.
+    """Guess which canaries were included, from only the released labels of their queries.
 
-    A canary is a record with the very input of a public query and a wrong label. If the query's
-    released label is that wrong one, the canary was in, one would say; if it is another, out; if
-    there is none, teachers disagreed, so rather in. The guesses that are made are the surest, in
-    this order, and the rest are abstentions. How many is fixed, so that it tells nothing.
+    A canary is a record with the very input of a public query and a wrong label. If the released
+    label is that wrong one, the guess is in; if it is another, out; if there is none, teachers
+    disagreed, so in. The surest guesses are made, in this order; the rest are abstentions. Their
+    number is fixed, so it reveals nothing.
 
     >>> guess_from_labels(np.array([3, 4, -1, 7]), np.array([3, 5, 6, 7]), 3)
     array([ 1, -1,  0,  1])
@@ -135,7 +135,7 @@ def guess_from_labels(labels: Guesses, canary_labels: Guesses, guesses: int) -> 
         (canaries,) int64: 1 in, -1 out, 0 no guess; r of them are not 0.
 
     Raises:
-        AccountingError: for shapes or numbers that cannot be.
+        AccountingError: for impossible shapes or numbers.
     """
     if labels.shape != canary_labels.shape or not 1 <= guesses <= len(labels):
         raise AccountingError(f"{guesses} guesses on labels of shape {labels.shape}")
@@ -151,5 +151,5 @@ def guess_from_labels(labels: Guesses, canary_labels: Guesses, guesses: int) -> 
 def _check_counts(right: int, guesses: int, canaries: int) -> None:
     if not 0 <= right <= guesses <= canaries or guesses < 1:
         raise AccountingError(
-            f"{right} of {guesses} guesses on {canaries} canaries cannot be right"
+            f"impossible counts: {right} right of {guesses} guesses on {canaries} canaries"
         )

@@ -1,7 +1,7 @@
-"""The audit of many runs: choose neighbours, learn events, then bound what they give away.
+"""Many-run audit: choose neighbours, learn events, then bound epsilon.
 
-The runs that choose and learn are not among those that count, so that the bound is one for an event
-that was fixed beforehand. Proof: docs/proofs/audits.md, sections 1 and 2.
+Learning runs are not counted, so the event is fixed before the counted runs. Proof:
+docs/proofs/audits.md, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.auditing.attack import Counts, Learn, Worth, learn
+from pate.auditing.attack import Counts, Learn, Score, learn
 from pate.auditing.intervals import (
     both_lower_bounds,
     epsilon_lower_bound,
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.auditing.result import Claim, Seen
 
-#: Makes independent runs: of a pair, in world 0 (D) or 1 (D'), so many; (runs, kinds) counts.
+#: Makes independent runs of a pair in world 0 (D) or 1 (D'); returns (runs, kinds) counts.
 Sample = Callable[[Pair, int, int], Counts]
 Progress = Callable[[int, int], None]
 
-#: With fewer runs than that there is nothing to learn an event from.
+#: Fewer runs do not suffice to learn an event.
 LEAST_RUNS = 20
-#: The least number of calls for so many runs. What noise has in common within a call would otherwise
-#: be taken for what the votes have in common.
+#: Least number of calls for the runs. Otherwise noise that is shared within a call could be
+#: mistaken for an effect of the votes.
 CALLS = 64
-#: The best of the other pairs gets the runs of the first one, divided by this.
+#: The best of the other pairs gets the first pair's runs divided by this.
 _FEWER: Final = 4
-#: Part of the doubt that is spent on the first pair, if there are others.
+#: Part of the doubt for the first pair, if there are others.
 _FIRST: Final = 0.9
-#: Standard deviations by which counts are taken to have been luck: where a pair is chosen, and where
-#: it is learned what to bet on in it. Rare events seem best by luck, so pairs are chosen with care.
+#: Standard deviations by which counts are corrected for luck: in choosing a pair, and in choosing
+#: an event. Rare events often seem best by luck.
 CAREFUL, _LUCK = 4.0, 1.0
-#: Claims below it are taken for it, where one is divided by them.
+#: Smaller claims are replaced by it where they divide.
 _LEAST = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What an attack found.
+    """Result of an attack.
 
     Attributes:
         lower_bound: on epsilon.
-        mu_lower_bound: on mu, or None where none is claimed.
-        pair: the neighbours that were told apart.
-        runs: in all, of both worlds, those to learn from included.
+        mu_lower_bound: on mu, or None if none is claimed.
+        pair: the neighbours that were distinguished.
+        runs: total of both worlds, learning runs included.
     """
 
     lower_bound: float
@@ -76,7 +76,7 @@ class Findings:
         adjacency: str,
         observer: str,
     ) -> Audit:
-        """Return the audit of a claim that this ends; arguments are its attributes."""
+        """Return the audit of a claim with these findings; arguments are its attributes."""
         return Audit(
             subject=subject,
             kind=kind,
@@ -98,7 +98,7 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class _Learned:
-    """A pair, and the runs of it in both worlds that are learned from."""
+    """A pair and its learning runs in both worlds."""
 
     pair: Pair
     worlds: tuple[Counts, Counts]
@@ -106,11 +106,11 @@ class _Learned:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs an attack spends on what, and which doubt.
+    """How an attack divides its runs and its doubt.
 
     Attributes:
-        learning: runs to learn from, of each pair and world.
-        counting: runs that count, in each world: of the first pair, and of the best of the others.
+        learning: learning runs of each pair and world.
+        counting: counted runs in each world: of the first pair, and of the best of the others.
         doubts: probabilities with which each bound of the two may be wrong.
     """
 
@@ -120,8 +120,8 @@ class Plan:
 
     @classmethod
     def of(cls, runs: int, pairs: int, claim: Claim, confidence: float) -> Plan:
-        """Return the plan of an attack with ``runs`` runs that count of the first pair."""
-        # 1 - confidence has rounding errors; they must not make the bounds bolder.
+        """Return the plan of an attack with ``runs`` counted runs of the first pair."""
+        # 1 - confidence has rounding errors, which must not make the bounds too large.
         doubt = (1.0 - confidence) * (1.0 - 1e-9) / (1 if claim.mu is None else 2)
         first = doubt if pairs == 1 else _FIRST * doubt
         return cls(
@@ -132,19 +132,19 @@ class Plan:
 
 
 def runs_together(runs: int, most: int) -> int:
-    """Return how many of some runs are made with one call, which is at most ``most``."""
+    """Return how many of ``runs`` one call makes, at most ``most``."""
     return max(1, min(most, runs // CALLS))
 
 
-def nearness(claim: Claim, runs: int, doubt: float) -> Worth:
-    """Return a worth: how near an event comes to refuting a claim, which it does above 1."""
+def nearness(claim: Claim, runs: int, doubt: float) -> Score:
+    """Return a valuation: how near an event comes to refuting a claim, which it does above 1."""
 
     def near(hits: Floats, false: Floats) -> Floats:
         epsilon, mu = both_lower_bounds(hits, false, runs, claim.delta, doubt)
         value = epsilon / max(claim.epsilon, _LEAST)
         if claim.mu is not None:
             value = np.maximum(value, mu / max(claim.mu, _LEAST))
-        # Where no event says anything on epsilon yet, the better pair is that of the larger mu.
+        # While no event bounds epsilon, the better pair is that of the larger mu.
         nearer: Floats = value + 1e-6 * mu
         return nearer
 
@@ -164,25 +164,24 @@ def attack(
 ) -> Findings:
     """Attack a mechanism or a campaign with ``runs`` runs in each of two neighbouring worlds.
 
-    Half as many again are spent on learning, shared by the pairs. Then there are two bets: one on the
-    first pair, whatever was learned, and one, with a quarter of the runs, on that of the others which
-    seems to come nearest to refuting the claim, in epsilon or in mu. Which of two pairs is a little
-    better cannot be learned from so few runs; noise that is missing shows in some pairs only, and
-    plainly.
+    Learning takes half as many again, shared by the pairs. Then two events are counted: one of the
+    first pair, whatever was learned, and one, with a quarter of the runs, of the other pair that
+    seems to come nearest to refuting the claim, in epsilon or in mu. Small differences between
+    pairs cannot be learned from so few runs; missing noise shows clearly, but in some pairs only.
 
     Args:
         sample: makes the runs.
-        pairs: neighbours; the first is the one that tells on small errors.
+        pairs: neighbours; the first is the one that shows small errors.
         claim: its delta is that of the bound; where it has a mu, half the doubt is spent on mu.
-        runs: that count, of the first pair, in each world.
+        runs: counted runs of the first pair, in each world.
         confidence: with which all lower bounds hold together.
         step: runs of one call of ``sample``.
-        learner: finds what to bet on.
-        progress: called with runs done and runs in all.
+        learner: chooses the event.
+        progress: called with runs done and total runs.
 
     Raises:
-        UsageError: for too few runs, no pairs, or a confidence that is none.
-        AccountingError: for counts that cannot be.
+        UsageError: for too few runs, no pairs, or an invalid confidence.
+        AccountingError: for impossible counts.
     """
     plan = Plan.of(runs, len(pairs), claim, confidence)
     if not pairs or plan.learning < LEAST_RUNS or step < 1:
@@ -190,7 +189,7 @@ def attack(
             f"{runs} runs are too few for {len(pairs)} pairs: take {2 * LEAST_RUNS} for each"
         )
     if not 0.5 <= confidence < 1.0:
-        raise UsageError(f"the confidence lies between 0.5 and 1, got {confidence}")
+        raise UsageError(f"the confidence must be between 0.5 and 1, got {confidence}")
     total = 2 * (len(pairs) * plan.learning + sum(plan.counting[: len(pairs)]))
     done = 0
 
@@ -207,11 +206,11 @@ def attack(
         by_epsilon = partial(epsilon_lower_bound, runs=counting, delta=claim.delta, doubt=doubt)
         by_mu = partial(mu_lower_bound, runs=counting, doubt=doubt)
         (_, event), (_, mu_event) = (
-            learner(*known.worlds, counting, worth, _LUCK) for worth in (by_epsilon, by_mu)
+            learner(*known.worlds, counting, score, _LUCK) for score in (by_epsilon, by_mu)
         )
         first, second = (collect(known.pair, world, counting) for world in (0, 1))
-        mu = None if claim.mu is None else float(by_mu(*mu_event.tally(first, second)))
-        epsilon = float(by_epsilon(*event.tally(first, second)))
+        mu = None if claim.mu is None else float(by_mu(*mu_event.count_hits(first, second)))
+        epsilon = float(by_epsilon(*event.count_hits(first, second)))
         return Findings(epsilon, mu, known.pair, total)
 
     near = nearness(claim, plan.counting[1], plan.doubts[1])
@@ -231,7 +230,7 @@ def attack(
 
 
 def _over(found: Findings, claim: Claim) -> float:
-    """Return how near what was found comes to refuting the claim, by the rule of :func:`nearness`."""
+    """Return how near the findings come to refuting the claim; see :func:`nearness`."""
     mu = found.mu_lower_bound or 0.0
     return max(
         found.lower_bound / max(claim.epsilon, _LEAST),

@@ -1,9 +1,9 @@
-"""The audit of noisy counts that are released, or seen, as they are: neighbour votes, noise shares.
+"""The audit of visible noisy counts: neighbour votes, noise shares.
 
-Here the attacker sees more than labels: the counts themselves. For one Gaussian release the
-difference of the two counts that move is all that there is to see, so that an audit comes near to what
-is claimed; a bug may hide it from the difference and show it in a single count. A run is several
-releases of the same small matrix; neighbours differ by votes that go from one cell to another.
+The attacker sees the counts instead of labels. For one Gaussian release the difference of the two
+changed counts is a sufficient statistic, so an audit comes close to the claim; a bug may show only
+in a single count. A run is several releases of the same small matrix; neighbours differ by votes
+that move from one cell to another.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from pate.mechanisms.contract import Votes
     from pate.noise.exact import Flags, Noise
 
-#: Rows and classes of the matrix: the least in which both can be the same, or differ.
+#: Rows and classes of the matrix: the smallest in which both can be equal, or differ.
 _SHAPE: Final = (2, 2)
-#: Matrices that are made with one call.
+#: Matrices per call.
 _TOGETHER: Final = 2048
 _STEP: Final = 2**14
-#: Where votes go from, and to: (row, class).
+#: Source and destination of votes: (row, class).
 _MOVES: Final = (
     ("within a query, class 0 to 1", (0, 0), (0, 1)),
     ("within a query, class 1 to 0", (1, 1), (1, 0)),
@@ -60,10 +60,10 @@ def cell_pairs(votes: int) -> tuple[Pair, ...]:
 
 
 def noisy_counts(mechanism: Neighbour | DistributedMechanism, rows: Votes, noise: Noise) -> Votes:
-    """Return what is seen of (queries, classes) votes: they and their noise.
+    """Return the visible noisy counts of (queries, classes) votes.
 
-    Of noise shares, whoever may know those of the other parties sees the sum less theirs: what the
-    honest ones brought along.
+    With noise shares the attacker may know those of colluding parties, and sees the sum less
+    theirs.
     """
     if isinstance(mechanism, Neighbour):
         return mechanism.released(rows, noise)
@@ -83,9 +83,9 @@ def run_counts(
     world: int,
     runs: int,
 ) -> Readings:
-    """Return (runs, 3): over the releases of a run, sums of what an attacker looks at.
+    """Return (runs, 3): the attacker's statistics, summed over the releases of a run.
 
-    These are the difference of the two cells that votes go from and to, and each by itself.
+    They are the difference of the source and destination cells, and each cell by itself.
     """
     (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
     made = np.empty((runs, 3), np.int64)
@@ -116,16 +116,16 @@ def audit_counts(
     votes: int | None = None,
     progress: Progress = lambda *_: None,
 ) -> Audit:
-    """Attack a mechanism whose noisy counts are seen, ``queries`` releases in each run.
+    """Attack a mechanism with visible noisy counts, ``queries`` releases in each run.
 
     Args:
         mechanism: with noise by the server, or with noise shares.
-        noise: the one that ships.
+        noise: the shipped source.
         queries: releases of a run: queries, or whole matrices of neighbour votes.
-        runs: that count, in each of two worlds.
-        delta: at which epsilon is claimed and bounded.
+        runs: counted runs in each of the two worlds.
+        delta: of the claim and the bound.
         confidence: with which the lower bounds hold.
-        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        votes: k, reached by one unit; default: the mechanism's own.
         progress: called with runs done and runs in all.
 
     Raises:
@@ -153,9 +153,9 @@ def audit_counts(
         confidence=confidence,
         queries=queries,
         unit=(
-            f"whoever casts {reach} votes"
+            f"a unit with {reach} votes"
             if matrix
-            else f"whoever reaches {reach} of the votes of a query"
+            else f"a unit with {reach} of the votes of a query"
         ),
         adjacency=(
             f"{reach} of the votes of a matrix, cast otherwise"
@@ -174,7 +174,7 @@ def foresee_counts(
     confidence: float,
     votes: int,
 ) -> tuple[Seen, ...]:
-    """Return which bugs an audit is going to find, by exact laws; see :func:`audit_counts`."""
+    """Return which bugs an audit will find, by exact laws; see :func:`audit_counts`."""
     if too_wide(mechanism):
         return ()
     return tuple(
@@ -197,16 +197,16 @@ def foresee_counts(
 def count_laws(
     mechanism: Neighbour | DistributedMechanism, pair: Pair, queries: int, bug: Bug
 ) -> list[tuple[Floats, Floats]]:
-    """Return, for each number that an attacker looks at, its laws in the two worlds.
+    """Return the laws of each of the attacker's statistics in the two worlds.
 
-    They are laws of the number less what it would be in the world D without noise.
+    They are relative to the statistic's value in the world D without noise.
     """
     (start,), (end,) = (np.flatnonzero(each) for each in _signs(pair))
     votes = int(np.abs(pair.neighbour - pair.votes).max())
     classes = pair.votes.shape[1]
     each = [_noise(mechanism, bug, int(cell) % classes) for cell in (start, end)]
     cells = [laws.total(one, queries) for one in each]
-    # One draw for all of a row, or of a column, is one that the difference is free of.
+    # One draw for a whole row or column cancels in the difference.
     same = {"classes": start // classes == end // classes, "queries": (end - start) % classes == 0}
     if bug.one_draw is not None and same[bug.one_draw]:
         apart = laws.NOTHING
@@ -227,7 +227,7 @@ def _noise(mechanism: Neighbour | DistributedMechanism, bug: Bug, at: int) -> Fl
 
 
 def _moved(law: Floats, by: int) -> tuple[Floats, Floats]:
-    """Return the law and the same moved by ``by``, on the same values."""
+    """Return the law and the law shifted by ``by``, on the same values."""
     room = abs(by)
     here = np.pad(law, room)
     return here, np.roll(here, by)

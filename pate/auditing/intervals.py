@@ -1,8 +1,8 @@
 """Bounds on probabilities from counts, and on epsilon and mu from two such bounds.
 
-A *hit* is a run in which the attacker's event came about. ``hits`` are counted where the data are
-D, ``false_hits`` where they are its neighbour D'; each run is independent of the others, and the
-event was fixed before any of them. ``doubt`` is the probability with which a bound may be wrong.
+A *hit* is a run in which the attacker's event occurred. ``hits`` are counted on D, ``false_hits``
+on its neighbour D'; runs are independent, and the event was fixed before any of them. ``doubt`` is
+the probability with which a bound may be wrong.
 
 Nothing is assumed about the mechanism. Proof: docs/proofs/audits.md, sections 1 and 2.
 """
@@ -31,12 +31,12 @@ def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, F
     (0.0, 0.002991)
 
     Args:
-        hits: any shape, from 0 to ``runs``; fractions are taken as expected counts.
+        hits: any shape, from 0 to ``runs``; fractions are treated as expected counts.
         runs: independent runs, at least 1.
         doubt: of each of the two bounds by itself, between 0 and 1.
 
     Raises:
-        AccountingError: for counts that cannot be, or a doubt that is no probability.
+        AccountingError: for impossible counts, or a doubt that is no probability.
 
     Source: Clopper and Pearson, Biometrika 1934.
     """
@@ -46,7 +46,7 @@ def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, F
 def _lower(hits: ArrayLike, runs: int, doubt: float) -> Floats:
     counts = _check_counts(hits, runs)
     none = counts == 0
-    # At an end of the range the bound is that end; the beta law has no such parameters.
+    # At an end of the range the bound is that end, where the beta law is undefined.
     low = betaincinv(np.where(none, 1, counts), runs - counts + 1, check_doubt(doubt))
     return np.where(none, 0.0, low)
 
@@ -54,7 +54,7 @@ def _lower(hits: ArrayLike, runs: int, doubt: float) -> Floats:
 def _upper(hits: ArrayLike, runs: int, doubt: float) -> Floats:
     counts = _check_counts(hits, runs)
     all_ = counts == runs
-    # 1 - (lower bound on a miss): no digits are lost where the doubt is small.
+    # 1 - (lower bound on a miss): no digits are lost for a small doubt.
     high = 1.0 - betaincinv(np.where(all_, 1, runs - counts), counts + 1, check_doubt(doubt))
     return np.where(all_, 1.0, high)
 
@@ -62,14 +62,14 @@ def _upper(hits: ArrayLike, runs: int, doubt: float) -> Floats:
 def _check_counts(hits: ArrayLike, runs: int) -> Floats:
     counts = np.asarray(hits, np.float64)
     if runs < 1 or not ((counts >= 0) & (counts <= runs)).all():
-        raise AccountingError(f"hits must lie between 0 and the {runs} runs")
+        raise AccountingError(f"hits must be between 0 and the {runs} runs")
     return counts
 
 
 def check_doubt(doubt: float) -> float:
     """Return ``doubt`` if it is a probability that a bound can have, else raise AccountingError."""
     if not 1e-300 <= doubt < 1.0:
-        raise AccountingError(f"a doubt lies between 0 and 1, got {doubt}")
+        raise AccountingError(f"a doubt must be between 0 and 1, got {doubt}")
     return float(doubt)
 
 
@@ -88,11 +88,11 @@ def epsilon_lower_bound(
         hits: in ``runs`` runs on D; any shape.
         false_hits: in as many runs on D'; the same shape.
         runs: on each of the two.
-        delta: at which epsilon is meant.
+        delta: of (epsilon, delta).
         doubt: shared evenly by the two bounds on probabilities.
 
     Returns:
-        At least 0; 0 says nothing.
+        At least 0, the trivial bound.
 
     Raises:
         AccountingError: as :func:`clopper_pearson`, or for a delta outside (0, 1).
@@ -103,9 +103,9 @@ def epsilon_lower_bound(
 def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float) -> Floats:
     """Return a lower bound on the mu of mu-Gaussian DP, wrong with ``doubt`` at most.
 
-    mu-GDP says that no test of D' against D with false alarms a and misses b has
-    Phi^-1(1 - a) - Phi^-1(b) > mu. It is a bound on mu, without assumptions; what epsilon it stands
-    for would need the trade-off curve to be Gaussian all along, so no epsilon is made of it.
+    mu-GDP says that no test of D' against D with false alarms a and misses b has Phi^-1(1 - a) -
+    Phi^-1(b) > mu. The bound on mu needs no assumption. Converting it to epsilon would assume that
+    the whole trade-off curve is Gaussian, so it is not converted.
 
     >>> round(float(mu_lower_bound(8413, 1587, 10_000, 0.05)), 2)  # of a mu of 2
     1.94
@@ -117,7 +117,7 @@ def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: flo
         doubt: shared evenly by the two bounds on probabilities.
 
     Returns:
-        At least 0; 0 says nothing.
+        At least 0, the trivial bound.
 
     Raises:
         AccountingError: as :func:`clopper_pearson`.
@@ -131,7 +131,7 @@ def mu_lower_bound(hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: flo
 def both_lower_bounds(
     hits: ArrayLike, false_hits: ArrayLike, runs: int, delta: float, doubt: float
 ) -> tuple[Floats, Floats]:
-    """Return what :func:`epsilon_lower_bound` and :func:`mu_lower_bound` do, each with ``doubt``."""
+    """Return :func:`epsilon_lower_bound` and :func:`mu_lower_bound`, each with ``doubt``."""
     low, high = _bounds(hits, false_hits, runs, doubt)
     return _epsilon(low, high, delta), _mu(low, high)
 
@@ -139,7 +139,7 @@ def both_lower_bounds(
 def _bounds(
     hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float
 ) -> tuple[Floats, Floats]:
-    """Return a lower bound on the chance of a hit and an upper one on that of a false hit."""
+    """Return a lower bound on the probability of a hit and an upper one on that of a false hit."""
     return _lower(hits, runs, doubt / 2), _upper(false_hits, runs, doubt / 2)
 
 
@@ -150,6 +150,6 @@ def _epsilon(low: Floats, high: Floats, delta: float) -> Floats:
 
 
 def _mu(low: Floats, high: Floats) -> Floats:
-    # Neither bound reaches the end at which the quantile would be infinite in our favour.
+    # Neither bound reaches the end at which the quantile would be infinite.
     bound: Floats = np.maximum(ndtri(low) - ndtri(high), 0.0)
     return bound

@@ -1,7 +1,7 @@
-"""The audit of a mechanism that answers with labels: its own code and noise, neighbouring votes.
+"""The audit of a mechanism that answers with labels: shipped code and noise on neighbouring votes.
 
 Each row of a call of ``answer_all`` is answered by itself, so one call makes several independent
-runs; as many as in a campaign, so that noise which a call draws too rarely shows between calls.
+runs: as many as in a campaign, so that noise which is drawn too rarely shows between calls.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism, Outcome
     from pate.noise.exact import Noise
 
-#: Most rows of one call of a mechanism, about as in a campaign.
+#: Most rows per call of a mechanism, about as in a campaign.
 _ROWS = 128
-#: Runs that are made between two lines of progress.
+#: Runs between two progress reports.
 _STEP = 2**14
-#: Noise that is wider is audited, too, but what would be found is not computed: it takes too long.
+#: Wider noise is audited, too, but predictions for it would take too long.
 _WIDEST = 2000
 
 
 def kinds(classes: int) -> int:
-    """Return how many kinds of answers there are: a label of the teachers, none, or reinforced."""
+    """Return the number of kinds of answers: each teachers' label, none, and reinforced."""
     return classes + 2
 
 
 def kind_of(outcome: Outcome, classes: int) -> int:
-    """Return the kind of an answer, from 0: all that an observer of the labels sees of it.
+    """Return the kind of an answer, from 0: all that an observer of the labels sees.
 
-    What label is reinforced follows from the public prediction, so that it was is all there is.
+    Which label is reinforced follows from the public prediction, so only the fact is informative.
     """
     if outcome.label is None:
         return classes
@@ -60,11 +60,11 @@ def kind_of(outcome: Outcome, classes: int) -> int:
 
 
 def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
-    """Return what the accountant says of ``queries`` answers, whatever the votes are.
+    """Return the accountant's claim for ``queries`` answers, whatever the votes are.
 
     The worst cost of each query goes through the filter that campaigns use, in their composition.
-    Laplace noise alone is also epsilon-DP outright, by the sum over the queries; the smaller figure
-    is claimed.
+    Laplace noise is also pure epsilon-DP, by the sum over the queries; the smaller figure is
+    claimed.
 
     >>> from fractions import Fraction
     >>> from pate.mechanisms import GNMax, LNMax
@@ -87,22 +87,22 @@ def claimed(mechanism: Mechanism, queries: int, delta: float) -> Claim:
     epsilon = composition.epsilon(budget.spent, delta)
     outright = [event.epsilon for event in mechanism.worst if isinstance(event, LaplaceMax)]
     if len(outright) == len(mechanism.worst):
-        charged = budget.spent / cost  # as many answers as the filter saw, not as were given
+        charged = budget.spent / cost  # the number of answers that the filter counted
         epsilon = min(epsilon, float_up(sum(outright, Fraction(0)) * charged))
     return Claim(epsilon, delta, gaussian_mu(composition.name, float_up(2 * budget.spent)))
 
 
 def gaussian_mu(composition: str, squared: float) -> float | None:
-    """Return the mu that a cost stands for, rounded up; None where it is not counted in mu."""
+    """Return the mu of a cost, rounded up; None for a composition without mu."""
     return math.nextafter(math.sqrt(squared), math.inf) if composition == "gdp" else None
 
 
 def run_mechanism(
     mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
 ) -> Counts:
-    """Return (runs, kinds) counts of what came out of ``runs`` runs of ``queries`` queries each.
+    """Return (runs, kinds) counts of the answers in ``runs`` runs of ``queries`` queries each.
 
-    The kinds are counted by the row of the pair that a query has.
+    Kinds are counted separately for each row of the pair.
     """
     sorts, classes = pair.votes.shape
     width = sorts * kinds(classes)
@@ -138,21 +138,19 @@ def audit_mechanism(
 ) -> Audit:
     """Attack a mechanism that answers ``queries`` queries in each run.
 
-    All queries of a run have the same votes, or take two sorts of votes in turn: the worst that a
-    unit can do is to vote alike on all, and composition makes no difference between equal and
-    different queries.
+    All queries of a run have the same votes, or alternate between two rows: a unit has most effect
+    by voting alike on all, and composition treats equal and different queries alike.
 
     Args:
-        mechanism: the one that ships.
-        noise: the one that ships.
+        mechanism: the shipped one.
+        noise: the shipped source.
         queries: of a run.
-        runs: that count, in each of two worlds.
-        delta: at which epsilon is claimed and bounded. An event that is rarer than 1/runs is
-            never seen, so nothing is learned below that.
+        runs: counted runs in each of the two worlds.
+        delta: of the claim and the bound. Events rarer than 1/runs are never seen.
         confidence: with which the lower bounds hold.
-        votes: k, that a unit reaches; default: as many as the mechanism was told.
+        votes: k, reached by one unit; default: the mechanism's own.
         pairs: neighbours to choose from; default: :func:`~pate.auditing.neighbours.distinguishing_pairs`.
-        claim: what to hold against it; default: :func:`claimed`.
+        claim: the claim to test; default: :func:`claimed`.
         progress: called with runs done and runs in all.
 
     Raises:
@@ -184,14 +182,14 @@ def audit_mechanism(
         bugs=foretold,
         confidence=confidence,
         queries=queries,
-        unit=f"whoever reaches {unit.votes} of the votes of a query",
+        unit=f"a unit with {unit.votes} of the votes of a query",
         adjacency=unit.in_words,
         observer="public",
     )
 
 
 def reach_of(mechanism: Mechanism) -> int:
-    """Return k as the mechanism was told, whatever its events say."""
+    """Return the k of the mechanism itself, whatever its events contain."""
     reach: int = mechanism.votes_per_unit  # type: ignore[attr-defined]  # every mechanism has it
     return reach
 
@@ -199,7 +197,7 @@ def reach_of(mechanism: Mechanism) -> int:
 def foresee(
     mechanism: Mechanism, queries: int, runs: int, delta: float, confidence: float, votes: int
 ) -> tuple[Seen, ...]:
-    """Return which bugs of a mechanism an audit is going to find, by exact laws of its answers.
+    """Return which bugs of a mechanism an audit will find, by exact laws of its answers.
 
     Args:
         mechanism: the one under audit.
@@ -239,7 +237,7 @@ def too_wide(mechanism: Mechanism) -> bool:
 
 
 def claimed_with(bug: Bug, mechanism: Mechanism, queries: int, delta: float) -> Claim:
-    """Return what an accountant with that bug says of ``queries`` answers."""
+    """Return the claim of an accountant with that bug for ``queries`` answers."""
     if bug.one_vote:
         mechanism = replace(mechanism, votes_per_unit=1)  # type: ignore[type-var]  # a dataclass
     return claimed(mechanism, -(-queries // 2) if bug.free else queries, delta)

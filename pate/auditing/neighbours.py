@@ -1,10 +1,10 @@
-"""Neighbouring votes that are hard to hide: on both sides of every decision, and near it.
+"""Neighbouring votes that are easy to distinguish: on both sides of every decision, and near it.
 
-A mechanism decides twice at most: whether a count, or a margin, reaches a threshold, and which class
-has most votes. Noise that is missing shows where the neighbours lie on *different* sides of such a
-decision, and nowhere else; noise that is too small shows most a little away from it. So there are
-pairs of both sorts for each decision by itself. What is public of a query, the student's expected
-votes, is the same for both neighbours.
+A mechanism makes at most two decisions: whether a count or margin reaches a threshold, and which
+class has most votes. Missing noise shows only where the neighbours are on *different* sides of such
+a decision; too little noise shows most at some distance from it. So there are pairs of both kinds
+for each decision. The public part of a query, the student's expected votes, is the same for both
+neighbours.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pate.mechanisms import Mechanism
     from pate.mechanisms.contract import Votes
 
-#: Four, so that classes can move their votes past each other with one between them, and without.
+#: Four, so that votes can move between adjacent classes and across another one.
 CLASSES: Final = 4
 
 
@@ -30,10 +30,10 @@ class Pair:
     """The votes of a run in two neighbouring worlds. Queries take the rows in turn.
 
     Attributes:
-        votes: (rows, classes) int64, in the world D; (classes,) is taken for one row.
-        neighbour: (rows, classes) int64, in the world D': some votes are cast otherwise.
+        votes: (rows, classes) int64, in the world D; (classes,) stands for one row.
+        neighbour: (rows, classes) int64, in the world D': some votes changed.
         prediction: (rows, classes) int64, the student's expected votes in both, or None.
-        name: what the two lie on different sides of.
+        name: the decision that separates the two.
 
     Raises:
         UsageError: if the numbers of votes differ.
@@ -54,9 +54,9 @@ class Pair:
 
     @property
     def moved(self) -> int:
-        """How many votes of a row are cast otherwise, at most."""
+        """Most votes of a row that differ."""
         apart = np.abs(self.votes - self.neighbour).sum(axis=1)
-        # From one row to another one only one end is in a row; else both are.
+        # A move between rows changes one cell of each row; a move within a row two.
         same = np.array_equal(self.votes.sum(axis=1), self.neighbour.sum(axis=1))
         return int(apart.max()) // (2 if same else 1)
 
@@ -70,34 +70,33 @@ class Pair:
 
 
 def in_turn(rows: Votes, queries: int) -> Votes:
-    """Return (queries, classes): the rows one after the other, again and again."""
+    """Return (queries, classes): the rows in cyclic order."""
     return rows[np.arange(queries) % len(rows)]
 
 
-#: Gaps between two classes, after the votes moved, in standard deviations of the noise on it.
+#: Gaps between two classes after the move, in standard deviations of their noise.
 _GAPS = (0.7, 1.4, 2.1, 2.8)
-#: By how many standard deviations of its noise the check passes or not; and the gap of the label.
+#: Distance from the threshold, in standard deviations of its noise; and the gap of the label.
 _NEAR = ((0.5, 0.0), (-0.5, 0.0), (-1.3, 0.0), (-1.3, 1.4), (-2.0, 0.7))
 
 
 def distinguishing_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
-    """Return pairs among which an attacker finds a good one.
+    """Return candidate pairs for an attack.
 
-    The first is the one that shows errors which are small: charges that are too low, noise that is
-    too small. By turns both ways it shows besides what queries have in common. Laplace noise shows
-    most where a tie is lost.
+    The first shows small errors: charges that are too low, noise that is too small. Alternating
+    both directions, it also shows noise shared by queries. Laplace noise shows most where a tie is
+    lost.
 
     ``votes`` votes go from one class to another: other moves make the displacement of the histogram
-    no larger. The classes between which they go, and how far they lie apart, differ from pair to
-    pair.
+    no larger. The classes and their distance differ from pair to pair.
 
     Args:
         mechanism: the one under audit.
-        votes: k, how many votes of each query one unit reaches. It is what the world is like, and
-            may be another number than ``mechanism`` was told.
+        votes: k, how many votes of each query one unit reaches. It is the true number, and may
+            differ from the mechanism's own.
 
     Raises:
-        UsageError: for a mechanism that this does not know, or a number of votes below 1.
+        UsageError: for an unknown mechanism, or a number of votes below 1.
     """
     if votes < 1:
         raise UsageError(f"a unit reaches at least one vote, got {votes}")
@@ -110,16 +109,16 @@ def distinguishing_pairs(mechanism: Mechanism, votes: int) -> tuple[Pair, ...]:
         return (*_labels(votes, floor, None), *_leads(votes, spread, floor))
     if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
         return _checked(mechanism, votes)
-    raise UsageError(f"no neighbours are known that tell on {mechanism}")
+    raise UsageError(f"no distinguishing neighbours are known for {mechanism}")
 
 
 def _labels(votes: int, floor: int, margin: int | None) -> tuple[Pair, ...]:
-    """Return pairs across the decision which class has most votes.
+    """Return pairs across the decision of the class with most votes.
 
     Args:
         votes: k.
         floor: votes by which the two classes lead the others.
-        margin: by which the largest count exceeds what the student expects, or None without.
+        margin: by which the largest count exceeds the student's expectation, or None without.
     """
     high = floor + 2 * votes
 
@@ -145,14 +144,14 @@ def _labels(votes: int, floor: int, margin: int | None) -> tuple[Pair, ...]:
     return (
         turned,
         *changes,
-        # Equal counts are the lowest class's: it loses what it had, or wins what it had not.
+        # Ties go to the lowest class, which loses or gains the label.
         pair("a tie is lost", 0, 1, 0),
         pair("a lead becomes a tie", 1, 0, 2 * votes),
     )
 
 
 def _leads(votes: int, spread: float, floor: int) -> tuple[Pair, ...]:
-    """Return pairs in which the winner keeps a lead, of some of the spread of the noise on it."""
+    """Return pairs in which the winner keeps a lead of a few ``spread``."""
     pairs = []
     for gap in _GAPS:
         lead = round(gap * spread) + votes
@@ -163,21 +162,21 @@ def _leads(votes: int, spread: float, floor: int) -> tuple[Pair, ...]:
 
 
 def _checked(mechanism: ConfidentGNMax | InteractiveGNMax, votes: int) -> tuple[Pair, ...]:
-    """Return pairs across the check, across the label, and near both."""
+    """Return pairs across the threshold, across the label, and near both."""
     interactive = isinstance(mechanism, InteractiveGNMax)
     sigma1, threshold = float(mechanism.sigma1), mechanism.threshold
     spread = float(mechanism.sigma2) * 2**0.5
     passes = threshold + votes + round(12 * sigma1)
     floor = max(round(12 * mechanism.sigma2), passes)
     pairs = [*_labels(votes, floor, passes if interactive else None)]
-    # The check by itself: the label is sure, and the largest count is at the threshold, or below it.
+    # Only the test: the label is certain, and the largest count is at or below the threshold.
     for at in (0.0, -0.7, -1.4):
         top = threshold + round(at * sigma1)
         name = "threshold reached or missed" if at == 0.0 else f"{-at:g} sigma1 below the threshold"
         if interactive:
             lead = round(12 * spread) + 2 * votes
             given = np.array([max(lead, top) + votes, 0, 0, 0], np.int64)
-        elif top < 2 * votes:  # no votes of two classes have a largest count below k, and move
+        elif top < 2 * votes:  # moving k votes needs a largest count of at least k
             continue
         else:
             given = np.array([top, 0, 0, 0], np.int64)
@@ -186,7 +185,7 @@ def _checked(mechanism: ConfidentGNMax | InteractiveGNMax, votes: int) -> tuple[
         pairs.append(Pair(given, given + move, _expectation(given, margin), name))
     for at, gap in _NEAR:
         top = threshold + votes + round(at * sigma1)
-        # A tie before or behind the move would leave the larger count where it is.
+        # A tie before or after the move would leave the largest count unchanged.
         gap_votes = round(gap * spread) if interactive else max(round(gap * spread), votes)
         lead = gap_votes + votes
         first = max(0 if interactive else top, lead + votes, 2 * votes, top if interactive else 0)
@@ -204,13 +203,13 @@ def _checked(mechanism: ConfidentGNMax | InteractiveGNMax, votes: int) -> tuple[
 
 
 def _expectation(given: Votes, margin: int | None) -> Votes | None:
-    """Return what a student expects whom the first world's largest count exceeds by ``margin``."""
+    """Return expected votes that the first world's largest count exceeds by ``margin``."""
     if margin is None:
         return None
     expected = given.copy()
     winner = int(given.argmax())
     over = min(max(margin, 0), int(given[winner]))
     expected[winner] -= over
-    # Of another class, which is then far from what is expected of it, whatever votes it gets.
+    # For another class, whose votes then stay far below their expectation.
     expected[0 if winner else 1] += over
     return expected

@@ -1,10 +1,11 @@
-"""What an audit is going to find, said before it runs: from exact laws, not from trials.
+"""The power of an audit, predicted before it runs, from exact laws instead of trials.
 
-For a bug, a pair of neighbours and a number of runs: of all events that the attacker may bet on, the
-best bound that the counts reach but with probability :data:`MISSED`. The first pair is bet on always;
-of the others one that is learned, so a bug that the first does not show counts as seen only if all
-of those show it that may be chosen. An attacker has to learn the event, too, so a fifth of the runs is
-left out of account; that this is enough is measured, not proved: docs/proofs/audits.md, section 3.
+For a bug, a pair of neighbours and a number of runs: over all events that the attacker may choose,
+the best bound that the counts reach except with probability :data:`MISSED`. The first pair is
+always used, and one learned pair of the others, so a bug that the first does not show counts as
+seen only if all pairs that may be chosen show it. The attacker has to learn the event, too, so a
+fifth of the runs is not counted; that this suffices is measured, not proved: docs/proofs/audits.md,
+section 3.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy import stats
 
-from pate.auditing.attack import promised
+from pate.auditing.attack import cautious_score
 from pate.auditing.experiment import CAREFUL, LEAST_RUNS, Plan, nearness, runs_together
 from pate.auditing.intervals import both_lower_bounds
 from pate.auditing.result import Seen
@@ -26,24 +27,24 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.auditing.result import Claim
 
-#: With which probability a bug that counts as seen is missed nevertheless.
+#: Probability with which a bug that counts as seen is missed.
 MISSED: Final = 1e-6
-#: Part of the runs that is reckoned with.
+#: Part of the runs that is counted.
 _PART: Final = 0.8
-#: Numbers of runs that are tried.
+#: Numbers of runs tried.
 _RUNS: Final = tuple(
     round(first * 10**power) for power in range(2, 8) for first in (1, 1.5, 2, 3, 4, 5, 6, 8)
 )
-#: Events of one pair and direction that are tried.
+#: Events tried for one pair and direction.
 _EVENTS: Final = 64
 
 
 def events_of(outcomes: Floats) -> Floats:
-    """Return (events, 2): chances of a hit and of a false hit of the best events.
+    """Return (events, 2): probabilities of a hit and of a false hit of the best events.
 
     Args:
-        outcomes: (outcomes, 2) chances in the two worlds. An event is a set of those that speak
-            most for one world; it may be either.
+        outcomes: (outcomes, 2) probabilities in the two worlds. An event is a set of the outcomes
+            that favour one world most.
     """
     order = np.argsort((outcomes[:, 1] + 1e-300) / (outcomes[:, 0] + 1e-300), kind="stable")
     table = outcomes[order]
@@ -53,7 +54,7 @@ def events_of(outcomes: Floats) -> Floats:
 
 
 def level_events(laws: tuple[Floats, Floats]) -> Floats:
-    """Return (events, 2) for an integer: that it is a value, or at least, or at most that value.
+    """Return (events, 2) for an integer: that it equals, is at least, or is at most a value.
 
     Args:
         laws: of the integer in the two worlds, (values,) each, of the same values.
@@ -73,7 +74,7 @@ def _few(events: Floats) -> Floats:
     events = events[events[:, 0] > events[:, 1]]
     if len(events) <= _EVENTS:
         return events
-    # Evenly by the logarithm of the odds: rare events are as interesting as frequent ones.
+    # Evenly spaced in log odds: rare events matter as much as frequent ones.
     hit = np.clip(events[:, 0], 1e-12, 1 - 1e-12)
     odds = np.log(hit / (1 - hit))
     steps = np.linspace(odds.min(), odds.max(), _EVENTS)
@@ -90,15 +91,15 @@ def reached(
     together: int = 1,
     missed: float = MISSED,
 ) -> tuple[Floats, Floats]:
-    """Return (events,) bounds on epsilon and on mu that are reached, but with probability ``missed``.
+    """Return (events,) bounds on epsilon and mu, reached except with probability ``missed``.
 
     Args:
-        events: (events, 2) chances of hits and of false hits.
+        events: (events, 2) probabilities of hits and of false hits.
         runs: in each world.
-        claim: its delta counts.
+        claim: only its delta is used.
         doubt: of each of the two bounds.
-        together: how many runs come out alike, since they share their noise.
-        missed: probability with which the counts of an event are worse.
+        together: number of runs that share their noise and so agree.
+        missed: probability of worse counts.
     """
     lots = max(1, runs // together)
     whole = lots * together
@@ -117,21 +118,21 @@ def seen_from(
     confidence: float,
     together: int = 1,
 ) -> Seen:
-    """Return from how many runs on a bug is seen, and by which pair.
+    """Return the least number of runs at which a bug is seen, and the pair that shows it.
 
     Args:
         bug: its name.
         events: by the name of the pair, in the order of the attack, (events, 2).
-        claim: what the code claims, the bug in its accountant included.
-        runs: of the audit at hand.
+        claim: of the code, the bug in its accountant included.
+        runs: of the audit.
         confidence: of the audit.
         together: see :func:`reached`.
     """
     names, tables = list(events), list(events.values())
-    fewest = 2 * LEAST_RUNS * len(names)  # with fewer an attacker refuses to learn
+    fewest = 2 * LEAST_RUNS * len(names)  # fewer do not suffice to learn
 
     def over(place: int, counting: int, doubt: float, missed: float) -> float:
-        """Return by how much the bound of a pair exceeds the claim."""
+        """Return the excess of a pair's bound over the claim."""
         part = math.floor(_PART * counting)
         alike = runs_together(counting, together)
         epsilon, mu = reached(tables[place], part, claim, doubt, alike, missed)
@@ -141,7 +142,7 @@ def seen_from(
         return float(by.max(initial=-1.0))
 
     def refuted(number: int) -> str | None:
-        """Return the first pair if it refutes the claim, or the best other one if all do that may."""
+        """Return the first pair if it refutes the claim, else the best other if all may."""
         plan = Plan.of(number, len(names), claim, confidence)
         if over(0, plan.counting[0], plan.doubts[0], MISSED) > 0.0:
             return names[0]
@@ -166,15 +167,15 @@ def seen_from(
 
 
 def may_be_chosen(tables: Sequence[Floats], plan: Plan, claim: Claim, together: int) -> list[int]:
-    """Return the places of the pairs besides the first that an attack may bet on.
+    """Return the indices of the other pairs that an attack may choose.
 
-    Another one is bet on with probability MISSED / 2 at most.
+    Any other one is chosen with probability MISSED / 2 at most.
 
     Args:
-        tables: of each pair, (events, 2) chances of hits and of false hits.
+        tables: for each pair, (events, 2) probabilities of hits and of false hits.
         plan: of the attack.
-        claim: what the code claims.
-        together: how many runs of a call come out alike.
+        claim: of the code.
+        together: number of runs of a call that agree.
     """
     learning, counting = plan.learning, plan.counting[1]
     alike = runs_together(learning, together)
@@ -184,7 +185,7 @@ def may_be_chosen(tables: Sequence[Floats], plan: Plan, claim: Claim, together: 
 
     def seems(hits: Floats, false: Floats) -> float:
         true, other = (np.clip(each * (learning / lots), 0, learning) for each in (hits, false))
-        return float(promised(true, other, learning, counting, near, CAREFUL).max())
+        return float(cautious_score(true, other, learning, counting, near, CAREFUL).max())
 
     def at_least(place: int, tail: float) -> float:
         hit, false = tables[place].T
@@ -194,7 +195,7 @@ def may_be_chosen(tables: Sequence[Floats], plan: Plan, claim: Claim, together: 
         hit, false = tables[place].T
         return seems(stats.binom.isf(tail, lots, hit), stats.binom.ppf(tail, lots, false))
 
-    # It is enough that one event of one pair comes out no worse, and none of the others better.
+    # It suffices that one event of one pair is no worse, and none of the others is better.
     number = sum(len(tables[place]) for place in others)
     least = max((at_least(place, MISSED / 8) for place in others), default=0.0)
     return [place for place in others if at_most(place, MISSED / (8 * number)) >= least]

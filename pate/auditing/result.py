@@ -1,4 +1,4 @@
-"""What an audit claims to know: a claim, a lower bound on the truth, and all terms of both."""
+"""The result of an audit: a claim, a lower bound on the truth, and the terms of both."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pate.errors import AccountingError
 
 @dataclass(frozen=True)
 class Claim:
-    """What an accountant says.
+    """The claim of an accountant.
 
     Attributes:
         epsilon: of (epsilon, delta)-DP.
-        delta: at which it is said.
-        mu: of Gaussian DP, where the accountant counts in it, else None.
+        delta: of the claim.
+        mu: of Gaussian DP, if the accountant uses it, else None.
 
     Raises:
         AccountingError: for a figure that is NaN or negative, or a delta outside (0, 1).
@@ -38,10 +38,10 @@ class Seen:
 
     Attributes:
         bug: its name.
-        runs: from how many runs on, in each world, as ``--runs`` counts; None if not even ten
-            million would do, or it costs no privacy.
-        pair: the neighbours that tell on it, where any do.
-        seen: whether the audit at hand has as many.
+        runs: least number of runs in each world, as in ``--runs``; None if ten million do not
+            suffice, or it costs no privacy.
+        pair: the neighbours that show it, if any do.
+        seen: whether this audit has that many.
     """
 
     bug: str
@@ -55,20 +55,20 @@ class Audit:
     """One audit. A lower bound above the claim refutes it; one below it proves nothing.
 
     Attributes:
-        subject: what was run.
+        subject: the code that was run.
         kind: ``mechanism``, ``gated``, ``campaign`` or ``canary``.
         claimed: epsilon, by the accountant.
         lower_bound: on epsilon, by the attack; at least 0.
         delta: at which both hold.
-        mu_claimed: of Gaussian DP, or None where the claim is not made in it.
-        mu_lower_bound: likewise.
-        pair: the neighbours that the attack told apart best; None of canaries.
-        bugs: what this audit would have found, said before it ran.
+        mu_claimed: of Gaussian DP, or None if the claim does not use it.
+        mu_lower_bound: on mu, or None.
+        pair: the neighbours that the attack distinguished best; None for canaries.
+        bugs: which bugs this audit would have found, predicted before it ran.
         confidence: with which both lower bounds hold together.
-        runs: independent runs in all, or canaries of the one run.
-        queries: of each run: at most so many are answered at full cost.
+        runs: total independent runs, or canaries of the one run.
+        queries: of each run, at most; each answered at full cost.
         unit: whom the claim protects.
-        adjacency: what neighbouring worlds differ by.
+        adjacency: how neighbouring worlds differ.
         observer: what the attacker sees.
 
     Raises:
@@ -94,13 +94,13 @@ class Audit:
     def __post_init__(self) -> None:
         figures = (self.claimed, self.lower_bound, self.mu_claimed, self.mu_lower_bound)
         if any(each is not None and not each >= 0.0 for each in figures):
-            raise AccountingError(f"an audit came out as NaN or negative: {figures}")
+            raise AccountingError(f"an audit has a NaN or negative figure: {figures}")
         if math.isinf(self.lower_bound):
             raise AccountingError("no number of runs shows an infinite epsilon")
 
     @property
     def holds(self) -> bool:
-        """Whether no lower bound is above what was claimed."""
+        """Whether no lower bound is above the claim."""
         mu = self.mu_claimed is None or (self.mu_lower_bound or 0.0) <= self.mu_claimed
         return self.lower_bound <= self.claimed and mu
 

@@ -1,4 +1,4 @@
-"""What a campaign states of its mechanism beforehand; the rest follows from the roster."""
+"""Parameters of the mechanism that a campaign states; the roster determines the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """The stated parameters of a mechanism, each above 0; None where it follows from the roster.
+    """The stated parameters of a mechanism, each above 0; None where the roster determines it.
 
     Attributes:
         threshold: T of Confident-GNMax, in votes.
@@ -39,7 +39,7 @@ class Parameters:
         confidence: least probability at which the student's own prediction is reinforced.
 
     Raises:
-        UsageError: for a value that makes no sense, by name of the field.
+        UsageError: for an invalid value, naming the field.
     """
 
     threshold: Fraction | None = None
@@ -57,21 +57,21 @@ class Parameters:
             raise UsageError(f"confidence is below 1, got {self.confidence}")
 
     def stated(self) -> dict[str, Fraction]:
-        """Return those that are not left open, by name."""
+        """Return the stated parameters by name."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self, aggregator: Aggregator, *, distributed: bool) -> None:
-        """Check that a mechanism has them.
+        """Check that the mechanism has these parameters.
 
         Raises:
-            UsageError: naming one that it has not.
+            UsageError: naming one that it does not have.
         """
         for name in self.stated():
             if name not in PARAMETERS[aggregator]:
                 raise UsageError(f"{name} has no meaning for {aggregator}: leave it out")
         if distributed and self.sigma1 is not None:
             raise UsageError(
-                "with noise shares one noisy histogram serves the check and the label: "
+                "with noise shares one noisy histogram serves the threshold test and the label: "
                 "leave sigma1 out, sigma2 is for both"
             )

@@ -1,4 +1,4 @@
-"""From what the coordinator typed to a campaign's specification."""
+"""From the coordinator's options to a campaign's specification."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Say = Callable[[str], None]
     Choose = Callable[[Inputs, int, Say], tuple[int, ...]]
 
-#: What a party without a policy of its own sets aside for all campaigns that may fail outright.
+#: Delta that a party's default policy reserves for all campaigns that may fail outright.
 GATED_DELTA: Final = float(FAILING * Fraction(repr(SITE_DELTA)))
 
 
@@ -42,12 +42,12 @@ def spec_of(
     Args:
         options: of the command.
         inputs: the public set.
-        say: told what happens.
-        chosen: returns the representatives of neighbour votes; None: those that a campaign has.
+        say: called with progress lines.
+        chosen: returns the representatives of neighbour votes; None: choose them here.
 
     Raises:
-        UsageError: naming the option that makes no sense.
-        BudgetError: if no noise is worth so little.
+        UsageError: naming the invalid option.
+        BudgetError: if no noise gives so small an epsilon.
     """
     delta = delta_of(options.publish, options.delta)
     gate = make_gate(
@@ -106,7 +106,7 @@ def spec_of(
 def _neighbour_terms(
     options: MechanismOptions, inputs: Inputs, delta: float, say: Say, chosen: Choose | None
 ) -> NeighbourTerms | None:
-    """Return what neighbour votes need beside all else, None for teachers."""
+    """Return the additional terms of neighbour votes, None for teachers."""
     given = {
         "--representatives": options.representatives,
         "--expected-records": options.expected_records,
@@ -129,11 +129,11 @@ def _neighbour_terms(
 
 
 def delta_of(publish: str, given: float | None) -> float:
-    """Return the delta of a campaign: as given, or one that fits parties without a policy of their own.
+    """Return the delta of a campaign: as given, or one that fits parties with the default policy.
 
     Args:
         publish: capped or gated.
-        given: what the coordinator typed, if anything.
+        given: the coordinator's ``--delta``, if any.
     """
     if given is not None:
         return given
@@ -141,14 +141,14 @@ def delta_of(publish: str, given: float | None) -> float:
 
 
 def of_gated_delta(publish: str, delta: float) -> str:
-    """Return a line about a promise that most parties refuse, "" if they don't.
+    """Return a warning if most parties will refuse this delta, else "".
 
     Arguments are as above.
     """
     if publish != "gated" or Fraction(delta) <= Delta(SITE_DELTA).for_failing:
         return ""
     return (
-        f"a gated campaign at delta {delta:g}: parties keep {GATED_DELTA:g} for campaigns that may fail "
+        f"a gated campaign at delta {delta:g}: parties reserve {GATED_DELTA:g} for campaigns that may fail "
         f"outright unless their policy.toml says more, and refuse this one; give --delta {GATED_DELTA:g}, or "
         "have them raise delta or failing_share"
     )
@@ -157,7 +157,7 @@ def of_gated_delta(publish: str, delta: float) -> str:
 def make_gate(
     publish: str, epsilon: float, delta: float, order: float | None, share: float
 ) -> GatedBatch | None:
-    """Return the gated batch that is worth the whole (epsilon, delta), None for a capped campaign.
+    """Return the gated batch that uses the whole (epsilon, delta), None for a capped campaign.
 
     Args:
         publish: capped or gated.
@@ -167,7 +167,7 @@ def make_gate(
         share: part of the divergence at that order that the test may cost.
 
     Raises:
-        UsageError: if an order is given that is not used, or no gate is worth so little.
+        UsageError: if an order is given that is not used, or no gate gives so small an epsilon.
     """
     from pate.accounting.publishing.gate import GateParameters
     from pate.errors import AccountingError
@@ -182,7 +182,7 @@ def make_gate(
     try:
         gate = GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
     except AccountingError as error:
-        raise UsageError(f"no gate can be made of these: {error}") from error
+        raise UsageError(f"no gate has these parameters: {error}") from error
     # The short exact numbers that read back as the same floats.
     numbers = gate.order, gate.target, gate.test, gate.failure
     return GatedBatch(*(Fraction(repr(each)) for each in numbers))
@@ -195,7 +195,7 @@ def _roster(parties: str) -> int | tuple[str, ...]:
 
 
 def exact(field: str, text: str) -> Fraction:
-    """Return the number that was typed for an option; "40", "2.5" and "1/3" are exact.
+    """Return the exact number given for an option, such as "40", "2.5" or "1/3".
 
     Raises:
         UsageError: naming the option, for anything else.

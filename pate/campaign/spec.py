@@ -1,7 +1,7 @@
-"""What a campaign is: everything that is fixed before the first party is heard.
+"""The specification of a campaign: everything that is fixed before the first party connects.
 
-The specification is the first entry of the ledger. Nothing in it depends on anybody's data, and
-nothing in it changes afterwards: a resume with other parameters is refused by name of the field.
+The specification is the first entry of the ledger. It depends on no private data and never changes:
+a resume with other parameters is refused, naming the field.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pate.campaign.flat_text import Places
     from pate.storage.hash_chain import Json
 
-#: The mechanisms that noise shares can serve: sums of them are as good as Gaussian.
+#: Mechanisms that support noise shares, whose sums are nearly Gaussian.
 DISTRIBUTED: Final = ("gnmax", "confident-gnmax", "interactive-gnmax", "neighbour")
 
-#: The mechanisms whose data-dependent cost a gate can test.
+#: Mechanisms whose data-dependent cost a gate can test.
 GATED: Final = ("gnmax", "confident-gnmax")
 
-#: Where the fields of the text, which is flat, stand in the value.
+#: Where the fields of the flat text are in the value.
 _PLACES: Final[Places] = {
     **{name: ("sums", name) for name in ("aggregation", "noise", "min_parties", "colluders")},
     **{each.name: ("parameters", each.name) for each in fields(Parameters)},
@@ -47,32 +47,31 @@ class CampaignSpec:
     """The parameters of one campaign.
 
     Attributes:
-        name: what people call it.
+        name: chosen by the coordinator.
         id: 16 random bytes in hex, see :func:`new_campaign_id`.
         aggregator: the mechanism.
-        parameters: what is stated of it.
-        parties: how many parties are awaited, or their names.
-        sums: how their votes are summed; with fewer than its ``min_parties`` the campaign does not
-            go on.
+        parameters: its stated parameters.
+        parties: the expected number of parties, or their names.
+        sums: how their votes are summed; with fewer than its ``min_parties`` the campaign stops.
         public_set: content hash of the public set, 32 bytes in hex.
         queries: size of the public set.
         schema: the line that describes its inputs.
         classes: class names, or None to take those of the parties, who must agree.
-        epsilon: what the labels may cost in all.
+        epsilon: of all labels together.
         delta: see above; well below one over the number of records.
-        unit: what one neighbour differs by.
+        unit: unit of privacy.
         rounds: number of rounds of labels; at least 2 for ``interactive-gnmax``.
         first_round_share: share of the budget that round 1 may use if there are others.
         max_queries: most queries that are answered in all rounds together (a label or no
             answer), or None for no bound but the budget.
-        vote_proofs: whether each party proves that its masked votes are votes.
+        vote_proofs: whether each party proves that its masked votes are well formed.
         class_quota: whether later rounds ask first for classes that have few labels so far, by the
             student's predictions.
         gate: the one batch of a gated campaign, None for a capped one.
-        neighbour: what only neighbour votes have, None of all others.
+        neighbour: terms of neighbour votes, None for teachers.
 
     Raises:
-        UsageError: for a value that makes no sense, by name of the field.
+        UsageError: for an invalid value, naming the field.
     """
 
     name: str
@@ -107,17 +106,17 @@ class CampaignSpec:
 
     @property
     def publish(self) -> choices.Publish:
-        """How labels leave."""
+        """How labels are released."""
         return "capped" if self.gate is None else "gated"
 
     @property
     def records_vote(self) -> bool:
-        """Whether records vote themselves, in one matrix that is charged once, and not teachers."""
+        """Whether records vote instead of teachers, in one matrix that is charged once."""
         return self.neighbour is not None
 
     @property
     def wanted_parties(self) -> int:
-        """How many parties are awaited."""
+        """The expected number of parties."""
         return self.parties if isinstance(self.parties, int) else len(self.parties)
 
     @property
@@ -134,7 +133,7 @@ class CampaignSpec:
         """Read back what :meth:`to_dict` made.
 
         Raises:
-            UsageError: for an unknown, missing or senseless field.
+            UsageError: for an unknown, missing or invalid field.
         """
         made = nested(text, _PLACES, error=UsageError)
         publish = made.pop("publish", None)
@@ -146,7 +145,7 @@ class CampaignSpec:
         return read(cls, made, error=UsageError, what="the parameters of the campaign")
 
     def require_same(self, other: CampaignSpec) -> None:
-        """Check that a resume asks for what this campaign is; the random id is not asked about.
+        """Check that a resume asks for the parameters of this campaign, its random id aside.
 
         Raises:
             StateError: naming the first field that differs, with both values.
@@ -155,7 +154,7 @@ class CampaignSpec:
         for name, value in self.to_dict().items():
             if name != "id" and value != asked[name]:
                 raise StateError(
-                    f"the campaign here has {name} = {value}, asked for is {asked[name]}: "
+                    f"this campaign has {name} = {value}, but {asked[name]} was given: "
                     "resume with the same parameters, or start a new one with another --campaign"
                 )
 
@@ -189,7 +188,7 @@ class CampaignSpec:
             )
         if self.class_quota and not self.interactive:
             raise UsageError(
-                "class_quota goes by the student's predictions: only interactive-gnmax has them"
+                "class_quota needs the student's predictions: only interactive-gnmax has them"
             )
         if self.interactive and self.rounds < 2:
             raise UsageError(
@@ -200,7 +199,7 @@ class CampaignSpec:
         if self.gate is not None and (self.aggregator not in GATED or self.rounds != 1):
             raise UsageError(
                 f"only {' and '.join(GATED)} can be gated, in one round: the labels of a batch "
-                "leave together or not at all"
+                "are released together or not at all"
             )
 
     def _check_sums(self) -> None:
@@ -208,7 +207,7 @@ class CampaignSpec:
         if not self.sums.masked:
             if self.vote_proofs:
                 raise UsageError(
-                    "vote proofs are for masked sums: plain votes are looked at instead"
+                    "vote proofs are for masked sums: plain votes are checked directly"
                 )
             if self.sums.colluders:
                 raise UsageError("plain aggregation hides nothing from the server: no colluders")
@@ -224,7 +223,7 @@ class CampaignSpec:
                 "up to Laplace noise"
             )
         if self.gate is not None:
-            raise UsageError("a gate looks at exact votes, which noise shares leave nobody")
+            raise UsageError("a gate needs exact votes, which noise shares never reveal")
 
     def _check_neighbour(self) -> None:
         if (self.neighbour is not None) != (self.aggregator == "neighbour"):
@@ -254,7 +253,7 @@ def new_campaign_id() -> str:
 
 
 def _fit(text: dict[str, Any], place: str, where: str, *, wanted: bool) -> None:
-    """Check that an inner value is all there if it is wanted; else put None in its place."""
+    """Check that a wanted inner value is complete; else replace it by None."""
     for name, (inner, its_name) in _PLACES.items():
         if inner == place and (text[place][its_name] is not None) != wanted:
             raise UsageError(

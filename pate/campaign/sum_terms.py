@@ -1,4 +1,4 @@
-"""How the votes of several parties become one sum: what the server, the parties and the wire agree on."""
+"""Terms of the sum of several parties' votes, shared by server, parties and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pate.campaign import choices
 from pate.errors import UsageError
 from pate.masking.context import check_threshold
 
-#: Most parties in any number that a message says; what a roster may be is bounded elsewhere.
+#: Largest number of parties in a message; the size of a roster is bounded elsewhere.
 _MOST: Final = 2**40
 
 
@@ -21,11 +21,11 @@ class SumTerms:
         aggregation: how votes reach the server.
         noise: who draws the noise.
         min_parties: t, no fewer votes are ever summed.
-        colluders: c, how many parties may collude with the server: they change nothing in what
-            masks hide and what noise shares promise.
+        colluders: c, number of parties that may collude with the server without weakening masks or
+            the noise guarantee.
 
     Raises:
-        UsageError: for a value that makes no sense, by name of the field.
+        UsageError: for an invalid value, naming the field.
     """
 
     aggregation: choices.Aggregation = "plain"
@@ -40,8 +40,7 @@ class SumTerms:
         choices.check_count("colluders", self.colluders, 0, _MOST)
         if self.distributed and not self.masked:
             raise UsageError(
-                "noise shares are for masked sums: a server that sees each party's votes learns "
-                "nothing less through them"
+                "noise shares are for masked sums: with plain votes the server learns as much as without them"
             )
 
     @property
@@ -56,11 +55,11 @@ class SumTerms:
 
     @property
     def honest(self) -> int:
-        """Parties in every sum that do not collude, at least: t - c."""
+        """Least number of parties in a sum that do not collude: t - c."""
         return self.min_parties - self.colluders
 
     def check_roster(self, parties: int) -> None:
-        """Check that a roster of so many parties can have these sums.
+        """Check that a roster of ``parties`` parties can have these sums.
 
         Raises:
             UsageError: if it is too small, or a masked sum of it would hide nothing.

@@ -1,7 +1,7 @@
-"""The terms of a campaign: what its specification and its roster come to.
+"""The terms of a campaign, computed from its specification and its roster.
 
-Mechanisms, how their costs add up, and the cap. They are worked out once, when the roster is
-complete, and written into the ledger; a ledger that is read is held against the same functions.
+Mechanisms, their composition, and the cap. They are computed once, when the roster is complete, and
+written into the ledger; a ledger that is read is checked with the same functions.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
     """Return k, how many teachers one unit of privacy may reach.
 
-    A record, or a patient whose rows a party keeps together, is in one shard of one party. A
-    party as the unit reaches all its own teachers; the largest counts. Of neighbour votes it is how
-    many votes the unit casts itself.
+    A record, or a patient whose rows a party keeps together, is in one shard of one party. A party
+    as the unit reaches all its own teachers; the largest counts. For neighbour votes it is the
+    number of votes that the unit casts.
     """
     if spec.neighbour is not None:
         return spec.neighbour.votes_per_patient
@@ -168,12 +168,12 @@ def _central(
 def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism:
     """Return the mechanism of a campaign of neighbour votes.
 
-    The noise is ``sigma2`` if it is stated, else the least that epsilon allows: there is one release,
-    and nothing to save for. A label needs a margin of :func:`clear_margin` unless it is stated.
+    The noise is ``sigma2`` if it is stated, else the least that epsilon allows, since there is only
+    one release. A label needs a margin of :func:`clear_margin` unless it is stated.
 
     Raises:
         UsageError: for parameters that make no sense.
-        BudgetError: if no noise is worth so little.
+        BudgetError: if no noise gives so small an epsilon.
     """
     honest = spec.sums.honest if spec.sums.distributed else 1
     share = (
@@ -198,15 +198,16 @@ def voted_rows(
 ) -> VotedRows:
     """Return the queries that parties vote on, in the order in which batches have them.
 
-    That is the whole public set, or of neighbour votes its representatives. With noise shares each
-    vote shows the server a noisy histogram, asked or not: then it is no more queries than the
-    budget pays for, the first of the public order, and the server learns no more than the public may.
+    That is the whole public set, or for neighbour votes its representatives. With noise shares each
+    vote shows the server a noisy histogram, answered or not: then it is only as many queries as the
+    budget pays for, the first in public order, so that the server learns no more than the public
+    may.
 
     Args:
         spec: of the campaign.
         mechanisms: of all rounds.
         composition: how costs add up.
-        cap: most that they may add up to.
+        cap: their largest total.
     """
     if spec.neighbour is not None:
         return VotedRows(spec.neighbour.representatives)
@@ -227,7 +228,7 @@ def stated_as(mechanism: Mechanism, field: str) -> str:
 
 
 def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
-    """Return how costs add up: the gate's own way, or the tightest that all events allow.
+    """Return how costs add up: the gate's own way, or the tightest one that supports all events.
 
     Raises:
         UsageError: for a gate over noise that is too narrow for its bound.
@@ -248,8 +249,8 @@ def budget(
 ) -> Fraction:
     """Return the cap that the campaign's filter enforces, in its composition.
 
-    It is what (epsilon, delta) is worth, or the worst cost of all queries that may be answered if
-    that is less. Both are fixed before the first answer, so either may be stated.
+    It is the total that converts to (epsilon, delta), or the worst cost of all queries that may be
+    answered if that is less. Both are fixed before the first answer, so either may be stated.
 
     Raises:
         BudgetError: if not a single query fits.
@@ -257,7 +258,7 @@ def budget(
     if spec.gate is not None:
         cap = composition.budget(spec.epsilon, spec.delta)
         if not cap:
-            raise BudgetError(f"the gated batch is worth more than epsilon {spec.epsilon:g}")
+            raise BudgetError(f"the gated batch costs more than epsilon {spec.epsilon:g}")
         return cap
     worst = worst_cost(composition, mechanisms, 1)
     most = spec.queries * spec.rounds
@@ -283,38 +284,40 @@ def check_mechanisms(
     records_vote: bool,
     most_teachers: int,
 ) -> None:
-    """Check that mechanisms go with what else a party is told of a campaign.
+    """Check mechanisms against the other terms that a party receives.
 
     Args:
         mechanisms: of all rounds.
         sums: how votes are summed.
-        unit: what one neighbour differs by.
-        records_vote: whether records vote themselves.
+        unit: unit of privacy.
+        records_vote: whether records vote instead of teachers.
         most_teachers: of one party.
 
     Raises:
-        UsageError: if there are none, or they are of other votes, other noise, or charged for fewer
-            votes than one unit may change.
+        UsageError: if there are none, or they have other votes, other noise, or are charged for
+            fewer votes than one unit may change.
     """
     if not mechanisms:
-        raise UsageError("a campaign has a mechanism")
+        raise UsageError("a campaign needs a mechanism")
     for each in mechanisms:
         if isinstance(each, MatrixMechanism) != records_vote:
             raise UsageError(
-                f"the mechanism {each.name} is one of teachers for records, or the other way round"
+                f"the mechanism {each.name} is not for votes of {'records' if records_vote else 'teachers'}"
             )
         if each.noise_inside != sums.distributed:
-            raise UsageError(f"the mechanism {each.name} is not one of {sums.noise} noise")
+            raise UsageError(f"the mechanism {each.name} does not use {sums.noise} noise")
         if isinstance(each, DistributedMechanism) and each.honest != sums.honest:
             raise UsageError(
                 f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
             )
     if len({each.share for each in mechanisms if isinstance(each, DistributedMechanism)}) > 1:
-        raise UsageError("mechanisms that ask for different noise")
-    # One party's data reach all its teachers, and each of their votes is charged.
+        raise UsageError("the mechanisms need different noise")
+    # One party's data may change all its teachers, and each of their votes is charged.
     fewest = min(event.votes_per_unit for each in mechanisms for event in each.worst)
     if unit == "party" and fewest < most_teachers:
-        raise UsageError(f"a party has up to {most_teachers} teachers, charged are {fewest} votes")
+        raise UsageError(
+            f"a party has up to {most_teachers} teachers, but only {fewest} votes are charged"
+        )
 
 
 def recorded_terms(
@@ -338,19 +341,17 @@ def recorded_terms(
 
     Raises:
         LedgerError: for mechanisms or a composition that do not follow from the specification.
-        BudgetError: for a cap that is worth more than its epsilon.
+        BudgetError: for a cap that converts to more than its epsilon.
     """
     votes = votes_per_unit(spec, parties)
     if len(mechanisms) != (2 if spec.interactive else 1):
-        raise LedgerError(
-            f"{spec.aggregator} has another number of mechanisms than {len(mechanisms)}"
-        )
+        raise LedgerError(f"{spec.aggregator} does not have {len(mechanisms)} mechanisms")
     if any(event.votes_per_unit != votes for each in mechanisms for event in each.worst):
         raise LedgerError(f"a mechanism is not charged for {votes} votes per {spec.unit}")
     _check_stated(spec, mechanisms, sum(party.teachers for party in parties), votes)
     made = _composition(spec, composition, mechanisms)
     if made.epsilon(cap, spec.delta) > spec.epsilon:
-        raise BudgetError(f"the cap {cap} is worth more than epsilon {spec.epsilon}")
+        raise BudgetError(f"the cap {cap} converts to more than epsilon {spec.epsilon}")
     return made
 
 
@@ -372,8 +373,8 @@ def _check_stated(
 ) -> None:
     """Check that mechanisms have every parameter that the specification states.
 
-    What it leaves open follows from the roster when the campaign begins, and may be worked out
-    otherwise by another version.
+    The others follow from the roster when the campaign begins, and may be computed differently by
+    another version.
     """
     stated = {**spec.parameters.stated(), "honest": spec.sums.honest}
     wanted_ones = _with_noise(spec, teachers, votes, Fraction(1))
@@ -385,5 +386,5 @@ def _check_stated(
             name = stated_as(given, field)
             if name in stated and found[field] != value:
                 raise LedgerError(
-                    f"{field} of the mechanism is {found[field]}, stated is {stated[name]}"
+                    f"{field} of the mechanism is {found[field]}, but {stated[name]} was stated"
                 )

@@ -1,13 +1,13 @@
-"""Diffusion maps: a feature space that bends along the public set.
+"""Diffusion maps: a feature space that follows the public set.
 
 In a plain feature space two sixes may lie further apart than a six and a zero, but a chain of
 public sixes leads from one to the other. A random walk over the public set, from neighbour to
 neighbour, seldom leaves such a chain. The slowest modes of the walk become the coordinates, so that
-distance now tells how hard it is to walk from one point to another, and clusters are far purer.
+distance now reflects how hard it is to walk from one point to another, and clusters are far purer.
 A new input is placed at the weighted mean of the nearest public points.
 
-Everything is fitted on the public set alone. Two machines may round differently when they fit, and
-then place a few records differently; votes stay votes, and their sensitivity does not change.
+Everything is fitted on only the public set. Two machines may round differently when they fit, and
+then place a few records differently; this does not change the sensitivity of votes.
 
 Source: Coifman and Lafon, "Diffusion maps", ACHA 21(1), 2006; Ng, Jordan and Weiss, "On spectral
 clustering", NIPS 2001 (rows of unit length); Zelnik-Manor and Perona, "Self-tuning spectral
@@ -52,7 +52,7 @@ _TINY: Final = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class DiffusionSpace:
-    """A space of unit vectors, bent along a public set.
+    """A space of unit vectors that follows a public set.
 
     Attributes:
         base: the plain space it starts from.
@@ -72,11 +72,11 @@ class DiffusionSpace:
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> DiffusionSpace:
-        """Return the space that a public set spans.
+        """Return the space fitted on a public set.
 
         Args:
             base: a space for inputs of that kind.
-            public: at least :data:`FEWEST` inputs; of more than 20,000, every so many are used.
+            public: at least :data:`FEWEST` inputs; of more than 20,000, an even selection is used.
 
         Raises:
             DataError: if there are too few.
@@ -104,10 +104,10 @@ class DiffusionSpace:
         return int(self.places.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 unit vectors, each made from that input alone.
+        """Return (n, width) float32 unit vectors, each computed from only that input.
 
         Raises:
-            SchemaError: if the inputs are not what the base space is for.
+            SchemaError: if the base space does not support the inputs.
         """
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)
@@ -137,10 +137,10 @@ def _principal(points: Floats) -> tuple[Floats, Floats]:
         span = np.linalg.qr(centred.T @ (centred @ span)).Q
     seen = centred @ span
     spreads, turns = np.linalg.eigh(seen.T @ seen / np.float32(len(points)))
-    held = np.flatnonzero(spreads > max(spreads[-1] * 1e-6, _TINY))[-_AXES:]
-    if not held.size:
-        raise DataError("all public inputs look alike; no feature tells them apart")
-    axes: Floats = (span @ turns[:, held]) * spreads[held] ** np.float32(-_WHITENING / 2)
+    strongest = np.flatnonzero(spreads > max(spreads[-1] * 1e-6, _TINY))[-_AXES:]
+    if not strongest.size:
+        raise DataError("all public inputs have the same features")
+    axes: Floats = (span @ turns[:, strongest]) * spreads[strongest] ** np.float32(-_WHITENING / 2)
     return middle, axes.astype(np.float32)
 
 
@@ -152,13 +152,13 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     for start, block in blocks(landmarks):
         found, far = _closest(block, landmarks, _NEIGHBOURS + 1)
         for row in range(start, start + len(block)):
-            # A point is its own neighbour; of duplicates, any may be left out for it.
+            # A point is its own neighbour; of duplicates, any may be dropped instead.
             mine = found[row - start] == row
             out = int(mine.argmax()) if mine.any() else int(far[row - start].argmin())
             near[row] = np.delete(found[row - start], out)
             apart[row] = np.delete(far[row - start], out)
     scales = np.sqrt(np.sort(apart, axis=1)[:, _SCALE_AT - 1])
-    # Where many are alike the local scale would be zero.
+    # With many duplicates the local scale would be zero.
     scales = np.maximum(scales, 1e-3 * np.median(scales) + _TINY)
     weights = np.exp(-apart / (scales[:, None] * scales[near]))
     rows = np.repeat(np.arange(count), _NEIGHBOURS)
@@ -169,7 +169,7 @@ def _walk(landmarks: Floats, modes: int) -> tuple[Floats, Floats]:
     stream = hashlib.shake_256(b"pate diffusion 1").digest(8 * count)
     start_at = np.frombuffer(stream, dtype="<u8") / 2.0**64 - 0.5
     values, vectors = eigsh(root @ graph @ root, k=modes + 1, which="LA", v0=start_at, tol=1e-6)
-    # The fastest of all, with eigenvalue 1, is the same everywhere and tells nothing.
+    # The fastest of all, with eigenvalue 1, is constant and carries no information.
     slowest = np.argsort(-values)[1:]
     places = unit((root @ vectors)[:, slowest])
     return scales.astype(np.float32), places

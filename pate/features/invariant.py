@@ -1,13 +1,14 @@
-"""A feature space in which an image stays where it is when it is turned, bent or thickened a little.
+"""A feature space that is invariant to small distortions, fitted by discriminant analysis (LDA).
 
-Each public image and a distorted copy of it are of one class, whatever the class is. So the public set
-tells without a label along which directions features move while the class stays, and those count the
-less: linear discriminant analysis with every public image as a class of its own. Where classes are many
-and look alike this says far more than neighbours do: of 5,000 drawn characters of 150 classes the nearest
-of 10,000 others has the same class for 86 in 100, against 76 in plain gradients of upright images.
+Each public image and a distorted copy of it are of one class, whatever the class is. So even
+without labels the public set shows along which directions features vary within a class, and these
+are weighted down: linear discriminant analysis with every public image as its own class. With many
+similar classes this helps far more than diffusion does: of 5,000 drawn characters of 150 classes
+the nearest of 10,000 others has the same class for 86 in 100, against 76 in plain gradients of
+deskewed images.
 
-Everything is fitted on the public set alone. Two machines may round differently when they fit, and
-then place a few records differently; votes stay votes, and their sensitivity does not change.
+Everything is fitted on only the public set. Two machines may round differently when they fit, and
+then place a few records differently; this does not change the sensitivity of votes.
 
 Source: the within-class whitening is that of Fisher's discriminant (Rao, "The utilization of multiple
 measurements in problems of biological classification", JRSS B 10(2), 1948); copies of an image as a class,
@@ -35,24 +36,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: Fewer public images than this say too little of a thousand features.
+#: Fewer public images are too few for a thousand features.
 FEWEST: Final = 500
 
-#: Directions that are kept: coordinates of a point, unless there are fewer features.
+#: Coordinates of a point, unless there are fewer features.
 AXES: Final = 96
 _SHRINKAGE: Final = 0.03  # of the mean spread within classes, added to every direction
-_MOST_IMAGES: Final = 20_000  # public images that are looked at, evenly spread over the set
+_MOST_IMAGES: Final = 20_000  # public images used, evenly spread over the set
 _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class InvariantSpace:
-    """A space of unit vectors, blind to small distortions.
+    """A space of unit vectors, invariant to small distortions.
 
     Attributes:
         base: the plain space it starts from.
         middle: (w,) float32, mean of the public points in it.
-        axes: (w, a) float32, directions that tell images apart and distortions hardly move.
+        axes: (w, a) float32, directions that separate images and that distortions hardly change.
     """
 
     base: FeatureSpace
@@ -61,20 +62,20 @@ class InvariantSpace:
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> InvariantSpace:
-        """Return the space that a public set and its distorted copies span.
+        """Return the space fitted on a public set and its distorted copies.
 
         Args:
             base: a space for inputs of that kind.
-            public: at least :data:`FEWEST` images; of more than 20,000, every so many are used.
+            public: at least :data:`FEWEST` images; of more than 20,000, an even selection is used.
 
         Raises:
-            SchemaError: if they are no images.
-            DataError: if there are too few, or all look alike.
+            SchemaError: if they are not images.
+            DataError: if there are too few, or all are equal.
         """
         if not isinstance(public, Images):
-            raise SchemaError(f"a steady space is for images, these are {public.schema()}")
+            raise SchemaError(f"a steady feature space is for images, these are {public.schema()}")
         if len(public) < FEWEST:
-            raise DataError(f"{len(public)} public inputs; a steady space needs {FEWEST}")
+            raise DataError(f"{len(public)} public inputs; a steady feature space needs {FEWEST}")
         if len(public) > _MOST_IMAGES:
             spread = np.linspace(0, len(public) - 1, _MOST_IMAGES)
             public = public.take(np.rint(spread).astype(np.int64))
@@ -82,12 +83,12 @@ class InvariantSpace:
         middle = points.mean(axis=0, dtype=np.float64).astype(np.float32)
         moved = points - base.embed(distorted(public))
         centred = points - middle
-        # Half the mean square of the difference of two of a class is the variance within it.
+        # Half the mean squared difference of two members of a class is its variance.
         within = (moved.T @ moved).astype(np.float64) / (2 * len(points))
         whole = (centred.T @ centred).astype(np.float64) / len(points)
         level = np.trace(within) / len(within)
         if not np.trace(whole) > _TINY or not level > _TINY:
-            raise DataError("all public inputs look alike; no feature tells them apart")
+            raise DataError("all public inputs have the same features")
         within[np.diag_indices(len(within))] += _SHRINKAGE * level
         kept = min(AXES, len(within))
         _, axes = eigh(whole, within, subset_by_index=[len(within) - kept, len(within) - 1])
@@ -104,10 +105,10 @@ class InvariantSpace:
         return int(self.axes.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 unit vectors, each made from that input alone.
+        """Return (n, width) float32 unit vectors, each computed from only that input.
 
         Raises:
-            SchemaError: if the inputs are not what the base space is for.
+            SchemaError: if the base space does not support the inputs.
         """
         points = self.base.embed(inputs)
         placed = np.empty((len(points), self.width), dtype=np.float32)

@@ -1,8 +1,8 @@
-"""Neighbour votes: every private record votes once, for its label, at its nearest query.
+"""Neighbour votes (reverse k-NN): every record votes once, for its label, at its nearest query.
 
-The queries are representatives of the public set, chosen from public data alone. A party hands in
-one matrix of counts over all queries and classes. One record casts one vote, so it moves the matrix
-by one count wherever it goes, and the number of queries costs no privacy.
+The queries are representatives of the public set, chosen from only public data. A party sends one
+matrix of counts over all queries and classes. One record casts one vote, so it changes the matrix
+by one count, and the number of queries costs no privacy.
 
 Source: the idea of reverse nearest neighbours is that of Li et al., "Fine-grained private
 knowledge distillation", arXiv 2207.13253.
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Places = NDArray[np.int64]
 
-_ROUNDS: Final = 25  # of Lloyd's algorithm; it has settled by then or nearly so
+_ROUNDS: Final = 25  # rounds of Lloyd's algorithm, enough to converge nearly
 _ROUNDS_BETWEEN: Final = 5  # after clusters were split
 _SPLITTINGS: Final = 8
 _LONELY: Final = 1 / 3  # a cluster of fewer rows than this share of the average is dissolved
-_CHUNK_ENTRIES: Final = 1 << 22  # of a matrix of distances held at once: 16 MiB
+_CHUNK_ENTRIES: Final = 1 << 22  # of a matrix of distances in memory: 16 MiB
 _ROUNDING: Final = 1e-4  # far above what float32 loses in a squared distance, relative to the norms
 _VOTER: Final = b"pate nearest vot"
 _LONGEST_KEY: Final = 64  # bytes, of BLAKE2b
 
 
 def representatives(features: Floats, count: int) -> Places:
-    """Return ``count`` rows that stand for all of them.
+    """Return ``count`` representative rows.
 
-    k-means finds centres from a fixed start; each cluster is stood for by the row nearest to its
-    centre. Clusters of far fewer rows than the average are dissolved and the largest ones split
-    instead: hardly anybody votes at a lonely representative, so it would be wasted.
+    k-means finds centres from a fixed start; the row nearest to a centre represents its cluster.
+    Clusters of far fewer rows than the average are dissolved and the largest ones split instead:
+    hardly any record would vote at the representative of a tiny cluster.
 
     Args:
         features: (n, d) float32, the public set in a feature space.
-        count: how many are wanted, 1 or more.
+        count: number of representatives, 1 or more.
 
     Returns:
         (count,) int64, ascending indices of rows that differ from one another.
@@ -71,10 +71,10 @@ def representatives(features: Floats, count: int) -> Places:
 def nearest(queries: Floats, records: Floats) -> Places:
     """Return the index of each record's nearest query in Euclidean distance.
 
-    Each answer depends on the queries and on that record alone, bit for bit: where two queries are
-    so nearly as close that rounding inside a matrix product, which depends on how many records are
-    multiplied at once, could decide, the distances are computed again for that record by itself. Of
-    queries that are equally close, the first is taken.
+    Each answer depends on only the queries and that record, bit for bit: if two queries are so
+    nearly equidistant that rounding inside a matrix product, which depends on the number of
+    records, could decide, the distances are recomputed for that record by itself. Of equidistant
+    queries the first is taken.
 
     Args:
         queries: (q, d) float32, q at least 1.
@@ -91,7 +91,8 @@ def nearest(queries: Floats, records: Floats) -> Places:
     if not len(queries) or queries.shape[1] != records.shape[1]:
         raise DataError(f"queries of shape {queries.shape} for records of {records.shape}")
     found = np.empty(len(records), dtype=np.int64)
-    # Relative to the middle of the queries the products are smaller, and so is what they lose.
+    # Relative to the centre of the queries the products are smaller, and so are their rounding
+    # errors.
     middle = queries.mean(axis=0, dtype=np.float64).astype(np.float32)
     aims = queries - middle
     lengths = np.einsum("ij,ij->i", aims, aims)
@@ -125,14 +126,14 @@ def cast_votes(
 ) -> Places:
     """Return the votes of one party's records: each votes once, for its label, at its nearest query.
 
-    With groups, at most ``cap`` records of each group vote: those with the least keyed hash, so that
-    neither the order of a file nor any other group has a say. Records that are alike all count.
+    With groups, at most ``cap`` records of each group vote: those with the least keyed hash,
+    independent of the order of the file and of other groups. Duplicate records all count.
 
-    Sensitivity. A record's vote depends on the queries and on that record alone, so:
+    Sensitivity. A record's vote depends on only the queries and that record, so:
 
     * without groups, one record more or less moves one count by one: L2 1. A record that is changed
       takes one vote from a cell and gives one to another: L1 at most 2, L2 at most sqrt(2).
-    * with groups, which records of a group vote depends on that group alone. A group more or less
+    * with groups, which records of a group vote depends on only that group. A group more or less
       adds or takes at most ``cap`` votes, which may all fall on one cell: L2 at most ``cap``. A
       group that is changed takes away a matrix A and brings a matrix B, both of entries that are
       not negative and sum to at most ``cap``. |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, since A and B
@@ -148,12 +149,12 @@ def cast_votes(
         classes: m, the number of classes.
         groups: (n,) str, the group (patient) of each record; None where every record is its own.
         cap: most records of a group that vote; 1 without groups.
-        key: the party's secret, at most 64 bytes: outsiders can't arrange who votes.
-        row_hashes: what tells records apart, such as ``Dataset.row_hashes()``; records with equal
-            hashes must be equal. None makes them of features and labels.
+        key: the party's secret, at most 64 bytes, so that others cannot influence who votes.
+        row_hashes: hashes that identify records, such as ``Dataset.row_hashes()``; records with
+            equal hashes must be equal. None computes them from features and labels.
 
     Returns:
-        (q, m) int64, counts; they sum to the number of records that vote.
+        (q, m) int64, counts; they sum to the number of voting records.
 
     Raises:
         DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
@@ -164,7 +165,7 @@ def cast_votes(
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise DataError(f"a label lies outside 0 to {classes - 1}")
     if cap < 1 or (groups is None and cap != 1):
-        raise UsageError(f"{cap} votes a group: it must be 1 or more, and 1 without groups")
+        raise UsageError(f"votes per group must be 1 or more, and 1 without groups, got {cap}")
     if len(key) > _LONGEST_KEY:
         raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
     if groups is not None:
@@ -181,10 +182,10 @@ def cast_votes(
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
     """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
 
-    Those with the least keyed hash; see :func:`cast_votes`, which explains all arguments.
+    Those with the least keyed hash; for all arguments see :func:`cast_votes`.
 
     Raises:
-        DataError: if there is another number of hashes than of records.
+        DataError: if the numbers of hashes and records differ.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")
@@ -218,13 +219,13 @@ def _nearest_alone(queries: Floats, record: Floats) -> int:
 def _distinct_rows(features: Floats) -> Places:
     """Return the first index of each different row, ascending."""
     seen: dict[bytes, int] = {}
-    for at, row in enumerate(features + np.float32(0)):  # one zero: -0 + 0 is 0
+    for at, row in enumerate(features + np.float32(0)):  # -0 + 0 is 0
         seen.setdefault(hashlib.sha256(row.tobytes()).digest(), at)
     return np.fromiter(seen.values(), dtype=np.int64, count=len(seen))
 
 
 def _spread_start(points: Floats, count: int) -> Floats:
-    """Return ``count`` rows, drawn as k-means++ does it, but by a fixed sequence."""
+    """Return ``count`` rows, chosen by k-means++ with a fixed sequence."""
     stream = hashlib.shake_256(b"pate representatives 1").digest(8 * count)
     draws = (np.frombuffer(stream, dtype="<u8") >> np.uint64(11)) * 2.0**-53
     squares = np.einsum("ij,ij->i", points, points)
@@ -271,7 +272,7 @@ def _without_lonely(points: Floats, centres: Floats) -> Floats | None:
 def _halves(points: Floats) -> tuple[Floats, Floats]:
     """Return the means of the two halves of a cluster on either side of its longest axis."""
     centred = points - points.mean(axis=0)
-    # Power iteration from the row that lies furthest out; a few steps are enough to split by.
+    # Power iteration from the outermost row; a few steps suffice for a split.
     axis = centred[np.einsum("ij,ij->i", centred, centred).argmax()]
     for _ in range(5):
         axis = centred.T @ (centred @ axis)

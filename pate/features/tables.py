@@ -1,11 +1,11 @@
 """Rows of a table as points whose distances mix numbers and categories fairly.
 
-A number becomes its distance from the public mean in public spreads, cut so that one wild cell does
-not decide. (Its rank among the public values was tried: it throws away how far out a value lies, which
-is what a long tail, of incomes or of days in hospital, has to tell.) A category becomes one coordinate
-per frequent public category, so that two rows that differ in it are a little farther apart than two
-numbers one spread from each other; rare and unknown categories are pooled. Everything is learnt from
-the public set.
+A number becomes its distance from the public mean in public spreads, clipped so that one outlier
+does not decide. (Ranks among the public values were tried: they discard how far out a value lies,
+the information of a long tail such as incomes or days in hospital.) A category becomes one
+coordinate per frequent public category, so that two rows that differ in it are a little farther
+apart than two numbers one spread from each other; rare and unknown categories are pooled.
+Everything is fitted on the public set.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-_TAIL: Final = 0.001  # of the public values at either end: they do not stretch mean and spread
+_TAIL: Final = 0.001  # share of the public values at either end that mean and spread ignore
 _FARTHEST: Final = 4.0  # spreads from the mean
 _RARE: Final = 0.005  # a category on a smaller share of the public rows is pooled
 _MOST_CATEGORIES: Final = 64
@@ -35,10 +35,10 @@ _MISMATCH: Final = 0.85  # two one-hot rows that differ are sqrt(2) times that a
 
 @dataclass(frozen=True, eq=False)
 class _Numbers:
-    """Mean and spread of a column's public values; a spread of 0 if it says nothing.
+    """Mean and spread of a column's public values; a spread of 0 if it is constant.
 
     Attributes:
-        centre: mean of the public values, the farthest of them cut.
+        centre: mean of the public values, the farthest clipped.
         spread: their standard deviation.
     """
 
@@ -46,14 +46,14 @@ class _Numbers:
     spread: float
 
     @classmethod
-    def fit(cls, held: NDArray[np.float64]) -> _Numbers:
-        """Return what the public values, without missing ones, say of a column."""
-        if not len(held):
+    def fit(cls, values: NDArray[np.float64]) -> _Numbers:
+        """Return the mean and spread of a column's public values, missing ones excluded."""
+        if not len(values):
             return cls(0.0, 0.0)
-        low, high = np.quantile(held, [_TAIL, 1 - _TAIL], method="nearest").tolist()
+        low, high = np.quantile(values, [_TAIL, 1 - _TAIL], method="nearest").tolist()
         largest = max(abs(low), abs(high), np.finfo(np.float64).tiny)
-        # Brought to [-1, 1] first: the square of a number that a file may hold can overflow.
-        tame = np.clip(held, low, high) / largest
+        # Brought to [-1, 1] first: the square of a number in a file can overflow.
+        tame = np.clip(values, low, high) / largest
         spread = float(tame.std())
         return cls(float(tame.mean()) * largest, spread * largest if spread > 1e-9 else 0.0)
 
@@ -62,9 +62,11 @@ class _Numbers:
         missing = np.isnan(column)
         if not self.spread:
             return [missing.astype(np.float32)]
-        held = np.where(missing, self.centre, column)
-        with np.errstate(over="ignore"):  # what overflows is cut
-            scaled = np.clip(held / self.spread - self.centre / self.spread, -_FARTHEST, _FARTHEST)
+        values = np.where(missing, self.centre, column)
+        with np.errstate(over="ignore"):  # overflow is clipped
+            scaled = np.clip(
+                values / self.spread - self.centre / self.spread, -_FARTHEST, _FARTHEST
+            )
         return [scaled.astype(np.float32), missing.astype(np.float32)]
 
 
@@ -87,7 +89,7 @@ class TableSpace:
 
     Attributes:
         names: the columns it takes, in order.
-        columns: what becomes of each.
+        columns: the coordinates of each.
     """
 
     names: tuple[str, ...]
@@ -97,14 +99,14 @@ class TableSpace:
 
     @classmethod
     def fit(cls, public: Inputs) -> TableSpace:
-        """Return the space that the public rows span.
+        """Return the space fitted on the public rows.
 
         Raises:
             SchemaError: if the inputs are images.
             DataError: if the table has no rows.
         """
         if not isinstance(public, Table):
-            raise SchemaError(f"rows of a table are needed, these are {public.schema()}")
+            raise SchemaError(f"this feature space needs rows of a table, not {public.schema()}")
         if not len(public):
             raise DataError("the public set has no rows; distances cannot be scaled")
         columns: list[_Numbers | _Categories] = []
@@ -130,7 +132,7 @@ class TableSpace:
             SchemaError: if the inputs are images, or a column is missing or does not parse.
         """
         if not isinstance(inputs, Table):
-            raise SchemaError(f"rows of a table are needed, these are {inputs.schema()}")
+            raise SchemaError(f"this feature space needs rows of a table, not {inputs.schema()}")
         numeric = [isinstance(column, _Numbers) for column in self.columns]
         table = inputs.aligned(self.names, numeric)
         made: list[Floats] = []

@@ -1,4 +1,4 @@
-"""What a party has answered: one answer in each phase, in order, and the same again if asked so."""
+"""A party's answers: one per phase, in order; a repeated request gets the same answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pate.errors import ProtocolError, RefusedError
 
 
 class Phase(Enum):
-    """What a party is asked for next."""
+    """The next request that a party accepts."""
 
     KEYS = "keys"
     SHARES = "shares"
@@ -29,10 +29,10 @@ class Answers:
     """The answers of one attempt.
 
     Args:
-        proved: whether votes are proved: without that there is one phase less.
+        proved: whether votes are proved, which takes one more phase.
 
     Attributes:
-        phase: what is asked for next.
+        phase: the next one.
     """
 
     def __init__(self, *, proved: bool = False) -> None:
@@ -41,16 +41,16 @@ class Answers:
         self._given: dict[Phase, tuple[bytes, object]] = {}
 
     def given(self, phase: Phase, request: bytes, kind: type[Answer]) -> Answer | None:
-        """Return the answer to a request if it was given before, None if it is to be made now.
+        """Return the stored answer to a repeated request, None for a new request.
 
         Args:
-            phase: that the request belongs to.
-            request: hash of all that it says.
+            phase: of the request.
+            request: hash of its content.
             kind: type of the answer.
 
         Raises:
-            RefusedError: if another request was answered in this phase, or all is forgotten.
-            ProtocolError: if it is not the turn of this phase.
+            RefusedError: if another request was answered in this phase, or after :meth:`forget`.
+            ProtocolError: if this is not the next phase.
         """
         if self.phase is Phase.FORGOTTEN:
             raise RefusedError("this attempt at a masked sum is over: begin another one")
@@ -58,8 +58,7 @@ class Answers:
             before, answer = self._given[phase]
             if not hmac.compare_digest(before, request):
                 raise RefusedError(
-                    f"asked for {phase.value} a second time, with another request: one is "
-                    "answered in an attempt"
+                    f"asked for {phase.value} a second time, with another request: an attempt answers one"
                 )
             assert isinstance(answer, kind)  # noqa: S101 - what give() was given
             return answer
@@ -68,12 +67,12 @@ class Answers:
         return None
 
     def give(self, phase: Phase, request: bytes, answer: Answer) -> Answer:
-        """Keep an answer, go on to the next phase, and return the answer."""
+        """Store an answer, advance to the next phase, and return the answer."""
         self._given[phase] = (request, answer)
         self.phase = self._order[self._order.index(phase) + 1]
         return answer
 
     def forget(self) -> None:
-        """Drop all answers, and give no more."""
+        """Drop all answers and refuse further requests."""
         self.phase = Phase.FORGOTTEN
         self._given = {}

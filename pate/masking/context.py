@@ -1,8 +1,8 @@
-"""What all sides of a masked sum must agree on before anything is masked, and its one digest.
+"""The parameters that all sides of a masked sum must agree on, and their digest.
 
-Every signature, key and mask of an attempt is bound to :attr:`Context.digest`. A server that shows
-two parties different queries, rosters, thresholds or widths makes them talk past each other:
-signatures do not verify, boxes do not open and masks do not cancel.
+Every signature, key and mask of an attempt is bound to :attr:`Context.digest`. If a server shows
+two parties different queries, rosters, thresholds or widths, signatures do not verify, boxes do not
+open and masks do not cancel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "threshold_for",
 ]
 
-#: Of the protocol. Another one has other labels or another order of steps.
+#: Version of the protocol: its labels and order of steps.
 VERSION: Final = 1
 ID_BYTES: Final = 16
 MOST_MEMBERS: Final = 4_096
@@ -81,9 +81,9 @@ class Context:
         classes: columns of a vote matrix.
         bits: width of the ring: 8, 16 or 32.
         threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may work together with the server.
+        colluders: c, most parties that may collude with the server.
         terms: hash of all terms of the campaign, 32 bytes.
-        proofs: what is needed to prove votes; None if they are not proved.
+        proofs: parameters of vote proofs; None if votes are not proved.
 
     Raises:
         ProtocolError: if a field is out of bounds, or they do not fit together.
@@ -105,7 +105,7 @@ class Context:
     def __post_init__(self) -> None:
         if self.version != VERSION:
             raise ProtocolError(
-                f"masked sums of version {self.version!r} are not known here, only {VERSION}: "
+                f"unknown version {self.version!r} of masked sums; this release has {VERSION}: "
                 "install the same release everywhere"
             )
         check_bytes(self.campaign, ID_BYTES, "the campaign id of a masked sum")
@@ -185,7 +185,7 @@ class Context:
 
     @cached_property
     def points(self) -> dict[str, int]:
-        """Where each party's shares are taken: its place in the roster, from 1. Never 0."""
+        """Evaluation point of each party's shares: its place in the roster, from 1. Never 0."""
         return {name: place for place, name in enumerate(self.names, 1)}
 
     @cached_property
@@ -209,7 +209,7 @@ class Context:
         )
 
     def check_members(self, names: Collection[str], what: str) -> None:
-        """Raise ProtocolError if a name is not one of the roster; ``what`` says where it stands."""
+        """Raise ProtocolError if a name is not in the roster; ``what`` is for the message."""
         if len(names) > len(self.members):
             raise ProtocolError(f"{len(names)} parties in {what}, the roster has {len(self.names)}")
         for name in names:
@@ -218,16 +218,16 @@ class Context:
 
 
 def check_threshold(parties: int, threshold: int, colluders: int) -> None:
-    """Check that a masked sum can be kept from a server that lies.
+    """Check the conditions for secrecy from a malicious server.
 
-    Two lists of survivors, each signed by t parties, have 2t - n signers in common. Above c, one
-    of them is honest, and no honest party signs two lists. And t - c parties of every sum are
-    honest: with one alone its votes would be the sum.
+    Two lists of survivors, each signed by t parties, have 2t - n signers in common. Above c, one of
+    them is honest, and no honest party signs two lists. And t - c parties of every sum are honest;
+    with only one, its votes would be the sum.
 
     Args:
         parties: n, of the roster.
         threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may work together with the server.
+        colluders: c, most parties that may collude with the server.
 
     Raises:
         UsageError: unless 2t > n + c, t <= n, t - c >= 2 and c >= 0.
@@ -244,13 +244,13 @@ def check_threshold(parties: int, threshold: int, colluders: int) -> None:
         raise UsageError(f"{said}: t - c must be at least 2, or a sum may be one party's votes")
     if 2 * threshold <= parties + colluders:
         raise UsageError(
-            f"{said}: 2t must be more than n + c, or a server could have two sums opened: "
+            f"{said}: 2t must be more than n + c, or a server could have two sums unmasked: "
             f"take t = {(parties + colluders) // 2 + 1} or more"
         )
 
 
 def threshold_for(parties: int, colluders: int | None = None) -> tuple[int, int]:
-    """Return t and c for a roster: what a campaign takes that names none.
+    """Return the default t and c for a roster.
 
     Without ``colluders``, t is the least above 2n/3 and c the most below n/3 that it allows.
 
@@ -259,7 +259,7 @@ def threshold_for(parties: int, colluders: int | None = None) -> tuple[int, int]
 
     Args:
         parties: n, of the roster.
-        colluders: c, most parties that may work together with the server.
+        colluders: c, most parties that may collude with the server.
 
     Raises:
         UsageError: if no t will do.
@@ -274,7 +274,7 @@ def threshold_for(parties: int, colluders: int | None = None) -> tuple[int, int]
 
 
 def most_colluders(parties: int, threshold: int) -> int:
-    """Return the most colluders, below a third of the roster, that sums of ``threshold`` stand.
+    """Return the most colluders, below a third of the roster, that sums of ``threshold`` tolerate.
 
     >>> most_colluders(25, 17), most_colluders(5, 3)
     (8, 0)

@@ -1,24 +1,24 @@
-"""How many neighbours each party masks with, from a stated chance of failure.
+"""Number of neighbours that each party masks with, from a stated failure probability.
 
-Up to :data:`COMPLETE_UP_TO` parties everybody masks with everybody. Above it the parties stand on a
-ring in a random order, and each masks with the k = 2m nearest, m on either side; its secrets are
-shared among these and itself, and t_k shares give one back. k is the first of a rising list, and
-t_k the least for it, for which
+Up to :data:`COMPLETE_UP_TO` parties all pairs share masks. Above it the parties are on a ring in
+random order, and each masks with the k = 2m nearest, m on either side; its secrets are shared among
+these and itself, and t_k shares reconstruct one. k is the first of a rising list, and t_k the least
+for it, for which
 
-* *safe*: except with a chance of 2^-40, even for a server that may try 2^88 orders before it shows
-  one, no party's closed neighbourhood (k + 1 places) and no two windows of m places hold more
-  than q colluders, where 2 t_k >= k + q + 3;
-* *works*: except with a chance of 2^-40, if n - t parties drop out, whoever they are but not
-  chosen by the order, t_k of every neighbourhood are left.
+* *safe*: except with probability 2^-40, even for a server that may try 2^88 orders before it
+  shows one, no party's closed neighbourhood (k + 1 places) and no two windows of m places contain
+  more than q colluders, where 2 t_k >= k + q + 3;
+* *works*: except with probability 2^-40, if n - t parties drop out, chosen independently of the
+  order, t_k of every neighbourhood are left.
 
-docs/proofs/masked-sum.md shows that *safe* is all that secrecy needs, whoever drops out: no party's
-secrets are known to colluders, and the honest parties of an opened sum hang together. Both chances
-are sums of exact hypergeometric tails, in integers, so that all machines find the same k.
-If no k below n - 1 will do, everybody masks with everybody, where both hold with certainty.
+docs/proofs/masked-sum.md shows that *safe* suffices for secrecy, whoever drops out: no party's
+secrets are known to colluders, and the honest parties of an unmasked sum are connected. Both
+probabilities are sums of exact hypergeometric tails, in integers, so that all machines find the
+same k. If no k below n - 1 suffices, the graph is complete, where both hold with certainty.
 
 Source: the idea, Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure single-server aggregation with
 (poly)logarithmic overhead", CCS 2020. The conditions are our own: here one list of survivors is
-signed by t of all parties, so a neighbourhood needs no two thirds of its own.
+signed by t of all parties, so a neighbourhood needs no two-thirds majority of its own.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from typing import Final
 
 from pate.masking.context import check_threshold
 
-#: Up to so many parties the graph is complete.
+#: Most parties with a complete graph.
 COMPLETE_UP_TO: Final = 128
-#: Chance that secrecy fails: 2^-this.
+#: Probability that secrecy fails: 2^-this.
 SECURITY_BITS: Final = 40
-#: Orders that a server may try, by keys of colluders and by leaving parties out: 2^this.
+#: Orders that a server may try, by choosing colluders' keys and excluding parties: 2^this.
 GRINDING_BITS: Final = 88
-#: Chance that dropouts leave a neighbourhood with too few: 2^-this.
+#: Probability that dropouts leave a neighbourhood with too few: 2^-this.
 CORRECTNESS_BITS: Final = 40
 
 
 @dataclass(frozen=True)
 class Degree:
-    """How a party is connected.
+    """The neighbourhood of a party in the masking graph.
 
     Attributes:
-        neighbours: k, parties that each masks with.
-        threshold: t_k, shares that give a secret back, of k + 1.
-        complete: whether everybody masks with everybody.
+        neighbours: k, parties that each party masks with.
+        threshold: t_k, shares that reconstruct a secret, of k + 1.
+        complete: whether all pairs share masks.
     """
 
     neighbours: int
@@ -57,7 +57,7 @@ class Degree:
 
 @lru_cache(maxsize=256)
 def degree_for(parties: int, threshold: int, colluders: int) -> Degree:
-    """Return how the parties of a sum are connected.
+    """Return the degree of the masking graph of a sum.
 
     >>> degree_for(25, 17, 8)
     Degree(neighbours=24, threshold=17, complete=True)
@@ -70,16 +70,16 @@ def degree_for(parties: int, threshold: int, colluders: int) -> Degree:
         colluders: c, most parties that may work together with the server.
 
     Raises:
-        UsageError: if there can be no such sum.
+        UsageError: if no such sum is possible.
     """
     check_threshold(parties, threshold, colluders)
     if parties > COMPLETE_UP_TO:
         neighbours = 2
         while neighbours < parties - 1:
-            held = neighbourhood_threshold(parties, threshold, colluders, neighbours)
-            if held is not None:
-                return Degree(neighbours, held, complete=False)
-            # Every even number up to 64, then steps of at most 1/32: not more by much than need be.
+            most_held = neighbourhood_threshold(parties, threshold, colluders, neighbours)
+            if most_held is not None:
+                return Degree(neighbours, most_held, complete=False)
+            # Every even number up to 64, then steps of at most 1/32: close to the least.
             neighbours += 2 * max(1, neighbours // 64)
     return Degree(parties - 1, threshold, complete=True)
 
@@ -89,7 +89,7 @@ def neighbourhood_threshold(
 ) -> int | None:
     """Return t_k for k = ``neighbours`` on a ring, or None if none is both safe and works."""
     n, t, c, k = parties, threshold, colluders, neighbours
-    # A look at the means, which the tails only make worse, spares most of the sums.
+    # Comparing means first, which tails only worsen, avoids most of the sums.
     if 2 * k * t < (k + 3 + k * c // n) * (n - 1):
         return None
     needed = -(-(k + colluders_within(n, c, k) + 3) // 2)
@@ -97,7 +97,7 @@ def neighbourhood_threshold(
 
 
 def colluders_within(parties: int, colluders: int, neighbours: int) -> int:
-    """Return q: what neighbourhoods and pairs of windows hold at most, but for a failure.
+    """Return q, the most colluders in a neighbourhood or pair of windows, but for a failure.
 
     There are n neighbourhoods of k + 1 places and n(n-1)/2 pairs of windows of k/2. Each is a
     uniform subset of the places, so the colluders in it are hypergeometric, and those among k + 1
@@ -107,17 +107,17 @@ def colluders_within(parties: int, colluders: int, neighbours: int) -> int:
     sets = n * (n + 1) // 2
     bound = comb(n, places) >> (SECURITY_BITS + GRINDING_BITS)
     tail, most = 0, min(c, places)
-    for held in range(most, -1, -1):  # held colluders in one set
-        tail += comb(c, held) * comb(n - c, places - held)
+    for most_held in range(most, -1, -1):  # colluders in one set
+        tail += comb(c, most_held) * comb(n - c, places - most_held)
         if sets * tail > bound:
-            return held
+            return most_held
     return 0
 
 
 def certain_survivors(parties: int, threshold: int, neighbours: int) -> int:
-    """Return how many of a dropout's k neighbours are left when t of all are, but for a failure.
+    """Return how many of a dropout's k neighbours remain when t of all do, but for a failure.
 
-    A survivor's own neighbourhood has itself besides, and is better off.
+    A survivor's neighbourhood also contains itself, and so has one more.
     """
     others, k = parties - 1, neighbours
     t = min(threshold, others)

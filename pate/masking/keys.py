@@ -1,7 +1,7 @@
-"""Keys of one attempt: two X25519 pairs and a seed, and everything that is derived from them.
+"""Keys of one attempt: two X25519 pairs and a seed, and all keys derived from them.
 
-A derived key is HKDF-SHA256 (RFC 5869) over one secret, with all that it is for in ``info``: the
-context, the announced keys of everybody, the names and the public keys of those who share it.
+A derived key is HKDF-SHA256 (RFC 5869) over one secret, with its purpose in ``info``: the context,
+all announced keys, and the names and public keys of those who share it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KeyPair:
     """An X25519 pair.
 
     Attributes:
-        private: 32 bytes, as drawn; what is shared among the holders is this.
+        private: 32 bytes, as drawn; shared among the holders.
     """
 
     private: bytes
@@ -52,10 +52,10 @@ class KeyPair:
         return self._key.public_key().public_bytes_raw()
 
     def agree(self, peer: bytes, whose: str) -> bytes:
-        """Return the secret that is shared with the owner of a public key, 32 bytes.
+        """Return the Diffie-Hellman secret with the owner of a public key, 32 bytes.
 
         Raises:
-            ProtocolError: if the key is a point of low order, with which it would be no secret.
+            ProtocolError: if the key is a point of low order, which would make it public.
         """
         if peer in self._agreed:
             return self._agreed[peer]
@@ -63,14 +63,14 @@ class KeyPair:
             secret = self._key.exchange(X25519PublicKey.from_public_bytes(peer))
         except ValueError as error:  # the secret would be all zeros
             raise ProtocolError(
-                f"the key of {whose} is a point of low order: nothing can be kept secret with it"
+                f"the key of {whose} is a point of low order: no secret can be agreed on with it"
             ) from error
         self._agreed[peer] = secret
         return secret
 
     @cached_property
     def _agreed(self) -> dict[bytes, bytes]:
-        """Secrets by public key: each serves a box in either direction, and costs the most."""
+        """Cached secrets by public key: each is expensive, and serves a box in either direction."""
         return {}
 
     @cached_property
@@ -79,9 +79,9 @@ class KeyPair:
 
 
 def commitment(context: bytes, name: str, seed: bytes) -> bytes:
-    """Return what a party commits itself to its seed by, 32 bytes.
+    """Return a party's commitment to its seed, 32 bytes.
 
-    The seed is 32 uniform bytes, so the hash hides it as well as it binds.
+    The seed is 32 uniform bytes, so the hash is both hiding and binding.
 
     Args:
         context: digest of it.
@@ -92,7 +92,7 @@ def commitment(context: bytes, name: str, seed: bytes) -> bytes:
 
 
 def own_mask_key(announced: Announced, name: str, seed: bytes) -> bytes:
-    """Return the key of the mask that a party puts on by itself."""
+    """Return the key of a party's own mask."""
     return _derive(
         seed, encode("own mask", announced.context.digest, announced.digest, name.encode())
     )
@@ -121,7 +121,7 @@ def seal(
     """
     secret = own.agree(announced.keys[recipient].share_key, recipient)
     about = _box(announced, sender, recipient)
-    # The key seals this one box, so a fixed nonce is used once.
+    # The key seals only this box, so a fixed nonce is used once.
     return ChaCha20Poly1305(_derive(secret, about)).encrypt(
         bytes(12), b"".join(map(to_bytes, shares)), about
     )
@@ -151,7 +151,7 @@ def unseal(
 
 
 def _box(announced: Announced, sender: str, recipient: str) -> bytes:
-    """Return what a box is bound to, as key and as associated data."""
+    """Return the context of a box, for its key and as associated data."""
     return encode(
         "box",
         announced.context.digest,

@@ -1,4 +1,4 @@
-"""What parties send in a masked sum, besides byte strings: keys at first, shares at last."""
+"""Structured messages of parties in a masked sum: keys and unmasking shares."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 KEY_BYTES: Final = 32
 HASH_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
-#: The prime of X25519's field (RFC 7748): a key at or above it is another key's second name.
+#: The prime of X25519's field (RFC 7748): a key at or above it encodes another key again.
 _X25519_PRIME: Final = 2**255 - 19
-#: The u-coordinates of all points of low order, on the curve and on its twist: what is agreed on
-#: with one of them is known to everybody.
+#: The u-coordinates of all points of low order, on the curve and on its twist: secrets agreed on
+#: with one of them are public.
 _LOW_ORDER: Final = frozenset(
     {
         0,
@@ -54,7 +54,7 @@ class Keys:
     signature: bytes
 
     def check(self, name: str) -> None:
-        """Check sizes, and that the keys are of high order and written the one way there is.
+        """Check sizes, and that the keys are of high order and in canonical form.
 
         Raises:
             ProtocolError: otherwise; names the party.
@@ -66,8 +66,7 @@ class Keys:
                 raise ProtocolError(f"the {kind} of {name} is not a key in its one written form")
             if point in _LOW_ORDER:
                 raise ProtocolError(
-                    f"the {kind} of {name} is a point of low order: nothing can be kept secret "
-                    "with it"
+                    f"the {kind} of {name} is a point of low order: no secret can be agreed on with it"
                 )
         check_bytes(self.seed_commitment, HASH_BYTES, f"the commitment of {name}")
         check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of {name}")
@@ -75,18 +74,18 @@ class Keys:
 
 @dataclass(frozen=True)
 class UnmaskingShares:
-    """The shares that one party reveals, by the party whose secret it is a share of.
+    """The shares that one party reveals, by the owner of the secret.
 
     Attributes:
         seed_shares: of the seeds of the own masks of survivors, 33 bytes each.
-        key_shares: of the mask keys of those whose masked votes did not come, 33 bytes each.
+        key_shares: of the mask keys of dropouts, 33 bytes each.
     """
 
     seed_shares: Mapping[str, bytes]
     key_shares: Mapping[str, bytes]
 
     def check(self, name: str) -> None:
-        """Check that every share is an element of the field, and nobody is in both.
+        """Check that every share is an element of the field, and no party is in both.
 
         Raises:
             ProtocolError: otherwise; names the party ``name`` that revealed it.

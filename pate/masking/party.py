@@ -1,29 +1,28 @@
-"""A party in a masked sum: five answers, or six, each given once, in one order.
+"""A party's side of a masked sum: five or six answers, each given once, in a fixed order.
 
-The sixth proves its votes, if the context asks for it, after they are masked and before anybody
-signs who is in the sum.
+The sixth proves its votes, if the context requires it, after they are masked and before any party
+signs the list of survivors.
 
-Why a server that lies learns at most one sum, over t - c honest parties or more (in full in
+Why a malicious server learns at most one sum, over at least t - c honest parties (full proof:
 docs/proofs/masked-sum.md):
 
 * Every key, box and mask is bound to the context and to the digest of all announced keys. A party
   that was shown other keys can neither open the others' boxes nor sign their list of survivors.
-* A list of survivors counts when t parties have signed it. Two lists would have 2t - n > c signers
-  in common, an honest one among them, and an honest party signs one. So there is one list, and an
-  honest party reveals a share of the seed of who is on it, and of the mask key of who is not:
-  never both of one party, whatever it was shown of who sent boxes.
-* A server may show parties different senders of boxes. Who sealed no box for a party is not masked
-  with by it, and on no list that it signs. Two signers have each other's masks. An honest
-  survivor that signed nothing masks with t - 1 others or more, and t - c honest ones or more
-  opened its seed: since 2t > n + c, one of these is among those. With a mask that nobody else has,
-  its masked votes are random and the sum is lost. With masks that all have their other half, it
-  hangs together with the signers. On a graph with neighbours the same counting is made in each
-  neighbourhood, with its own threshold.
-* Masks are drawn for one answer: it is kept, and a repeated request gets the same bytes.
+* A list of survivors is valid when t parties have signed it. Two lists would have 2t - n > c
+  signers in common, an honest one among them, and an honest party signs only one. So there is one
+  list, and an honest party reveals shares of the seeds of the parties on it, and of the mask keys
+  of the others: never both of one party, whichever senders of boxes it was shown.
+* A server may show parties different senders of boxes. A party does not mask with one whose box
+  it did not get, and signs no list with it. Any two signers share a mask. An honest survivor that
+  signed nothing masks with at least t - 1 others, and at least t - c honest ones revealed shares of
+  its seed: since 2t > n + c, the two groups overlap. If one of its masks has no counterpart, its
+  masked votes are random and the sum is lost. If all have one, it is connected with the signers. On
+  a graph with neighbours the same argument holds in each neighbourhood, with its own threshold.
+* Masks are used for one answer: it is stored, and a repeated request gets the same bytes.
 
 A box that does not open stops the party before its votes are masked, and the error names the
-sender. Going on without that sender would be safe and useless: others have masked with it. The
-server sees the party drop out, and goes on while t are left.
+sender. Continuing without that sender would be safe but useless, since others have masked with it.
+The server sees the party drop out, and continues while t are left.
 """
 
 from __future__ import annotations
@@ -69,18 +68,18 @@ Value = TypeVar("Value")
 class PartyMasking:
     """One party's side of one attempt.
 
-    A request that is refused changes nothing. The same request again gets the same answer again;
-    another one in its place is refused, and so is one before its turn.
+    A refused request changes nothing. A repeated request gets the same answer; another request in
+    its place is refused, and so is one out of order.
 
     Args:
         context: of the attempt.
         name: of this party.
         identity: its signing key, the one of the roster.
-        random: gives that many uniform bytes, such as ``secrets.token_bytes``.
-        stream: where masks of votes come from; left out, ChaCha20 in the ring of the context.
+        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
+        stream: source of masks; default: ChaCha20 in the ring of the context.
 
     Raises:
-        ProtocolError: if the roster does not have this party with this identity.
+        ProtocolError: if this party with this identity is not in the roster.
     """
 
     def __init__(
@@ -109,17 +108,17 @@ class PartyMasking:
         self._share_pair: KeyPair | None = None
         self._seed: bytes | None = None
         self._announced: Announced | None = None
-        #: Shares that this party holds, (of the seed, of the mask key), by whose secrets they are.
+        #: Shares (of the seed, of the mask key) that this party received, by owner of the secrets.
         self._held: dict[str, tuple[int, int]] = {}
         self._survivors: tuple[str, ...] = ()
 
     @property
     def phase(self) -> Phase:
-        """What is asked for next."""
+        """The next phase."""
         return self._answers.phase
 
     def keys(self) -> Keys:
-        """Make the keys of this attempt, and sign them.
+        """Generate and sign the keys of this attempt.
 
         Raises:
             RefusedError: after :meth:`forget`.
@@ -139,16 +138,16 @@ class PartyMasking:
         """Share the seed and the mask key among this party's neighbours.
 
         Args:
-            keys: of all parties that announced some, this one among them.
+            keys: of all parties that announced some, this one included.
 
         Returns:
             A sealed box of 82 bytes for each neighbour.
 
         Raises:
-            ProtocolError: for a stranger, a bad signature, a key that is there twice or of low
-                order, or if this party's own keys are missing or changed.
+            ProtocolError: for a party outside the roster, a bad signature, a repeated key or one of
+                low order, or if this party's own keys are missing or changed.
             QuorumError: for fewer than t parties.
-            RefusedError: if it was asked before with other keys.
+            RefusedError: if other keys were sent before.
         """
         self.context.check_members(keys, "a list of keys")
         for name, each in keys.items():
@@ -191,24 +190,24 @@ class PartyMasking:
         return dict(self._answers.give(Phase.SHARES, request, boxes))
 
     def mask(self, boxes: Mapping[str, bytes], values: NDArray[np.integer]) -> bytes:
-        """Mask this party's votes with all neighbours whose boxes came.
+        """Mask this party's votes with all neighbours whose boxes arrived.
 
         Args:
-            boxes: for this party, by who sealed them: neighbours that shared their secrets.
-            values: (rows, classes) integers of any sign: votes, with noise if there is any. When
-                a request is repeated they are not looked at: other values under the same masks
-                would show the difference.
+            boxes: for this party, by sender: neighbours that shared their secrets.
+            values: (rows, classes) integers of any sign: votes, with noise if there is any. They
+                are ignored in a repeated request: other values under the same masks would reveal
+                the difference.
 
         Returns:
             Masked votes, residues as little-endian unsigned integers. If votes are proved: 32
             bytes of a commitment to them, masked votes, and masked link masks of four bytes each.
 
         Raises:
-            ProtocolError: for a box from who is no neighbour, that does not open or holds no
+            ProtocolError: for a box that is not from a neighbour, does not open or contains no
                 shares, and for values of another shape.
             UsageError: if votes are proved, and these are not valid.
-            QuorumError: if too few boxes came.
-            RefusedError: if it was asked before with other boxes.
+            QuorumError: if too few boxes arrived.
+            RefusedError: if other boxes were sent before.
         """
         self.context.check_members(boxes, "a list of boxes")
         for sender, box in boxes.items():
@@ -220,7 +219,7 @@ class PartyMasking:
         graph = announced.graph
         strangers = sorted(boxes.keys() - graph.neighbours(self.name))
         if strangers:
-            raise ProtocolError(f"a box from {strangers[0]}, who does not mask with {self.name}")
+            raise ProtocolError(f"a box from {strangers[0]}, which does not mask with {self.name}")
         if len(boxes) + 1 < graph.threshold:
             raise QuorumError(
                 f"{len(boxes)} neighbours and {self.name} shared their secrets, "
@@ -243,23 +242,22 @@ class PartyMasking:
         masked = commitment + self._masked(announced, sorted(boxes), values)
         self._held.update(held)
         self._prover = prover
-        # From here on no secret of this party is needed but the shares that it holds, and what
-        # proves its votes.
+        # From here on only the received shares and the secrets of the vote proof are needed.
         self._mask_pair = self._share_pair = self._seed = None
         return self._answers.give(Phase.MASKED, request, masked)
 
     def prove(self, seed: bytes) -> bytes:
-        """Prove that the votes that were masked are valid.
+        """Prove that the masked votes are valid.
 
         Args:
-            seed: of the server, 32 bytes, the one that the context has the hash of. Any other is
-                refused: with seeds of its choice for each party a server could read single votes.
+            seed: of the server, 32 bytes, whose hash is in the context. Any other is refused: by
+                choosing seeds for each party a server could read single votes.
 
         Returns:
             A proof, as long as :attr:`pate.masking.proofs.shape.Shape.proof_bytes` says.
 
         Raises:
-            ProtocolError: if it is another seed, or not the turn of a proof.
+            ProtocolError: for another seed, or if a proof is not the next phase.
             RefusedError: after :meth:`forget`.
         """
         check_bytes(seed, SEED_BYTES, "the seed of proofs")
@@ -268,13 +266,13 @@ class PartyMasking:
             return given
         fixed = self.context.proofs.seed_hash if self.context.proofs is not None else b""
         if not hmac.compare_digest(commit_seed(seed), fixed):
-            raise ProtocolError("the seed of proofs is not the one that this attempt began with")
+            raise ProtocolError("the seed of proofs is not the one of this attempt")
         proof = _kept(self._prover).prove(seed)
         self._prover = None
         return self._answers.give(Phase.PROOFS, request, proof)
 
     def sign_survivors(self, survivors: Sequence[str]) -> bytes:
-        """Sign the list of those whose masked votes are in the sum.
+        """Sign the list of parties whose masked votes are in the sum.
 
         Args:
             survivors: their names, in any order.
@@ -283,8 +281,8 @@ class PartyMasking:
             A signature of 64 bytes over the sorted list, the context and the announced keys.
 
         Raises:
-            ProtocolError: if somebody is on it twice, is a stranger, or is a neighbour that this
-                party has not masked with, or if this party is not on it.
+            ProtocolError: if a name is repeated, not in the roster, or that of a neighbour that
+                this party has not masked with, or if this party is not on it.
             QuorumError: for fewer than t.
             RefusedError: if it has signed another list.
         """
@@ -296,7 +294,7 @@ class PartyMasking:
         announced = _kept(self._announced)
         listed = frozenset(ordered)
         if len(listed) != len(ordered):
-            raise ProtocolError("a party stands in the list of survivors twice")
+            raise ProtocolError("the list of survivors has a party twice")
         if len(listed) < self.context.threshold:
             raise QuorumError(
                 f"{len(listed)} parties survive, {self.context.threshold} are needed for a sum"
@@ -305,30 +303,30 @@ class PartyMasking:
             raise ProtocolError(f"{self.name} is asked to sign a list of survivors without it")
         unknown = sorted(listed - announced.keys.keys())
         if unknown:
-            raise ProtocolError(f"{unknown[0]} is listed as a survivor and announced no keys")
+            raise ProtocolError(f"{unknown[0]} is listed as a survivor but announced no keys")
         unmasked = sorted((listed & announced.graph.neighbours(self.name)) - self._held.keys())
         if unmasked:
             raise ProtocolError(
-                f"{unmasked[0]} is listed as a survivor, and its box never came to {self.name}"
+                f"{unmasked[0]} is listed as a survivor, but its box never came to {self.name}"
             )
         signature = self._identity.sign(survivors_to_sign(announced, ordered))
         self._survivors = ordered
         return self._answers.give(Phase.CONSISTENCY, request, signature)
 
     def unmask(self, signatures: Mapping[str, bytes]) -> UnmaskingShares:
-        """Reveal the shares that open the sum over the list that this party signed.
+        """Reveal the shares that unmask the sum over the list that this party signed.
 
         Args:
             signatures: of survivors over that list, by name; at least t.
 
         Returns:
-            A share of the seed of each survivor, and of the mask key of each party that sealed a
-            box and is no survivor; of those that this party holds shares of.
+            A share of the seed of each survivor, and of the mask key of each dropout that sealed a
+            box; as far as this party received shares.
 
         Raises:
             ProtocolError: if one is not by a survivor, or not over this list.
             QuorumError: for fewer than t.
-            RefusedError: if it was asked before with other signatures.
+            RefusedError: if other signatures were sent before.
         """
         self.context.check_members(signatures, "a list of signatures")
         for name, signature in signatures.items():
@@ -356,7 +354,7 @@ class PartyMasking:
         return self._answers.give(Phase.UNMASK, request, opening)
 
     def forget(self) -> None:
-        """Drop all secrets and answers. Nothing more is answered."""
+        """Drop all secrets and answers; every further request is refused."""
         self._answers.forget()
         self._mask_pair = self._share_pair = self._seed = self._announced = None
         self._prover = None
@@ -387,7 +385,7 @@ def _request(label: str, parts: Mapping[str, bytes]) -> bytes:
 
 
 def _kept(value: Value | None) -> Value:
-    """Return what an earlier phase has left: the order of phases says that it is there."""
+    """Return a value of an earlier phase, which the order of phases guarantees."""
     if value is None:
-        raise ProtocolError("a step of a masked sum before those that it needs")
+        raise ProtocolError("a step of a masked sum before its prerequisites")
     return value

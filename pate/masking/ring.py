@@ -1,4 +1,4 @@
-"""Integers modulo 2^bits: what votes, masks and their sums are in a masked sum."""
+"""Integers modulo 2^bits, the group of votes, masks and their sums."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pate.errors import ProtocolError, UsageError
 #: Residues in the container type of their ring: uint8, uint16 or uint32.
 Residues = NDArray[np.unsignedinteger]
 
-#: Widths that travel. Each fills its container, so adding wraps by itself and no bit is wasted.
+#: Widths in messages. Each fills its container, so addition wraps and no bit is wasted.
 WIDTHS: Final = (8, 16, 32)
 
 
 class Group(Protocol):
-    """What a masked sum needs of the group that it is in; :class:`Ring` is the one of votes."""
+    """The group operations that a masked sum needs; :class:`Ring` is the group of votes."""
 
     def reduce(self, values: NDArray[np.integer]) -> Residues:
         """Return integers as elements, in a new array."""
@@ -34,15 +34,15 @@ class Group(Protocol):
         """Return elements as bytes."""
 
     def unpack(self, packed: bytes, count: int) -> Residues:
-        """Return the elements that :meth:`pack` packed; ProtocolError if it is not that."""
+        """Return the elements that :meth:`pack` packed; ProtocolError for other bytes."""
 
 
 @dataclass(frozen=True)
 class Ring:
     """The integers modulo 2^bits.
 
-    Campaigns use :data:`WIDTHS` alone. Other widths are for exhaustive tests on tiny rings; they
-    travel one value in each container, so such a message is longer than it need be.
+    Campaigns use only :data:`WIDTHS`. Other widths are for exhaustive tests on tiny rings; each
+    value fills a container, so such messages are longer than necessary.
 
     Attributes:
         bits: 1 to 32.
@@ -56,7 +56,7 @@ class Ring:
 
     @property
     def size(self) -> int:
-        """How many residues there are."""
+        """Number of residues."""
         return 1 << self.bits
 
     @cached_property
@@ -70,7 +70,7 @@ class Ring:
         return np.dtype(f"u{self.width // 8}")
 
     def packed_bytes(self, count: int) -> int:
-        """Return how many bytes ``count`` residues travel in."""
+        """Return the packed size of ``count`` residues in bytes."""
         return count * self.width // 8
 
     def reduce(self, values: NDArray[np.integer]) -> Residues:
@@ -81,7 +81,7 @@ class Ring:
         """
         if not np.issubdtype(values.dtype, np.integer):
             raise UsageError(f"only integers have residues, got {values.dtype}")
-        # Casting to a narrower unsigned type keeps the low bits, which is the residue.
+        # Casting to a narrower unsigned type keeps the low bits, the residue.
         residues: Residues = values.astype(np.int64).astype(self.dtype)
         self._wrap(residues)
         return residues
@@ -97,7 +97,7 @@ class Ring:
         self._wrap(total)
 
     def from_uniform(self, raw: bytes) -> Residues:
-        """Return one uniform residue for each little-endian container in uniform bytes."""
+        """Return one uniform residue per little-endian container of uniform bytes."""
         residues: Residues = np.frombuffer(raw, self.dtype.newbyteorder("<")).astype(self.dtype)
         self._wrap(residues)
         return residues
@@ -110,7 +110,7 @@ class Ring:
         """Return the ``count`` residues that :meth:`pack` packed, shape (count,).
 
         Raises:
-            ProtocolError: if these bytes are not that.
+            ProtocolError: for other bytes.
         """
         if not isinstance(packed, bytes) or len(packed) != self.packed_bytes(count):
             raise ProtocolError(
@@ -118,7 +118,7 @@ class Ring:
             )
         residues: Residues = np.frombuffer(packed, self.dtype.newbyteorder("<")).astype(self.dtype)
         if self.bits < self.width and residues.size and int(residues.max()) >= self.size:
-            raise ProtocolError(f"a masked vote is no residue modulo 2^{self.bits}")
+            raise ProtocolError(f"a masked vote is not a residue modulo 2^{self.bits}")
         return residues
 
     def _wrap(self, residues: Residues) -> None:
@@ -127,7 +127,7 @@ class Ring:
 
 
 def centred(residues: NDArray[np.integer], bits: int) -> NDArray[np.int64]:
-    """Return residues modulo 2^bits as the integers of [-2^(bits-1), 2^(bits-1)) that they are of.
+    """Return residues modulo 2^bits as their representatives in [-2^(bits-1), 2^(bits-1)).
 
     >>> centred(np.array([0, 127, 128, 255]), 8).tolist()
     [0, 127, -128, -1]
@@ -142,13 +142,13 @@ def centred(residues: NDArray[np.integer], bits: int) -> NDArray[np.int64]:
     size = Ring(bits).size
     wide = residues.astype(np.int64)
     if wide.size and (int(wide.min()) < 0 or int(wide.max()) >= size):
-        raise UsageError(f"a value is no residue modulo 2^{bits}")
+        raise UsageError(f"a value is not a residue modulo 2^{bits}")
     signed: NDArray[np.int64] = np.where(wide >= size // 2, wide - size, wide)
     return signed
 
 
 def ring_bits(largest: int) -> int:
-    """Return the least of 8, 16 and 32 bits that hold every integer of [-largest, largest].
+    """Return the least of 8, 16 and 32 bits that represent every integer of [-largest, largest].
 
     >>> ring_bits(127), ring_bits(128)
     (8, 16)

@@ -1,8 +1,8 @@
-"""The server in a masked sum: takes five answers of each party, or six, and at last the sum.
+"""The server's side of a masked sum: takes five or six answers of each party, and unmasks the sum.
 
-It learns nothing else if it is honest, and docs/proofs/masked-sum.md says what it learns if it is
-not. Parties are not: whatever they send is checked, and what they may still do is to spoil the sum
-of their own votes, or to make an attempt fail.
+An honest server learns nothing else; docs/proofs/masked-sum.md says what a malicious one learns.
+Parties are not trusted: all their messages are checked, and all they can do is falsify their own
+votes, or make an attempt fail.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Phase(Enum):
-    """What is being waited for."""
+    """The answers that the server waits for."""
 
     KEYS = "keys"
     SHARES = "shares"
@@ -47,22 +47,22 @@ class Phase(Enum):
 class ServerMasking:
     """The server's side of one attempt.
 
-    What is refused changes nothing. The same answer again is passed over; another one from the
-    same party in the same phase is refused.
+    A refused message changes nothing. A repeated answer is ignored; a different one from the same
+    party in the same phase is refused.
 
     Args:
         context: of the attempt.
-        stream: where masks of votes come from; left out, ChaCha20 in the ring of the context.
-        seed: of proofs, 32 bytes, if votes are proved: drawn for this attempt, kept to itself
-            until all masked votes are in, and the one that the context has the hash of.
+        stream: source of masks; default: ChaCha20 in the ring of the context.
+        seed: of proofs, 32 bytes, if votes are proved: drawn for this attempt, secret until all
+            masked votes are in, with its hash in the context.
 
     Attributes:
-        phase: what is being waited for.
-        survivors: names of the parties in the sum, sorted; empty before their masked votes are in,
-            and proved if they are.
-        signatures: over that list, by name; empty before they are in.
-        faults: pairs (whose secret, who gave the share) of shares that did not fit and were done
-            without. One of the two is at fault.
+        phase: the current one.
+        survivors: names of the parties in the sum, sorted; empty until their masked votes are in,
+            and proved if required.
+        signatures: over that list, by name; empty until they are in.
+        faults: pairs (owner of the secret, sender of the share) of inconsistent shares that were
+            not needed. One of the two is at fault.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class ServerMasking:
         fixed = None if context.proofs is None else context.proofs.seed_hash
         if (None if seed is None else commit_seed(seed)) != fixed:
             raise UsageError(
-                "a masked sum with proofs needs the seed that its context has the hash of, and one "
-                "without proofs none"
+                "a masked sum with proofs needs the seed whose hash is in its context, and one "
+                "without proofs no seed"
             )
         self.context = context
         self.phase = Phase.KEYS
@@ -104,24 +104,24 @@ class ServerMasking:
 
     @property
     def awaited(self) -> frozenset[str]:
-        """Who may answer in this phase, and has or has not: did all phases before it."""
+        """Parties that may answer in this phase, because they answered in all earlier ones."""
         return self._awaited
 
     @property
     def answered(self) -> frozenset[str]:
-        """Who has answered in this phase."""
+        """Parties that have answered in this phase."""
         return frozenset(self._answers())
 
     @property
     def enough(self) -> bool:
-        """Whether those that answered are enough to go on."""
+        """Whether enough parties answered to continue."""
         answered = self.answered
         if self.phase is Phase.DONE or len(answered) < self.context.threshold:
             return False
         if self.phase is Phase.KEYS:
             return True
         graph = self._known.graph
-        # Whoever takes part needs a threshold of holders; at last also who dropped out needs them.
+        # Every participant needs a threshold of holders; for unmasking, every dropout, too.
         parties = answered
         if self.phase is Phase.CONSISTENCY:
             parties = frozenset(self.survivors)
@@ -145,7 +145,7 @@ class ServerMasking:
         self._keys[name] = keys
 
     def take_boxes(self, name: str, boxes: Mapping[str, bytes]) -> None:
-        """Take the boxes that a party sealed, by recipient.
+        """Take a party's sealed boxes, by recipient.
 
         Raises:
             ProtocolError: if they are not one box for each of its neighbours.
@@ -160,39 +160,39 @@ class ServerMasking:
         self._boxes[name] = dict(boxes)
 
     def take_masked(self, name: str, packed: bytes) -> None:
-        """Take a party's masked votes into the sum; if they are proved, aside until they are.
+        """Add a party's masked votes to the sum; if proofs are required, only after its proof.
 
         Raises:
-            ProtocolError: if they are not so many residues.
+            ProtocolError: if they are not the right number of residues.
         """
         self._expect(Phase.MASKED, name)
         if self._collected is not None:
             residues = self._collected.masked(name, packed)
         else:
             residues = self._stream.ring.unpack(packed, self.context.count)
-        # Only a hash is kept: the votes are in the sum.
-        held = hashlib.sha256(packed).digest()
-        if self._repeated(self._masked, name, held):
+        # Only a hash is stored: the votes are in the sum.
+        earlier = hashlib.sha256(packed).digest()
+        if self._repeated(self._masked, name, earlier):
             return
         if self._collected is not None:
             self._collected.keep(name, packed)
         else:
             self._stream.ring.add(self._total, residues)
-        self._masked[name] = held
+        self._masked[name] = earlier
 
     @property
     def seed(self) -> bytes:
-        """What to ask parties for proofs with, 32 bytes.
+        """The seed of proofs, 32 bytes.
 
         Raises:
-            ProtocolError: before all masked votes are in; whoever knew it earlier could cheat.
+            ProtocolError: before all masked votes are in: a party that knew it earlier could cheat.
         """
         if self._seed is None or self._order.index(self.phase) < self._order.index(Phase.PROOFS):
-            raise ProtocolError(f"no seed is shown while the server waits for {self.phase.value}")
+            raise ProtocolError(f"the seed is secret while the server waits for {self.phase.value}")
         return self._seed
 
     def take_proof(self, name: str, proof: bytes) -> None:
-        """Take the proof that a party's masked votes are valid. Without it they are not summed.
+        """Take the proof that a party's masked votes are valid, without which they are not summed.
 
         Raises:
             ProtocolError: if it does not hold; names the party.
@@ -225,7 +225,7 @@ class ServerMasking:
         """
         self._expect(Phase.UNMASK, name)
         if not isinstance(opening, UnmaskingShares):
-            raise ProtocolError(f"{name} sent something that is no opening")
+            raise ProtocolError(f"{name} sent something other than unmasking shares")
         if self._repeated(self._openings, name, opening):
             return
         holders = self._known.graph.holders(name)
@@ -238,22 +238,22 @@ class ServerMasking:
         self._openings[name] = opening
 
     def advance(self) -> None:
-        """Close the phase with those who answered.
+        """Close the phase with the parties that answered.
 
         Raises:
-            QuorumError: if they are too few; nothing is learned and more may still answer.
-            ProtocolError: if the shares do not give the secrets that they are of, or the sum is not
-                of the votes that were proved.
+            QuorumError: if they are too few; nothing is revealed and more may still answer.
+            ProtocolError: if the shares do not reconstruct the secrets, or the sum is not that of
+                the proved votes.
         """
         if self.phase is Phase.DONE:
-            raise ProtocolError("this attempt at a masked sum is done")
+            raise ProtocolError("this attempt at a masked sum is finished")
         answered = self.answered
         if not self.enough:
             raise QuorumError(
                 f"{len(answered)} parties of {len(self._awaited)} answered with "
                 f"{self.phase.value}, {self.context.threshold} are needed"
                 + (
-                    ", and of the neighbours of some party too few are left"
+                    ", and some party has too few neighbours left"
                     if len(answered) >= self.context.threshold
                     else ""
                 )
@@ -273,12 +273,12 @@ class ServerMasking:
         self.phase = self._order[self._order.index(self.phase) + 1]
 
     def keys_for(self, name: str) -> dict[str, Keys]:
-        """Return what to ask a party for shares with: everybody's keys."""
+        """Return the request for shares: all announced keys."""
         self._expect(Phase.SHARES, name)
         return dict(self._known.keys)
 
     def boxes_for(self, name: str) -> dict[str, bytes]:
-        """Return what to ask a party for masked votes with: the boxes for it, by sender."""
+        """Return the request for masked votes: the boxes for a party, by sender."""
         self._expect(Phase.MASKED, name)
         return {
             sender: self._boxes[sender][name]
@@ -316,7 +316,7 @@ class ServerMasking:
         return counts.reshape(self.context.rows, self.context.classes)
 
     def _dropped(self) -> frozenset[str]:
-        """Who shared its secrets and did not vote, and has survivors that mask with it."""
+        """Parties that shared secrets but did not vote, and that survivors mask with."""
         alive, graph = frozenset(self.survivors), self._known.graph
         gone = self._boxes.keys() - alive
         return frozenset(name for name in gone if graph.neighbours(name) & alive)
@@ -349,9 +349,9 @@ class ServerMasking:
                 f"{phase.value} of {name!r:.80}, which is not in the roster or missed a phase"
             )
 
-    def _repeated(self, held: Mapping[str, object], name: str, answer: object) -> bool:
-        if name not in held:
+    def _repeated(self, earlier: Mapping[str, object], name: str, answer: object) -> bool:
+        if name not in earlier:
             return False
-        if held[name] != answer:
+        if earlier[name] != answer:
             raise ProtocolError(f"{name} sent {self.phase.value} a second time, and other ones")
         return True

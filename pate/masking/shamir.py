@@ -1,10 +1,10 @@
 """Shamir's secret sharing of 32-byte secrets over a prime field.
 
 A secret is the value at 0 of a uniformly random polynomial of degree threshold - 1, a share its
-value at a point. Any ``threshold`` shares give the secret; fewer are independent of it.
+value at a point. Any ``threshold`` shares reconstruct the secret; fewer are independent of it.
 
-Python's integers do not run in constant time. Whoever splits or combines here holds the secrets
-anyway; that nobody else measures the time of it is assumed (docs/proofs/masked-sum.md).
+Python's integers do not run in constant time. The process that splits or combines has the secrets
+anyway; it is assumed that no one else measures its time (docs/proofs/masked-sum.md).
 
 Source: Shamir, "How to share a secret", CACM 22(11), 1979.
 """
@@ -34,20 +34,20 @@ def split(
 
     Args:
         secret: 32 bytes.
-        threshold: how many shares give it back.
+        threshold: number of shares that reconstruct it.
         points: of the recipients: distinct, from 1 to 2^32 - 1.
-        random: gives that many uniform bytes.
+        random: returns that many uniform bytes.
 
     Returns:
         The share, a field element, by point.
 
     Raises:
-        UsageError: if there can be no such sharing.
+        UsageError: for invalid parameters.
     """
     if len(secret) != SECRET_BYTES:
         raise UsageError(f"a secret to share has {SECRET_BYTES} bytes, got {len(secret)}")
     if not 1 <= threshold <= len(points):
-        raise UsageError(f"{threshold} of {len(points)} shares cannot be what gives a secret back")
+        raise UsageError(f"a threshold of {threshold} does not fit {len(points)} shares")
     if len(set(points)) != len(points) or not all(0 < point < 2**32 for point in points):
         raise UsageError("the points of shares are distinct and from 1 to 2^32 - 1")
     raw = draw(random, _DRAWN * (threshold - 1))
@@ -58,7 +58,7 @@ def split(
     shares = {}
     for point in points:
         value = 0
-        # Points are small, so reducing once at the end is faster than at every step.
+        # Points are small, so one reduction at the end is faster than one per step.
         for coefficient in falling:
             value = value * point + coefficient
         shares[point] = value % PRIME
@@ -66,10 +66,10 @@ def split(
 
 
 def weights(points: Sequence[int], at: int = 0) -> tuple[int, ...]:
-    """Return Lagrange's weights: f(at) = sum of weight * f(point), for the points in their order.
+    """Return Lagrange weights: f(at) = sum of weight * f(point), for the points in their order.
 
     Raises:
-        UsageError: for a point that is there twice.
+        UsageError: for a repeated point.
     """
     if len(set(points)) != len(points):
         raise UsageError("two shares at the same point")
@@ -85,29 +85,29 @@ def weights(points: Sequence[int], at: int = 0) -> tuple[int, ...]:
 
 
 def combine(shares: Iterable[int], by: Sequence[int]) -> int:
-    """Return the value that :func:`weights` ``by`` give for shares in the same order."""
+    """Return the sum of shares times the :func:`weights` ``by``, in the same order."""
     return sum(share * weight for share, weight in zip(shares, by, strict=True)) % PRIME
 
 
 def secret_of(value: int) -> bytes | None:
-    """Return a field element as a secret of 32 bytes, or None if it can be none."""
+    """Return a field element as a secret of 32 bytes, or None if it is too large."""
     return value.to_bytes(SECRET_BYTES, "little") if value < 2 ** (8 * SECRET_BYTES) else None
 
 
 def reconstruct(shares: Mapping[int, int], threshold: int) -> bytes:
-    """Return the secret of exactly ``threshold`` shares by point, whatever it may be.
+    """Return the secret of exactly ``threshold`` shares by point.
 
-    Wrong shares give a wrong secret: whoever calls this must have something to check it by.
+    Wrong shares give a wrong secret: the caller must be able to verify it.
 
     Raises:
-        ProtocolError: if these shares are not those of any secret.
+        ProtocolError: if these shares belong to no secret.
     """
     if len(shares) != threshold:
         raise ProtocolError(f"{len(shares)} shares are given, {threshold} are needed")
     points = sorted(shares)
     secret = secret_of(combine((shares[point] for point in points), weights(points)))
     if secret is None:
-        raise ProtocolError("the shares do not belong together")
+        raise ProtocolError("the shares are inconsistent")
     return secret
 
 
@@ -120,8 +120,8 @@ def from_bytes(raw: bytes, what: str) -> int:
     """Return the share that :func:`to_bytes` wrote.
 
     Raises:
-        ProtocolError: if it has another length, or is no element of the field; ``what`` says
-            whose it is.
+        ProtocolError: if it has another length, or is not an element of the field; ``what`` is for
+            the message.
     """
     if not isinstance(raw, bytes) or len(raw) != SHARE_BYTES:
         raise ProtocolError(f"{what} does not have {SHARE_BYTES} bytes")

@@ -1,14 +1,14 @@
 """Mechanisms over noisy histograms: the noise is in the rows already, a share from each party.
 
-Whoever adds up the parties' masked, noisy votes sees the noisy histogram of every query, so that is
-what every query is charged for, with a label or without. Check and label both read this one
-histogram, and cost nothing on top.
+The server that adds up the parties' masked, noisy votes sees the noisy histogram of every query, so
+every query is charged for it, with a label or without. Threshold test and label both read this one
+histogram, at no further cost.
 
-One view is always cheaper than two. A check on a noisy histogram of its own, with sigma1, would show
+One view is always cheaper than two. A test on a separate noisy histogram, with sigma1, would show
 the server that histogram too: k^2 (1/sigma1^2 + 1/sigma2^2). For the same price one view has noise
-1/sqrt(1/sigma1^2 + 1/sigma2^2), less than either, for the check and for the label; with (150, 40) it
-is 38.65. The price of a check by a single noisy number, k^2 / (2 sigma1^2), is for those who see its
-bit alone, which the server is not.
+1/sqrt(1/sigma1^2 + 1/sigma2^2), less than either, for the test and for the label; with (150, 40) it
+is 38.65. The cost of a test by a single noisy number, k^2 / (2 sigma1^2), applies to observers who
+see only its bit, which the server does not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _OneView(MechanismText):
-    """What the three have in common: one histogram, with the parties' noise in it."""
+    """Common part of the three: one histogram that contains the parties' noise."""
 
     share: Fraction
     honest: int
@@ -55,7 +55,7 @@ class _OneView(MechanismText):
 
     @property
     def worst(self) -> tuple[Event, ...]:
-        """The histogram: what every query reserves and uses, also one without an answer."""
+        """The histogram, which every query reserves and uses, answered or not."""
         return (self._event,)
 
     def answer_all(
@@ -71,7 +71,7 @@ class DistributedGNMax(_OneView):
 
     Attributes:
         share: parameter of each party's noise on every class, in votes.
-        honest: shares in every sum that nobody else knows.
+        honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit of privacy can move.
 
     Raises:
@@ -105,14 +105,14 @@ class DistributedGNMax(_OneView):
 class DistributedConfidentGNMax(_OneView):
     """If a noisy histogram reaches the threshold somewhere, release its arg max; else nothing.
 
-    The check looks at the same noisy counts as the label: a label is the class whose noisy count
-    passed it. The largest of several noisy counts is above the largest count, so more queries pass
-    than with a check of its own at the same threshold.
+    The test reads the same noisy counts as the label: the label is the class whose noisy count
+    passed. The largest of several noisy counts exceeds the largest count, so more queries pass than
+    with a separate test at the same threshold.
 
     Attributes:
         threshold: T, in votes.
         share: parameter of each party's noise on every class, in votes.
-        honest: shares in every sum that nobody else knows.
+        honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit of privacy can move.
 
     Raises:
@@ -158,7 +158,7 @@ class DistributedInteractiveGNMax(_OneView):
     Attributes:
         threshold: T, in votes of margin.
         share: parameter of each party's noise on every class, in votes.
-        honest: shares in every sum that nobody else knows.
+        honest: shares in every sum that the observer does not know.
         confidence: of a prediction that may be reinforced, in [0, 1).
         votes_per_unit: votes that one unit of privacy can move.
 
@@ -190,8 +190,8 @@ class DistributedInteractiveGNMax(_OneView):
     ) -> tuple[Outcome, ...]:
         """Answer noisy votes; see :class:`~pate.mechanisms.contract.Mechanism`.
 
-        That the predictions sum to the number of teachers is for the caller to see to: noisy rows
-        do not say how many there are.
+        The caller must ensure that predictions sum to the number of teachers, which noisy rows do
+        not reveal.
         """
         rows, worst = check_rows(rows, noisy=True), self.worst
         expected = check_expected(self.name, rows, predictions)
@@ -200,11 +200,11 @@ class DistributedInteractiveGNMax(_OneView):
         return labelled(disagreed, labels, expected, self, asked=worst, answered=worst)
 
     def reinforced(self, expected: Votes) -> int | None:
-        """Return the class that the student is sure enough of, None if there is none."""
+        """Return the class that the student predicts confidently, None if there is none."""
         return reinforced_by(expected, self.confidence)
 
 
-#: Those whose rows have the parties' noise in them.
+#: Mechanisms whose rows contain the parties' noise.
 DistributedMechanism = (
     DistributedGNMax
     | DistributedConfidentGNMax
@@ -216,11 +216,11 @@ DistributedMechanism = (
 def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
     """Return the same rule on noisy histograms, with at least the noise sigma2 guaranteed.
 
-    sigma1 is left out: the check reads the same histogram.
+    sigma1 is unused: the test reads the same histogram.
 
     Args:
-        mechanism: one that draws Gaussian noise of its own.
-        honest: shares in every sum that nobody else knows.
+        mechanism: one that draws Gaussian noise itself.
+        honest: shares in every sum that the observer does not know.
 
     Raises:
         UsageError: for any other mechanism.
@@ -237,6 +237,6 @@ def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedMechanism:
             mechanism.threshold, share, honest, mechanism.confidence, k
         )
     raise UsageError(
-        f"noise shares do not suit {mechanism.name}: only sums of Gaussian noise are Gaussian again; "
+        f"{mechanism.name} does not support noise shares: only sums of Gaussian noise are Gaussian; "
         "use gnmax, confident-gnmax or interactive-gnmax"
     )

@@ -1,13 +1,13 @@
-"""Neighbour votes: records vote themselves, once each, and one noisy matrix is the whole release.
+"""Neighbour votes (reverse k-NN voting): each record votes once; the release is one noisy matrix.
 
 Every private record votes for its label at the query that is nearest to it, see
-:mod:`pate.features.neighbours`. So one record moves at most two counts of the whole matrix by one
-each when it is altered, and one when it is added or removed: the L2 sensitivity is sqrt(2), however
-many queries there are. Noise lies on all counts, once, and everything made of the noisy matrix
-(labels, which queries get none, how sure a student may be) is post-processing.
+:mod:`pate.features.neighbours`. So an altered record changes at most two counts of the whole matrix
+by one each, and an added or removed record changes one: the L2 sensitivity is sqrt(2), however many
+queries there are. Noise is added to all counts once, and everything computed from the noisy matrix
+(labels, unanswered queries, weights of labels) is post-processing.
 
-With teachers every query is a release of its own and costs again; there one record changes one
-teacher, and with it any number of votes.
+With teachers every query is a separate release with its own cost: one record changes one teacher,
+and with it any number of votes.
 
 Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
 al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are
@@ -33,18 +33,18 @@ from pate.noise.shares import total_sigma
 if TYPE_CHECKING:
     from pate.noise.exact import Noise
 
-#: Most counts of a matrix of neighbour votes, and most queries of one: it is held whole, with the
+#: Most counts and most queries of a matrix of neighbour votes: it is in memory as a whole, with the
 #: features of its queries.
 MAX_MATRIX: Final = 2**20
 MAX_MATRIX_QUERIES: Final = 2**16
 #: Shares and sigmas are whole multiples of 1/64, as those of other noise.
 _GRID: Final = 64
-#: A larger share is more votes than anybody has; in 1/64 it is not drawn exactly any more.
+#: Larger shares exceed any number of votes, and could not be drawn exactly in units of 1/64.
 _MOST_SHARE: Final = 2**19
 
 
 class _Matrix(MechanismText):
-    """What both have in common: one event for all queries, and labels of what is clear."""
+    """Common part of both: one event for all queries, labels by noisy margin."""
 
     threshold: int
 
@@ -62,7 +62,7 @@ class _Matrix(MechanismText):
         return (self._event,)
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
-        """Return the noisy matrix that everything is made of: (queries, classes) int64."""
+        """Return the noisy matrix behind all results: (queries, classes) int64."""
         raise NotImplementedError
 
     def labels(self, noisy: Votes) -> tuple[int | None, ...]:
@@ -92,10 +92,9 @@ class _Matrix(MechanismText):
     ) -> tuple[Outcome, ...]:
         """Answer a whole matrix; see :class:`~pate.mechanisms.contract.Mechanism`.
 
-        Each outcome has the one event of all of them: whoever adds up counts too much, not too
-        little.
+        Each outcome has the one event of all of them: adding them up overestimates the cost.
         """
-        del predictions  # no student is asked
+        del predictions  # no predictions are used
         worst = self.worst
         return tuple(
             Outcome(label, None if label is None else "records", worst)
@@ -139,12 +138,12 @@ class Neighbour(_Matrix):
 
 @dataclass(frozen=True)
 class DistributedNeighbour(_Matrix):
-    """Neighbour votes with a noise share from each party: nobody ever holds the exact matrix.
+    """Neighbour votes with a noise share from each party: no one has the exact matrix.
 
     Attributes:
         threshold: least noisy margin of a label, in votes.
         share: parameter of each party's noise on every count, in votes.
-        honest: shares in every sum that nobody else knows.
+        honest: shares in every sum that the observer does not know.
         votes_per_unit: votes that one unit of privacy casts at most.
 
     Raises:
@@ -168,7 +167,7 @@ class DistributedNeighbour(_Matrix):
         return NoisyHistogram(self.share, self.honest, self.votes_per_unit)
 
     def total(self, parties: int) -> Fraction:
-        """Return the parameter of the noise on each count if so many parties are in the sum."""
+        """Return the parameter of the noise on each count if ``parties`` parties are in the sum."""
         return total_sigma(self.share, parties)
 
     def released(self, rows: Votes, noise: Noise) -> Votes:
@@ -190,14 +189,15 @@ def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) 
     Args:
         epsilon: of the whole release.
         delta: at which it holds.
-        honest: shares in every sum that nobody else knows; 1 where the server draws the noise.
+        honest: shares in every sum that the observer does not know; 1 where the server draws the
+            noise.
         votes_per_unit: votes that one unit casts at most.
 
     Returns:
         A multiple of 1/64 votes.
 
     Raises:
-        BudgetError: if no noise is worth so little.
+        BudgetError: if no noise gives so small an epsilon.
     """
     most = Gdp().budget(epsilon, delta)
 
@@ -210,7 +210,7 @@ def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) 
         low, high = high, 2 * high
         if high > _MOST_SHARE * _GRID:
             raise BudgetError(
-                f"no noise makes a matrix of votes worth only epsilon {epsilon:g} at delta {delta:g}"
+                f"no noise gives a matrix of votes epsilon {epsilon:g} at delta {delta:g}"
             )
     while high - low > 1:
         middle = (low + high) // 2
@@ -221,8 +221,8 @@ def least_share(epsilon: float, delta: float, honest: int, votes_per_unit: int) 
 def clear_margin(share: Fraction, parties: int) -> int:
     """Return a noisy margin that noise alone seldom reaches, in votes.
 
-    Twice the spread of the difference of two counts, 2 sqrt(2) sigma: two classes with as many votes
-    are told apart by that much 5 times of 100.
+    Twice the spread of the difference of two counts, 2 sqrt(2) sigma: two classes with equally many
+    votes differ by that much with probability 5 %.
 
     >>> clear_margin(Fraction(40), 1)
     114

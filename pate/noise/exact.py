@@ -1,17 +1,16 @@
 """Exact discrete noise: integers drawn by integer arithmetic from uniform bits.
 
-Floating-point noise does not have the law that a privacy proof is about (Mironov, CCS 2012).
-Here no float occurs on the way from the bits to the noise: parameters are fractions, coins are
-comparisons of uniform integers, and the laws are the discrete Gaussian and the discrete Laplace
-themselves, not approximations of them.
+Floating-point noise does not have the law that a privacy proof assumes (Mironov, CCS 2012). Here no
+float occurs between the bits and the noise: parameters are fractions, coins are comparisons of
+uniform integers, and the laws are the discrete Gaussian and the discrete Laplace themselves, not
+approximations of them.
 
-The samplers are the rejection samplers of Canonne, Kamath and Steinke, "The Discrete Gaussian
-for Differential Privacy" (NeurIPS 2020, arXiv 2004.00010), Algorithms 1 to 3, run on many
-independent *lanes* at a time. Every coin with probability exp(-g) is tossed with coins
-of rational probability, and a proposal that is refused is drawn anew from fresh bits, so what is
-accepted has the stated law whatever the number of lanes. What an observer of the running time
-may learn of noise drawn by rejection is out of scope here (Jin et al., 2112.05307): a server
-should not answer faster or slower in a way that a client can time to the microsecond.
+The samplers are the rejection samplers of Canonne, Kamath and Steinke, "The Discrete Gaussian for
+Differential Privacy" (NeurIPS 2020, arXiv 2004.00010), Algorithms 1 to 3, run on many independent
+*lanes* at a time. Every coin with probability exp(-g) is tossed with coins of rational probability,
+and a proposal that is refused is drawn anew from fresh bits, so what is accepted has the stated law
+whatever the number of lanes. Timing attacks on rejection sampling (Jin et al., 2112.05307) are out
+of scope: a server must not let clients time its answers to the microsecond.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from pate.errors import AccountingError, UsageError
 
-#: Gives that many independent, uniform bytes.
+#: Returns that many independent, uniform bytes.
 BitSource = Callable[[int], bytes]
 #: Returns that many uniform words of 64 bits.
 WordSource = Callable[[int], NDArray[np.uint64]]
@@ -39,12 +38,12 @@ Coin = Callable[[NDArray[np.intp]], Flags]
 #: Largest numerator and denominator of a noise parameter. With :data:`_MOST_STEPS` it keeps every
 #: intermediate below 2^63: (2^25 + 2^25)^2 * 1001 < 2^62.
 LARGEST_TERM = 2**25
-#: Least noise parameter, in votes. Less is not noise, and would let an exponent pass 2^63.
+#: Least noise parameter, in votes. A smaller one could let an exponent pass 2^63.
 LEAST_SCALE = Fraction(1, 100)
 #: No run of coins of exp(-1) or of fair coins gets this long (probability below 2^-1000 a lane):
 #: reaching it means that the bits are not random.
 _MOST_STEPS = 1000
-#: Most draws of one call: their bits are held in memory together.
+#: Most draws of one call: their bits are in memory together.
 _MOST_DRAWS = 2**26
 #: Lanes of one pass. Bounds the memory of a large draw, about 100 bytes a lane.
 _LANES = 2**17
@@ -53,7 +52,7 @@ _LANES = 2**17
 class Noise(Protocol):
     """A source of integer noise. Each call is independent of all calls before it."""
 
-    #: Whether releases may be made with it. False for seeded noise.
+    #: Whether releases may use it. False for seeded noise.
     production: ClassVar[bool]
 
     def gaussian(self, sigma: Fraction, count: int) -> Integers:
@@ -64,10 +63,9 @@ class Noise(Protocol):
 
 
 class SystemNoise:
-    """Noise from the operating system's generator: the only one that a release may use.
+    """Noise from the operating system's CSPRNG, the only source that a release may use.
 
-    It keeps no bits back. A buffer would be copied by ``fork`` and would then hand the same
-    noise to two processes.
+    It buffers no bits: ``fork`` would copy the buffer and give the same noise to two processes.
     """
 
     production: ClassVar[bool] = True
@@ -82,14 +80,14 @@ class SystemNoise:
 
 
 def require_production(noise: Noise) -> None:
-    """Check that noise may protect anything.
+    """Check that a noise source may be used for releases.
 
     Raises:
         UsageError: for a seeded source.
     """
     if noise.production is not True:
         raise UsageError(
-            "releases need noise of the operating system: a seeded source protects nobody"
+            "releases need noise from the operating system: a seeded source gives no protection"
         )
 
 
@@ -104,7 +102,7 @@ def check_scale(value: Fraction, name: str) -> Fraction:
         UsageError: if it is no exact number, below :data:`LEAST_SCALE`, or has a term above
             :data:`LARGEST_TERM`.
     """
-    if type(value) not in (Fraction, int):  # no floats, and no truth values
+    if type(value) not in (Fraction, int):  # no floats, no bools
         raise UsageError(
             f"{name} must be exact, got {value!r}: give an integer or a fraction, "
             f"as in Fraction('37.5')"
@@ -217,10 +215,10 @@ def uniform_below(bound: int, number: int, draw: WordSource) -> Integers:
     Args:
         bound: from 1 to 2^63 - 1.
         number: of integers.
-        draw: gives so many uniform words of 64 bits, in an array that is its caller's.
+        draw: returns ``n`` uniform 64-bit words in a fresh array.
 
     Raises:
-        AccountingError: if it gives what no uniform source gives.
+        AccountingError: if its words are plainly not uniform.
     """
     words = draw(number)
     # The words from `limit` on are drawn again: what is left is a multiple of `bound`.
@@ -294,9 +292,9 @@ class _Lanes:
     def half_square_coins(self, z: Integers, c: int) -> Flags:
         """Toss coins of exp(-(z/c)^2 / 2), for integers z >= 0.
 
-        With z = i c + r the exponent is i^2/2 + i r/c + (r/c)^2/2: a coin of exp(-1/2) tossed
-        i^2 times, one of exp(-r/c) tossed i times, and one more; all must succeed. No integer
-        above c is ever needed, where the exponent as one fraction would need 2 c^2.
+        With z = i c + r the exponent is i^2/2 + i r/c + (r/c)^2/2: a coin of exp(-1/2) tossed i^2
+        times, one of exp(-r/c) tossed i times, and one more; all must succeed. No integer above c
+        is needed; the exponent as one fraction would need 2 c^2.
         """
         i, r = np.divmod(z, c)
 

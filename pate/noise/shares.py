@@ -1,14 +1,14 @@
-"""Noise that parties bring along: how much each adds, what the sum is, and how far it may reach.
+"""Noise shares of parties: the size of a share, and the law and bounds of their sum.
 
 Each party adds an independent draw of N_Z(0, s^2), its *share*, to every count before it masks
 them. The guarantee rests on the shares of the ``honest`` parties that are in every sum, h = t - c:
-what they add nobody else knows. All survivors add theirs, so a sum is noisier than it need be,
-most of all when nobody drops out.
+which no one else knows. All survivors add theirs, so a sum has more noise than needed, most when no
+party drops out.
 
-Everything here is exact integer arithmetic on public values: two machines never disagree on it.
-Tails are those of sums of discrete Gaussians, E exp(x Z) <= exp(x^2 s^2 / 2) for every real x, so
-P[|Z_1 + ... + Z_n| >= r] <= 2 exp(-r^2 / (2 n s^2)) (Canonne, Kamath, Steinke 2020, arXiv
-2004.00010; docs/proofs/discrete-noise.md, section 2). They are bounds, not approximations.
+All arithmetic is exact, on public integers, so every machine gets the same result. Tails are those
+of sums of discrete Gaussians, E exp(x Z) <= exp(x^2 s^2 / 2) for every real x, so P[|Z_1 + ... +
+Z_n| >= r] <= 2 exp(-r^2 / (2 n s^2)) (Canonne, Kamath, Steinke 2020, arXiv 2004.00010;
+docs/proofs/discrete-noise.md, section 2). They are bounds, not approximations.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from pate.noise.exact import Noise
 
-#: Least share, in votes: with less the lattice shows in the sums.
+#: Least share, in votes: with smaller ones the sum is not close to a discrete Gaussian.
 LEAST_SHARE: Final = Fraction(1)
-#: More parties in one sum are a mistake.
+#: Largest accepted number of parties in one sum.
 MOST_PARTIES: Final = 2**16
-#: Chance with which a bound on honest noise may fail.
+#: Failure probability of a bound on honest noise.
 FAILURE: Final = 2.0**-60
 
 #: Shares and sigmas are whole multiples of 1/64: short in a ledger, drawn exactly.
@@ -42,7 +42,7 @@ _MOST_CELLS: Final = 2**60
 _LN_2: Final = Fraction(693_148, 10**6)
 #: Just below 2 pi^2 / ln 2.
 _RIPPLE_BITS: Final = Fraction(28_477, 1_000)
-#: Ripples below 2^-100 are counted as that.
+#: Smaller ripples are counted as 2^-100.
 _LEAST_RIPPLE: Final = 100
 #: From this many shares on each further one adds a ripple counted as large as the last.
 _STEPS: Final = 64
@@ -57,7 +57,7 @@ def check_share(share: Fraction) -> Fraction:
 
 
 def check_parties(number: int, what: str) -> int:
-    """Return ``number`` if so many parties can be in a sum, else raise UsageError."""
+    """Return ``number`` if a sum can have that many parties, else raise UsageError."""
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_PARTIES:
         raise UsageError(f"{what} must be a whole number from 1 to {MOST_PARTIES}, got {number!r}")
     return number
@@ -72,8 +72,8 @@ def share_sigma(sigma: Fraction, honest: int) -> Fraction:
     (Fraction(10, 1), Fraction(661, 64))
 
     Args:
-        sigma: wanted parameter of the noise on each count that nobody knows, in votes.
-        honest: parties in every sum whose shares nobody else knows: t - c.
+        sigma: wanted parameter of the honest parties' noise on each count, in votes.
+        honest: honest parties in every sum, t - c.
 
     Raises:
         UsageError: for a sigma or number of parties that makes no sense.
@@ -88,9 +88,9 @@ def draw_share(noise: Noise, share: Fraction, cells: int) -> NDArray[np.int64]:
     """Return one party's share of the noise on (cells,) counts: int64, votes.
 
     Args:
-        noise: where it comes from.
+        noise: its source.
         share: parameter of the share, in votes.
-        cells: counts of votes that it hides, each with a draw of its own.
+        cells: number of counts, each with its own draw.
     """
     return noise.gaussian(share, cells)
 
@@ -98,9 +98,9 @@ def draw_share(noise: Noise, share: Fraction, cells: int) -> NDArray[np.int64]:
 def total_sigma(share: Fraction, parties: int) -> Fraction:
     """Return sqrt(parties) * share, rounded down to a multiple of 1/64.
 
-    Of the honest shares it is the noise that is guaranteed; of all survivors, the noise that the
-    labels suffer. Sums of h shares are this near a discrete Gaussian: :func:`ripple`. Of this sigma
-    and as many parties, :func:`share_sigma` is the share again.
+    For the honest parties it is the guaranteed noise; for all survivors, the noise on the labels.
+    :func:`ripple` bounds the distance of the sum from a discrete Gaussian. :func:`share_sigma` of
+    the result and ``parties`` is the share again.
 
     >>> total_sigma(Fraction(10), 16), float(total_sigma(Fraction(10), 25))
     (Fraction(40, 1), 50.0)
@@ -142,7 +142,7 @@ def ripple(share: Fraction, honest: int) -> Fraction:
 def largest_noise(
     share: Fraction, parties: int, cells: int, failure: float | Fraction = FAILURE
 ) -> int:
-    """Return the most that the shares add up to on any count, but with probability ``failure``.
+    """Return a bound on the summed shares on any count, exceeded with probability ``failure``.
 
     >>> largest_noise(Fraction(10), 25, 1000 * 10)
     509
@@ -167,14 +167,14 @@ def check_row_totals(
     parties: int,
     failure: float | Fraction = FAILURE,
 ) -> None:
-    """Check that the row totals of noisy counts are as far from M as honest noise may take them.
+    """Check that honest noise explains the distance of noisy row totals from M.
 
     Exact counts sum to M in every row. Noisy ones do not: a row total carries the noise of all its
     counts. Tested are each row total less M, and their sum over the batch, against bounds that
-    honest noise passes but with probability ``failure``. It is a coarse net: with sigma 50 on each
+    honest noise passes but with probability ``failure``. The test is coarse: with sigma 50 on each
     of 10 classes some thousand votes too many in one row may slip through, or some ninety in each
-    of 1,000 rows: twice the bounds. What a party casts within a row, and how it splits its
-    votes, is for proofs of its own votes to say.
+    of 1,000 rows: twice the bounds. Only vote proofs constrain how a party distributes its votes
+    within a row.
 
     Args:
         noisy: (queries, classes) int64, summed votes and shares.
@@ -184,8 +184,8 @@ def check_row_totals(
         failure: probability of a false alarm for honest parties.
 
     Raises:
-        ProtocolError: naming the worst row, if the totals cannot be those of so many teachers; or
-            for counts of another shape or type.
+        ProtocolError: naming the worst row, if the totals do not fit ``teachers``; or for counts of
+            another shape or type.
         UsageError: for other arguments that make no sense.
     """
     if noisy.dtype != np.int64 or noisy.ndim != 2 or noisy.shape[1] < 2:
@@ -193,7 +193,7 @@ def check_row_totals(
     if not len(noisy):
         return
     if max(abs(int(noisy.min())), abs(int(noisy.max()))) > 2**40:
-        raise ProtocolError("noisy votes have a count that no noise explains")
+        raise ProtocolError("noisy votes have a count beyond what noise explains")
     row_bound, batch_bound = _bounds(share, parties, len(noisy), noisy.shape[1], failure)
     excess = noisy.sum(axis=1) - teachers
     worst = int(np.abs(excess).argmax())
@@ -210,17 +210,17 @@ def check_row_totals(
 def _bounds(
     share: Fraction, parties: int, rows: int, classes: int, failure: float | Fraction
 ) -> tuple[int, int]:
-    """Return what noise explains of one row's total, and of the sum of all: half the chance each."""
+    """Return bounds on one row's noise and on that of all rows, each with half of ``failure``."""
     share, parties = check_share(share), check_parties(parties, "parties")
     if rows < 1 or classes < 2:
-        raise UsageError(f"no check of {rows} rows of {classes} classes")
+        raise UsageError(f"cannot check {rows} rows of {classes} classes")
     half = Fraction(failure) / 2
     variance = classes * parties * share**2
     return _reach(variance, rows, half), _reach(rows * variance, 1, half)
 
 
 def _reach(variance: Fraction, tests: int, failure: float | Fraction) -> int:
-    """Return r so that none of ``tests`` sums exceeds r in magnitude, but with that probability.
+    """Return r so that none of ``tests`` sums exceeds r in magnitude, except with ``failure``.
 
     r + 1 is the least integer with 2 tests exp(-(r+1)^2 / (2 variance)) <= failure, the logarithm
     rounded up to whole bits.
@@ -228,6 +228,6 @@ def _reach(variance: Fraction, tests: int, failure: float | Fraction) -> int:
     if isinstance(tests, bool) or not isinstance(tests, int) or not 1 <= tests <= _MOST_CELLS:
         raise UsageError(f"noise of {tests!r} counts: give a whole number from 1 to 2^60")
     if not 0 < failure < 1:
-        raise UsageError(f"a failure probability lies between 0 and 1, got {failure}")
+        raise UsageError(f"a failure probability must be between 0 and 1, got {failure}")
     bits = (math.ceil(2 * tests / Fraction(failure)) - 1).bit_length()
     return math.isqrt(math.ceil(2 * variance * bits * _LN_2) - 1)

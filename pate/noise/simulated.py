@@ -1,7 +1,7 @@
-"""Seeded noise, for simulations and tests only. A release made with it protects nobody.
+"""Seeded noise, for simulations and tests only. It gives a release no protection.
 
-Whoever knows the seed can take the noise off again. The server refuses it: what it releases
-with must have ``production`` set.
+Anyone who knows the seed can remove the noise. The server refuses it, since ``production`` is
+False.
 """
 
 from __future__ import annotations
@@ -14,6 +14,17 @@ from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace
 
 if TYPE_CHECKING:
     from fractions import Fraction
+
+
+def seed_bytes(seed: int) -> bytes:
+    """Return the seed of a simulation as 16 bytes.
+
+    Raises:
+        UsageError: unless it is from 0 to 2^128 - 1.
+    """
+    if not 0 <= seed < 2**128:
+        raise UsageError(f"a seed must be between 0 and 2^128 - 1, got {seed}")
+    return seed.to_bytes(16, "little")
 
 
 class SimulatedNoise:
@@ -32,9 +43,7 @@ class SimulatedNoise:
     production: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
-        if not 0 <= seed < 2**128:
-            raise UsageError(f"a seed lies between 0 and 2^128 - 1, got {seed}")
-        self._key = b"pate simulated noise" + seed.to_bytes(16, "little")
+        self._key = b"pate simulated noise" + seed_bytes(seed)
         self._requests = 0
 
     def gaussian(self, sigma: Fraction, count: int) -> Integers:

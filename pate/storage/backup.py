@@ -1,12 +1,12 @@
-"""Copies of ledgers: taken while they are written, kept with a manifest, and put back whole or not.
+"""Backups of ledgers: taken while they are written, with a manifest, and restored atomically.
 
-A backup is a folder: the copied files, and ``backup.json``, which names them with their digests and
-says at which entry the ledger was (:mod:`pate.storage.manifest`). The folder appears under its name
-when all of it is on the disk. Putting one back writes files of its role's names, and replaces none.
+A backup is a folder: the copied files, and ``backup.json`` with their names, their digests and the
+last entry of the ledger (:mod:`pate.storage.manifest`). The folder gets its name when all of it is
+on the disk. A restore writes files with the names of its role, and replaces none.
 
-A ledger that goes back in time is dangerous, not only a loss: what was spent after the copy was
-taken would be spent again. A copy cannot show what followed it, so whoever restores one has to say
-it; :meth:`Restore.require_newest` finds at least the newer copies that lie beside it.
+A ledger that is rolled back is dangerous, not only a loss: budget spent after the copy would be
+spent again. A copy cannot show what followed it, so the operator has to state it;
+:meth:`Restore.require_newest` finds at least newer copies in the same folder.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 _RESTORED_BY: Final = {"server": "pate-server ledger restore", "party": "pate-party restore"}
-#: Folders beside a backup that are looked through for a newer one.
+#: Most sibling folders of a backup that are searched for a newer one.
 _MOST_NEIGHBOURS: Final = 10_000
-#: Bytes that are copied at a time.
+#: Bytes copied at a time.
 _PART: Final = 2**20
 
 
 @dataclass(frozen=True)
 class Copy(Generic[Found]):
-    """What is in a copy of a ledger that holds.
+    """The content of a verified copy of a ledger.
 
     Attributes:
-        ledger: what tells it from others: a campaign's id; empty for a party's.
+        ledger: its identifier: a campaign's id; empty for a party's.
         head: its last entry.
-        found: what else the role knows of it.
+        found: further content, depending on the role.
     """
 
     ledger: str
@@ -59,15 +59,15 @@ class Copy(Generic[Found]):
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite file as of one moment, also while another process writes it.
+    """Copy a consistent snapshot of a SQLite file, also while another process writes it.
 
-    The copy is one file that needs no log beside it, readable by its owner alone, and on the disk
-    when this returns.
+    The copy is one file without a log, readable only by its owner, and on the disk when this
+    returns.
 
     Raises:
         StateError: if there is no ``source``, or something is at ``target``.
         DiskError: if it cannot be read or written.
-        LedgerError: if it is no database.
+        LedgerError: if it is not a database.
     """
     if not source.is_file():
         raise StateError(f"there is no ledger at {source}")
@@ -75,14 +75,14 @@ def copy_database(source: Path, target: Path) -> None:
         os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(connect(source)) as live, closing(connect(target)) as copy:
             live.execute("PRAGMA query_only = ON")
-            live.backup(copy)  # in one step: one view of the file, and the writer does not wait
+            live.backup(copy)  # in one step: a consistent view, and the writer does not wait
             copy.execute("PRAGMA journal_mode = DELETE")
         _sync(target)
 
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
-    """Give an empty folder to fill, ``path``, and remove it with what is left in it when all is done.
+    """Provide the empty folder ``path``, and remove it with its content at the end.
 
     Raises:
         DiskError: if it cannot be made, or the block fails to write or rename.
@@ -101,18 +101,18 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill; it gets the name ``path`` when the block ends, and vanishes if it fails.
+    """Provide a folder; it gets the name ``path`` when the block ends, and is removed if it fails.
 
     Raises:
         StateError: if something is at ``path``.
         DiskError: if it cannot be made.
     """
     if path.exists() or path.is_symlink():
-        raise StateError(f"{path} is there already: nothing is overwritten")
+        raise StateError(f"{path} exists already: nothing is overwritten")
     with draft_folder(path.with_name(f".{path.name}.new")) as draft:
         yield draft
         sync_directory(draft)
-        draft.rename(path)  # fails if somebody put a folder with files there meanwhile
+        draft.rename(path)  # fails if a folder with files appeared there meanwhile
         sync_directory(path.parent)
 
 
@@ -125,27 +125,28 @@ def back_up(
     key: Ed25519PrivateKey | None,
     copy_ledger: Callable[[Path, Path], None] = copy_database,
 ) -> tuple[dict[str, object], Found]:
-    """Copy a role's files, also while it writes them, check the copy, and say what it is.
+    """Copy a role's files, also while it writes them, verify the copy, and describe it.
 
     Args:
-        folder: that has the files.
-        out: the folder to make; its parent is made if need be.
-        contents: what a backup may hold. Only its ledger has to be there.
-        look: checks a copy of the ledger and says what is in it.
-        key: of the role's identity, to sign with; None where it has none.
-        copy_ledger: from where the ledger is to where its copy will be.
+        folder: of the files.
+        out: the folder to make, with its parent if needed.
+        contents: allowed content of a backup. Only its ledger is required.
+        look: verifies a copy of the ledger and returns its content.
+        key: of the role's identity, to sign with; None if it has none.
+        copy_ledger: copies the ledger from one path to another.
 
     Returns:
-        The manifest as it was written with the folder's name, and what ``look`` found.
+        The manifest as written, the folder's name, and the result of ``look``.
 
     Raises:
-        StateError: if there is no ledger, something is at ``out``, or a file could not be put back:
-            it is too large.
-        LedgerError: if the copy does not hold: then the ledger does not, either.
+        StateError: if there is no ledger, something is at ``out``, or a file is too large to be
+            restored.
+        LedgerError: if the copy does not verify: then the ledger does not, either.
         DiskError: if it cannot be written.
     """
     with new_folder(out) as draft:
-        # The ledger first: what an entry relies on is durable before the entry, so the copy has it.
+        # The ledger first: files that an entry relies on are durable before the entry, so the copy
+        # has them.
         for name in contents.files:
             if name == contents.ledger:
                 copy_ledger(folder / name, draft / name)
@@ -159,7 +160,7 @@ def back_up(
         files = {}
         for path in sorted(draft.iterdir()):
             if (size := path.stat().st_size) > contents.files.get(path.name, -1):
-                raise StateError(f"{path.name} with {size} bytes is not what a backup may hold")
+                raise StateError(f"{path.name} with {size} bytes is not allowed in a backup")
             files[path.name] = _digest(path)
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
         made = Manifest(
@@ -170,23 +171,23 @@ def back_up(
 
 
 class Restore:
-    """A backup that is to be put back.
+    """A backup to restore.
 
     Attributes:
-        manifest: what it says of itself; its role, files and signer are those that it may have.
+        manifest: of the backup; its role, files and signer are checked.
 
     Args:
         place: of the backup.
-        contents: what it may hold.
-        own: the identity of the role here, None where it has none.
-        signed_by: the public key (hex) that has to have signed it, an earlier one, say; None:
-            ``own``, and any where there is none.
-        unsigned: take one that nobody signed, as older versions made them.
+        contents: its allowed content.
+        own: the identity of the role here, None if it has none.
+        signed_by: the public key (hex) that must have signed it, for example an earlier one; None:
+            ``own``, or any key if there is none.
+        unsigned: accept an unsigned one, as older versions made them.
 
     Raises:
-        UsageError: if ``signed_by`` is no key.
-        DataError: if it is no backup of this role, names a file that such backups do not have, or
-            is not signed by who has to have signed it.
+        UsageError: if ``signed_by`` is not a key.
+        DataError: if it is not a backup of this role, names a file that such backups do not have,
+            or is not signed by the required key.
     """
 
     def __init__(
@@ -207,27 +208,29 @@ class Restore:
         self.manifest = made = read_manifest(place)
         if made.role != contents.role:
             raise DataError(
-                f"{place} is the backup of a {made.role}; `{_RESTORED_BY[made.role]}` takes it"
+                f"{place} is the backup of a {made.role}; restore it with `{_RESTORED_BY[made.role]}`"
             )
         if strange := sorted(set(made.files) - set(contents.files)):
             raise DataError(
-                f"{place} names {strange[0]}, which no backup of a {contents.role} has: this version "
-                "did not make it, or it was altered"
+                f"{place} names {strange[0]}, which backups of a {contents.role} never contain: "
+                "another version "
+                "made it, or it was altered"
             )
         if contents.ledger not in made.files:
-            raise DataError(f"{place} has no {contents.ledger}: it is not whole")
+            raise DataError(f"{place} has no {contents.ledger}: it is incomplete")
         if signer is None or made.signer == signer or (unsigned and not made.signer):
             return
         if made.signer:
             raise DataError(
-                f"{place} is signed by {made.signer}, and {signer} was expected: it is the backup of "
-                "another, or somebody altered it. If an earlier key of yours signed it, give that "
-                "key, known from elsewhere than the copy, with --signed-by"
+                f"{place} is signed by {made.signer}, but {signer} was expected: it is someone "
+                "else's backup, "
+                "or it was altered. If an earlier key of yours signed it, give that key, from a "
+                "source other than the copy, with --signed-by"
             )
         raise DataError(
-            f"{place} is not signed, and {signer} was expected: somebody may have altered it. A backup "
-            "that an older version made is not signed: if you know that this is one, and who could "
-            "write to it since, give --unsigned"
+            f"{place} is not signed, but the signer {signer} was expected: it may have been altered. Older "
+            "versions did not sign backups: if you know that this is one of them, and who could write to it "
+            "since, give --unsigned"
         )
 
     def fill(
@@ -236,37 +239,37 @@ class Restore:
         look: Callable[[Path, Sequence[Head]], Copy[Found]],
         *known: Head | None,
     ) -> Found:
-        """Copy the backup's files to an empty folder, and check all of them.
+        """Copy the backup's files to an empty folder, and verify all of them.
 
         Args:
             draft: the folder.
-            look: checks a copy of the ledger, which has to have some entries, and says what is in it.
-            known: those entries; None: none.
+            look: verifies a copy of the ledger, which must have ``known``, and returns its content.
+            known: entries that the ledger must have; None: none.
 
         Returns:
-            What ``look`` found.
+            The result of ``look``.
 
         Raises:
-            LedgerError: if the copy does not hold, lacks one of these entries, or is not the ledger
-                that the manifest names.
-            DataError: if a file is missing, or is not what was backed up.
+            LedgerError: if the copy does not verify, lacks one of these entries, or is not the
+                ledger that the manifest names.
+            DataError: if a file is missing, or differs from its digest.
             DiskError: if they cannot be written, or there is no room for them.
         """
         for name, expected in self.manifest.files.items():
-            held = self._place / name
+            saved = self._place / name
             try:
-                with opened(held) as file:
+                with opened(saved) as file:
                     found = _copy(file, draft / name, self._contents.files[name])
             except FileNotFoundError as error:
-                raise DataError(f"{held} is missing: the backup is not whole") from error
+                raise DataError(f"{saved} is missing: the backup is incomplete") from error
             except OSError as error:
-                raise DiskError(f"cannot copy {held}: {error.strerror}") from error
+                raise DiskError(f"cannot copy {saved}: {error.strerror}") from error
             if found != expected:
-                raise DataError(f"{held} is not the file that was backed up: its digest differs")
+                raise DataError(f"{saved} is not the file that was backed up: its digest differs")
         try:
             made = look(draft / self._contents.ledger, [head for head in known if head is not None])
         except LedgerError as error:
-            raise LedgerError(f"{self._place} is not put back: {error}") from error
+            raise LedgerError(f"{self._place} is not restored: {error}") from error
         if (made.ledger, str(made.head)) != (self.manifest.ledger, self.manifest.head):
             raise LedgerError(
                 f"{self._place}: the ledger in it is not the one that its manifest names"
@@ -274,7 +277,7 @@ class Restore:
         return made.found
 
     def require_newest(self) -> None:
-        """Refuse the backup if a newer one of the same ledger lies beside it.
+        """Refuse the backup if the same folder has a newer one of the same ledger.
 
         Raises:
             LedgerError: if there is one; the message names it.
@@ -285,25 +288,25 @@ class Restore:
             try:
                 other = read_manifest(path.parent)
             except PateError:
-                continue  # something else, or damaged: it shows nothing
+                continue  # something else, or damaged
             same = (other.role, other.name, other.ledger) == (made.role, made.name, made.ledger)
             if same and other.entries > newest.entries:
                 newest, where = other, path.parent
         if newest is not made:
             raise LedgerError(
-                f"{self._place} is an old copy: it ends at entry {made.entries}, and {where} goes on "
+                f"{self._place} is an old copy: it ends at entry {made.entries}, and {where} continues "
                 f"to entry {newest.entries}; restore that one"
             )
 
     def put_in_place(self, draft: Path, target: Path) -> None:
-        """Give the files of a draft their names in ``target``, the ledger last: with it, all is there.
+        """Move the files of a draft to ``target``, the ledger last, which completes the restore.
 
-        Nothing that has one of the names is replaced. A file that is there with the bytes of the copy
-        was put there by an attempt that was killed, and stays.
+        No existing file is replaced. An existing file with the same bytes is left by an interrupted
+        attempt, and stays.
 
         Raises:
-            StateError: if something else has one of the names.
-            DiskError: if a file cannot be put there.
+            StateError: if another file has one of the names.
+            DiskError: if a file cannot be moved there.
         """
         for name in reversed(
             [each for each in self._contents.files if each in self.manifest.files]
@@ -313,30 +316,30 @@ class Restore:
             except FileExistsError:
                 if not self.has_made(target / name):
                     raise StateError(
-                        f"{target / name} is there already, and nothing is overwritten"
+                        f"{target / name} exists already, and nothing is overwritten"
                     ) from None
             except OSError as error:
                 raise DiskError(
-                    f"cannot put {target / name} in place: {error.strerror}; it takes a disk with hard "
-                    "links, as a ledger takes a local one"
+                    f"cannot create {target / name}: {error.strerror}; use a local disk that supports hard "
+                    "links"
                 ) from error
-            (draft / name).unlink()  # one name each, also if this is killed
+            (draft / name).unlink()  # one name each, also after an interruption
         sync_directory(target)
 
-    def has_made(self, held: Path) -> bool:
-        """Return whether a file is the copy's: put there by a restore that was killed half way.
+    def has_made(self, path: Path) -> bool:
+        """Return whether a file is equal to the copy's: left by an interrupted restore.
 
-        To put the same bytes there once more loses nothing. Of the ledger this is never said: it
-        comes last, so a restore that put it there was not cut short.
+        Writing the same bytes again loses nothing. It is never true of the ledger, which comes
+        last: a restore that created it was complete.
         """
-        expected = self.manifest.files.get(held.name)
-        if held.name == self._contents.ledger or expected is None or held.is_symlink():
+        expected = self.manifest.files.get(path.name)
+        if path.name == self._contents.ledger or expected is None or path.is_symlink():
             return False
-        return held.is_file() and _digest(held) == expected
+        return path.is_file() and _digest(path) == expected
 
 
 def _copy(file: BinaryIO, target: Path, most: int) -> str:
-    """Copy a file, for its owner alone, durably; return its SHA-256, hex.
+    """Copy a file durably, readable only by its owner; return its SHA-256, hex.
 
     Raises:
         DataError: if it has more than ``most`` bytes.

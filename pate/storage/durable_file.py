@@ -1,4 +1,4 @@
-"""A SQLite file that is written durably or not at all, for its owner alone."""
+"""A SQLite file with durable, atomic transactions, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-#: What SQLite puts beside a file.
+#: Suffixes of SQLite's companion files.
 _LEFT: Final = ("-journal", "-wal", "-shm")
 
 
 class DurableFile:
     """Transactions on one file: what was committed is on the disk (WAL, ``synchronous=FULL``).
 
-    A connection lives as long as its transaction, so any thread may come. Readers see what was
-    committed last, and never wait for a writer.
+    A connection lives as long as its transaction, so any thread may use it. Readers see the last
+    commit, and never wait for a writer.
 
     Args:
         path: the file; made with its tables if it is absent, unless ``read_only``.
-        schema: statements that make the tables of an empty file.
-        application_id: what tells this kind of file from others.
-        damaged: the error for a file that is not what it should be.
-        read_only: only look, also while another process writes.
+        schema: statements that create the tables of an empty file.
+        application_id: identifies this kind of file.
+        damaged: the error for a damaged or foreign file.
+        read_only: open for reading, also while another process writes.
 
     Raises:
         DiskError: if it cannot be made or read.
-        StateError: if it is absent and only to be looked at, or another process holds it.
+        StateError: if it is absent and ``read_only``, or another process has locked it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DurableFile:
                     lambda db: [db.execute(each) for each in schema],
                     damaged=damaged,
                 )
-            elif not path.stat().st_size:  # SQLite would take it for a new database
+            elif not path.stat().st_size:  # SQLite would treat it as a new database
                 raise damaged(f"{path} is damaged: it is empty; restore it from a backup")
             path.chmod(0o600)
         with self.writing():
@@ -77,14 +77,14 @@ class DurableFile:
 
         Raises:
             DiskError: if it cannot be made durable.
-            StateError: if another process holds the file for too long.
+            StateError: if another process locks the file for too long.
         """
         with self._translated(), self._transaction("BEGIN IMMEDIATE") as db:
             yield db
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view of what is committed."""
+        """A consistent view of the committed state."""
         with self._translated(), self._transaction("BEGIN") as db:
             yield db
 
@@ -115,18 +115,18 @@ def make_file(
     damaged: type[PateError] = StateError,
     drafted: Callable[[], object] = lambda: None,
 ) -> None:
-    """Make a file under another name, and rename it: it has what ``fill`` writes or is not there.
+    """Create a file atomically: fill it under another name, then rename it.
 
     Args:
-        path: of the file, which is not there.
-        application_id: what tells this kind of file from others.
+        path: of the file, which does not exist.
+        application_id: identifies this kind of file.
         fill: writes it, in one transaction.
-        damaged: the error for a log that is there without its file.
+        damaged: the error for a log without its file.
         drafted: called between the two.
     """
     if (orphan := path.with_name(path.name + "-wal")).exists():
         # SQLite would replay the orphan's pages into the new file.
-        raise damaged(f"{orphan} belongs to a file that is gone; restore or remove it")
+        raise damaged(f"{orphan} belongs to a missing file; restore that file or remove this one")
     draft = path.with_name(path.name + ".new")
     for leftover in (draft, *(draft.with_name(draft.name + end) for end in _LEFT)):
         leftover.unlink(missing_ok=True)

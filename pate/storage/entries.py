@@ -1,8 +1,8 @@
 """The tables of a ledger, in a SQLite file or a PostgreSQL database: append-only, read in order.
 
-Every ledger has the table ``entries``, its chain, and beside it tables that the chain commits to. A
-role names its tables; what is written, and how it is read back and checked, is here. SQL is what both
-databases know, with ``?`` for values.
+Every ledger has the table ``entries``, its chain, and further tables that the chain commits to. A
+role names its tables; writing, reading and checking are here. The SQL is common to both databases,
+with ``?`` for values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pate.storage.hash_chain import Entry, Head
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-#: A row beside the chain: the name of its table, and what to write into it, by column.
+#: A row outside the chain: the name of its table, and its values by column.
 Row: TypeAlias = tuple[str, Mapping[str, object]]
 
 _COLUMNS: Final = ("seq", "kind", "body", "previous", "digest", "written_at")
@@ -25,7 +25,7 @@ _AT_A_TIME: Final = 64
 
 
 class Found(Protocol):
-    """What a question found."""
+    """The result of a query."""
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
@@ -40,11 +40,11 @@ class Transaction(Protocol):
     """One transaction on a ledger; a connection of :mod:`sqlite3` is one."""
 
     def execute(self, question: str, values: Sequence[Any] = ..., /) -> Found:
-        """Ask something, or write a row."""
+        """Run a query, or write a row."""
 
 
 def append(db: Transaction, entry: Entry, rows: Iterable[Row] = ()) -> None:
-    """Write an entry, and the rows beside the chain that belong to it.
+    """Write an entry, and the rows of other tables that belong to it.
 
     Args:
         db: the transaction; once it is committed, the entry is durable.
@@ -52,7 +52,7 @@ def append(db: Transaction, entry: Entry, rows: Iterable[Row] = ()) -> None:
         rows: that the chain commits to; their column ``entry`` is filled in.
 
     Raises:
-        StateError: if the entry before it is not the last in there.
+        StateError: if its predecessor is not the last entry.
     """
     if (last_head(db) or Head(0, entry.previous)) != Head(entry.seq - 1, entry.previous):
         raise StateError("the ledger was written by another process; stop that one")
@@ -80,7 +80,7 @@ def each_row(
         values: in it.
 
     Raises:
-        LedgerError: if the file is so damaged that they come in no order.
+        LedgerError: if a damaged file returns them out of order.
     """
     key, after = columns[0], tuple[Any, ...]()
     while True:
@@ -102,7 +102,7 @@ def each_row(
 def each_entry(
     db: Transaction, least: int = 1, kinds: Sequence[str] | None = None
 ) -> Iterator[Entry]:
-    """Yield the entries of a chain as they stand in the tables, unchecked, a few at a time.
+    """Yield the stored entries of a chain, unchecked, a few at a time.
 
     Args:
         db: the transaction.
@@ -121,29 +121,29 @@ def each_entry(
 
 
 def last_head(db: Transaction) -> Head | None:
-    """Return the head of the chain as it stands in the tables, None of an empty one."""
+    """Return the stored head of the chain, None if it is empty."""
     row = db.execute("SELECT seq, digest FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
     return None if row is None else Head(*row)
 
 
 def require_entry(db: Transaction, head: Head) -> None:
-    """Check that a chain that holds has an entry that is known from elsewhere.
+    """Check that a verified chain has an entry that is known from elsewhere.
 
     Raises:
-        LedgerError: if it has not: entries were cut off, or it is another ledger.
+        LedgerError: if not: entries were truncated, or it is another ledger.
     """
     row = db.execute("SELECT digest FROM entries WHERE seq = ?", (head.seq,)).fetchone()
     if row is None:
         last = last_head(db)
         raise LedgerError(
-            f"entry {head.seq} was in this ledger and is gone: it ends at {last.seq if last else 0}"
+            f"entry {head.seq} was in this ledger and is missing: it ends at {last.seq if last else 0}"
         )
     if row[0] != head.digest:
-        raise LedgerError(f"entry {head.seq} is another than the expected {head}")
+        raise LedgerError(f"entry {head.seq} differs from the expected {head}")
 
 
 def append_only(table: str, said: str) -> tuple[str, ...]:
-    """Return the triggers by which SQLite changes and deletes no row of a table."""
+    """Return triggers that make a SQLite table append-only."""
     return tuple(
         f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
         f"BEGIN SELECT RAISE(ABORT, '{said}'); END"
@@ -152,11 +152,11 @@ def append_only(table: str, said: str) -> tuple[str, ...]:
 
 
 def check_schema(db: Transaction, wanted: Collection[str], may_lack: Collection[str] = ()) -> None:
-    """Check that a SQLite file has the tables and triggers that make it append-only, and no others.
+    """Check that a SQLite file has exactly the tables and triggers of an append-only ledger.
 
     Args:
         db: a connection to it.
-        wanted: the statements that made them.
+        wanted: the statements that create them.
         may_lack: those of ``wanted`` that came with later versions.
 
     Raises:
@@ -169,7 +169,7 @@ def check_schema(db: Transaction, wanted: Collection[str], may_lack: Collection[
 
 
 def lacking(db: Transaction, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some statements that made nothing in a SQLite file yet, in their order."""
+    """Return the statements whose tables or triggers a SQLite file still lacks, in order."""
     found = _made(db)
     return tuple(each for each in wanted if _named(each) not in found)
 
@@ -180,6 +180,6 @@ def _made(db: Transaction) -> set[tuple[str, str]]:
 
 
 def _named(statement: str) -> tuple[str, str]:
-    """Return what a statement makes, and its text whatever its line ends and cases."""
+    """Return the name that a statement creates, and its normalised text."""
     text = " ".join(statement.split()).casefold()
     return text.split()[2], text

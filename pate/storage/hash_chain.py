@@ -1,4 +1,4 @@
-"""The hash chain of a ledger: what an entry is, and how the next one is bound to all before it."""
+"""The hash chain of a ledger: each entry is bound to all earlier ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pate.errors import LedgerError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What the body of an entry is made of: JSON without floats that are not numbers.
+#: Values of an entry's body: JSON without NaN and infinities.
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-#: A head as text; no ledger has more entries.
+#: The text form of a head, with a bound on the number of entries.
 _HEAD: Final = re.compile(r"(0|[1-9][0-9]{0,17}):([0-9a-f]{64})", re.ASCII)
 
 
 def canonical(body: object) -> str:
-    """Return the one JSON text of ``body``: sorted keys, no spaces, ASCII, no NaN."""
+    """Return the canonical JSON text of ``body``: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(
         body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -28,7 +28,7 @@ def canonical(body: object) -> str:
 
 @dataclass(frozen=True)
 class Head:
-    """The last entry of a chain: kept elsewhere, it shows whether entries were cut off.
+    """The last entry of a chain: stored elsewhere, it reveals truncation.
 
     Attributes:
         seq: number of entries.
@@ -54,7 +54,7 @@ class Head:
 
     @classmethod
     def given(cls, text: str | None) -> Head | None:
-        """Return the head that an operator gives with --head, None if there is none.
+        """Return the head given with --head, None if there is none.
 
         Raises:
             UsageError: if it is not a head.
@@ -87,7 +87,7 @@ class Entry:
 
     @property
     def head(self) -> Head:
-        """The chain's head when this is its last entry."""
+        """The chain's head if this is its last entry."""
         return Head(self.seq, self.digest)
 
 
@@ -95,13 +95,13 @@ class Chain:
     """The chain of one kind of ledger.
 
     Args:
-        tag: tells the entries of this kind of ledger from those of any other.
-        genesis: what the first entry follows, as text.
+        tag: domain separation from other kinds of ledgers.
+        genesis: the text whose hash the first entry follows.
     """
 
     def __init__(self, tag: bytes, genesis: bytes) -> None:
         self._tag = tag
-        #: The head of a ledger without entries.
+        #: The head of an empty ledger.
         self.start: Final = Head(0, hashlib.sha256(genesis).digest())
 
     def after(self, head: Head, kind: str, body: Mapping[str, Json], written_at: str) -> Entry:
@@ -114,7 +114,7 @@ class Chain:
         """Check number, link, digest and form of an entry, and return its body.
 
         Raises:
-            LedgerError: if this is not the entry that was written after ``head``.
+            LedgerError: if this is not the entry that follows ``head``.
         """
         seq = head.seq + 1
         if entry.seq != seq:
@@ -122,12 +122,12 @@ class Chain:
         if entry.previous != head.digest:
             raise LedgerError(f"entry {seq} does not follow the entry before it")
         if entry.digest != self._digest(seq, entry.kind, entry.body, head.digest, entry.written_at):
-            raise LedgerError(f"entry {seq} was altered: its digest does not hold")
+            raise LedgerError(f"entry {seq} was altered: its digest does not match")
         try:
             body = json.loads(entry.body)
         except (ValueError, RecursionError) as error:
             raise LedgerError(f"entry {seq} is not JSON") from error
-        # One text per value: else two readers could take the same bytes for different things.
+        # One text per value, or two readers could interpret the same bytes differently.
         if not isinstance(body, dict) or canonical(body) != entry.body:
             raise LedgerError(f"entry {seq} is not in canonical form")
         return body

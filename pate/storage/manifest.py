@@ -1,9 +1,9 @@
-"""What a backup says of itself: which files it has, how far its ledger goes, and who says so.
+"""The manifest of a backup: its files, the last entry of its ledger, and its signer.
 
-Whoever can write to a backup can write its manifest. So nothing is believed that restoring would
-obey: a role knows the names of the files in its backups and the most bytes of each
-(:class:`Contents`), and whatever else a manifest names is refused. The role's identity key, where it
-has one, signs the manifest, so that a copy that somebody altered is told from the one that was made.
+Anyone who can write to a backup can write its manifest. So a restore does not trust it: a role
+knows the names of the files in its backups and the most bytes of each (:class:`Contents`), and
+refuses any other file. The role's identity key, if it has one, signs the manifest, so that altered
+copies are detected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The manifest's name in the folder of a backup.
 MANIFEST: Final = "backup.json"
-#: A public key, as a manifest names it and screens show it.
+#: A public key in manifests and on screens.
 KEY: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 #: Format 1 has neither ``signer`` nor ``signature``.
@@ -49,14 +49,14 @@ Role: TypeAlias = Literal["server", "party"]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a backup of one role may hold. Nothing else is ever copied or put back.
+    """The allowed content of a role's backup. Nothing else is copied or restored.
 
     Attributes:
-        role: whose backups.
-        ledger: name of the ledger, which each of them has.
-        files: the most bytes of each file, by name, the ledger's too. What is written before the
-            entry that relies on it comes after the ledger: in this order files are copied, and in
-            the opposite one they are put back, so that a copy has what its entries rely on.
+        role: of the backups.
+        ledger: name of the ledger, which every backup has.
+        files: the most bytes of each file, by name, the ledger included. Files that entries rely on
+            come after the ledger: files are copied in this order and restored in the opposite one,
+            so that a copy has the files that its entries rely on.
     """
 
     role: Role
@@ -66,16 +66,16 @@ class Contents:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup says of itself. Only the chain proves how far the ledger goes.
+    """The manifest of a backup. Only the chain proves the last entry of the ledger.
 
     Attributes:
-        role: whose ledger it is.
-        name: of the campaign or the party; not fit for a path until it was checked.
-        ledger: what tells this ledger from others: a campaign's id; empty for a party's.
+        role: of the ledger.
+        name: of the campaign or the party; not safe in a path until it is checked.
+        ledger: its identifier: a campaign's id; empty for a party's.
         head: the copy's last entry, ``number:digest``.
         made_at: when it was taken, UTC, ISO 8601; shown, not relied upon.
         files: SHA-256 of each file, hex, by name.
-        signer: the Ed25519 public key that signed it, hex; empty: nobody did.
+        signer: the Ed25519 public key that signed it, hex; empty if unsigned.
     """
 
     role: Role
@@ -97,14 +97,14 @@ def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) 
 
     Args:
         folder: of the backup.
-        made: what it says, unsigned.
-        key: of the role's identity, None where it has none.
+        made: the manifest, unsigned.
+        key: of the role's identity, None if it has none.
 
     Returns:
-        The manifest as it was written.
+        The manifest as written.
     """
     signer = "" if key is None else key.public_key().public_bytes_raw().hex()
-    # A name that cannot be shown is not needed: whoever restores gives the place.
+    # A name that cannot be displayed is not needed: a restore is given the path.
     name = made.name if made.name.isprintable() else ""
     made = replace(made, name=name, signer=signer)
     fields: dict[str, object] = {"format": _FORMAT, **asdict(made)}
@@ -115,18 +115,18 @@ def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) 
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read what a backup says of itself, and check its signature if it names a signer.
+    """Read the manifest of a backup, and check its signature if it names a signer.
 
     Raises:
-        DataError: if ``folder`` is no backup, one of a form that is not known here, or one whose
-            signature does not hold.
+        DataError: if ``folder`` is not a backup, has an unknown format, or has an invalid
+            signature.
     """
     path = folder / MANIFEST
     try:
         with opened(path) as file:
             body = file.read(_LARGEST_MANIFEST + 1)
     except OSError as error:
-        raise DataError(f"{folder} is no backup: {path}: {error.strerror}") from error
+        raise DataError(f"{folder} is not a backup: {path}: {error.strerror}") from error
     try:
         if len(body) > _LARGEST_MANIFEST:
             raise ValueError("too large")
@@ -136,7 +136,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError("of another form; a newer version may know it")
         if fields["format"] == _FORMAT:
             _check_signature(fields)
-        elif "signer" in fields:  # what nobody checks, nobody may claim
+        elif "signer" in fields:  # a signer that is not verified must not be claimed
             raise ValueError("a signer without a signature")
         return _checked({key: value for key, value in fields.items() if key != "format"})
     except (ValueError, TypeError, RecursionError, LedgerError) as error:
@@ -145,15 +145,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file to read it; neither a link nor a pipe nor a device.
+    """Open a regular file for reading, but no link, pipe or device.
 
     Raises:
         DataError: if it is something else.
         OSError: if it cannot be opened.
     """
     if path.is_symlink():
-        raise DataError(f"{path} is a link, and not a file of a backup")
-    # Not to follow a link that was put there meanwhile, nor to wait for whoever writes to a pipe.
+        raise DataError(f"{path} is a link, not a regular file of a backup")
+    # Do not follow a link that appeared meanwhile, nor wait for the writer of a pipe.
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -162,7 +162,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _signed_bytes(fields: Mapping[str, object]) -> bytes:
-    """Return what a signature is over: all fields but itself, in one form."""
+    """Return the signed bytes: all fields but the signature, in canonical form."""
     signed = {key: value for key, value in fields.items() if key != "signature"}
     return _DOMAIN + json.dumps(signed, sort_keys=True, separators=(",", ":")).encode()
 
@@ -171,36 +171,36 @@ def _check_signature(fields: dict[str, object]) -> None:
     """Remove the signature from the fields of a manifest, and check it against the signer there.
 
     Raises:
-        ValueError: if it does not hold.
+        ValueError: if it is invalid.
     """
     signer, signature = str(fields.get("signer")), str(fields.pop("signature", None))
     if not signer and not signature:
         return
     if not KEY.fullmatch(signer) or not _SIGNATURE.fullmatch(signature):
-        raise ValueError("a signer or a signature that makes no sense")
+        raise ValueError("an invalid signer or signature")
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer))
         key.verify(bytes.fromhex(signature), _signed_bytes(fields))
     except InvalidSignature as error:
-        raise ValueError("its signature does not hold: somebody altered it") from error
+        raise ValueError("its signature is invalid: it was altered") from error
 
 
 def _checked(fields: Mapping[str, object]) -> Manifest:
     """Return the manifest of fields.
 
     Raises:
-        ValueError, TypeError: if one of them makes no sense.
+        ValueError, TypeError: if one of them is invalid.
     """
     made = Manifest(**fields)  # type: ignore[arg-type]
     texts = (made.name, made.ledger, made.made_at, made.head, made.signer)
     if not all(isinstance(text, str) and len(text) <= _LONGEST_TEXT for text in texts):
-        raise ValueError("fields that make no sense")
-    # They go to a screen.
+        raise ValueError("invalid fields")
+    # They are displayed.
     if not all(text.isprintable() for text in texts):
-        raise ValueError("fields that make no sense")
+        raise ValueError("invalid fields")
     Head.parse(made.head)
     if made.role not in ("server", "party") or not isinstance(made.files, dict):
-        raise ValueError("fields that make no sense")
+        raise ValueError("invalid fields")
     if not 0 < len(made.files) <= _MOST_FILES:
         raise ValueError("too many files, or none")
     for name, digest in made.files.items():

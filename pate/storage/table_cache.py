@@ -1,12 +1,13 @@
 """Tables of Theorem 6+ kept on disk, since building one takes seconds.
 
-A table depends on public parameters alone (mu and the orders), so neither a file nor its name says
-anything about votes. Kept under the user's cache directory; it may be deleted at any time.
+A table depends only on public parameters (mu and the orders), so neither a file nor its name
+reveals anything about votes. The cache is in the user's cache directory and may be deleted at any
+time.
 
-A table that is too low would understate what a campaign costs. So a file is believed only if it
-belongs to this user, nobody else can write to it, the digest at its head is that of its content
-and of what was asked for, and the content can be a table. Anything else is built again and written
-over. A place that cannot be read or written costs time, never an error.
+A table that is too low would understate what a campaign costs. So a file is used only if it belongs
+to this user, no one else can write to it, the digest at its head matches its content and its
+parameters, and the content is a valid table. Any other file is rebuilt and overwritten. A folder
+that cannot be read or written costs time, never an error.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from pate.runtime.home import private_directory, write_file
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: Of the layout of the file. What the values mean is :data:`theorem6_plus.VERSION`.
+#: Magic and version of the file layout. :data:`theorem6_plus.VERSION` is that of the values.
 _FORMAT: Final = 1
 _MAGIC: Final = b"pate table\n"
 _DIGEST_BYTES: Final = 32
 #: A table of 500 orders has 16 MB.
 _LARGEST: Final = 2**28
-#: As many tables are kept, the ones written last.
+#: Number of tables kept, the latest ones.
 _KEPT: Final = 64
 
 
 def default_folder() -> Path:
-    """Return where tables are kept unless told otherwise: the user's cache directory."""
+    """Return the default folder of tables: the user's cache directory."""
     return Path(platformdirs.user_cache_dir("pate", appauthor=False)) / "tables"
 
 
@@ -55,7 +56,7 @@ def cached_table(mu: float, orders: ArrayLike, folder: Path | None = None) -> Ta
     Args:
         mu: as for :func:`pate.accounting.bounds.theorem6_plus.rdp`.
         orders: (orders,) Renyi orders.
-        folder: where tables are kept; :func:`default_folder` if left out.
+        folder: of the tables; default: :func:`default_folder`.
 
     Raises:
         AccountingError: for a mu or an order that makes no sense.
@@ -73,7 +74,7 @@ def cached_table(mu: float, orders: ArrayLike, folder: Path | None = None) -> Ta
 
 
 def _key(mu: float, orders: list[float]) -> bytes:
-    """Return the digest of all that the values of a table depend on."""
+    """Return the digest of all parameters of a table."""
     asked = {
         "format": _FORMAT,
         "bound": f"theorem 6+, {theorem6_plus.VERSION}",
@@ -95,7 +96,7 @@ def _write(path: Path, key: bytes, table: Table) -> None:
 
 
 def _drop_old(folder: Path) -> None:
-    """Delete the oldest tables beyond those that are kept."""
+    """Delete the oldest tables above the limit."""
     with contextlib.suppress(OSError):
         by_age = sorted(folder.glob("*.table"), key=lambda path: path.stat().st_mtime)
         for path in by_age[:-_KEPT]:
@@ -103,7 +104,7 @@ def _drop_old(folder: Path) -> None:
 
 
 def _read(path: Path, key: bytes) -> Table | None:
-    """Return the table in the file, or None if there is none that can be believed."""
+    """Return the table in the file, or None if there is no trustworthy one."""
     try:
         content = _own_file(path)
     except OSError:
@@ -112,7 +113,7 @@ def _read(path: Path, key: bytes) -> Table | None:
     body = content[head:]
     if content[:head] != _MAGIC + _digest(key, body):
         return None
-    # These are bytes that somebody wrote with care; they may yet be no table, or no archive.
+    # The digest matches, but the bytes may still be no table, or no archive.
     try:
         with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
             return Table.from_arrays({name: arrays[name] for name in arrays.files})
@@ -121,7 +122,7 @@ def _read(path: Path, key: bytes) -> Table | None:
 
 
 def _own_file(path: Path) -> bytes:
-    """Return the bytes of a plain file of this user's, to which nobody else can write.
+    """Return the bytes of a regular file that only this user can write.
 
     Raises:
         OSError: if it is not there, or is something else.
@@ -130,7 +131,7 @@ def _own_file(path: Path) -> bytes:
         found = os.fstat(file.fileno())
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not (stat.S_ISREG(found.st_mode) and own and found.st_size <= _LARGEST):
-            raise PermissionError(f"{path} is not a file of this user's alone")
+            raise PermissionError(f"{path} is not writable by only this user")
         return file.read(_LARGEST + 1)
 
 

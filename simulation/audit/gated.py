@@ -1,7 +1,7 @@
 """The audit of a gated batch: many times the same votes, their gate, and the labels behind it.
 
-What is attacked is what a gated campaign does between its charge and its release, from votes to
-labels or none; that there is one attempt is for the ledger to see to.
+The target is a gated campaign between its charge and its release, from votes to labels or none;
+that there is one attempt is for the ledger to see to.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Gated:
     """A gate, the mechanism behind it, and a batch that has one probe and many like queries.
 
     Attributes:
-        mechanism: GNMax, told the votes of a unit.
+        mechanism: GNMax, with the votes of a unit.
         queries: of the batch, 2 or more.
-        epsilon: that the gate is worth at ``delta``.
+        epsilon: of the gate at ``delta``.
         delta: failure probability.
 
     Raises:
         UsageError: for a batch of one query.
-        AccountingError: if no gate is worth as little.
+        AccountingError: if no gate gives so small an epsilon.
     """
 
     mechanism: GNMax
@@ -122,7 +122,7 @@ class Gated:
         return counts
 
     def outcomes(self, pair: Pair, bug: Bug) -> Floats:
-        """Return (outcomes, 2) chances of what a run shows, in the two worlds."""
+        """Return (outcomes, 2) probabilities of a run's outcomes in the two worlds."""
         worlds = []
         for world in (0, 1):
             rows = self.rows(pair, world)
@@ -176,7 +176,7 @@ def audit_gated(
     """Attack a gate and the labels behind it.
 
     Args:
-        gated: what is attacked; its claim is that of the gate.
+        gated: the target; its claim is that of the gate.
         noise: the one that ships.
         runs: batches that count, in each of two worlds.
         confidence: with which the lower bound holds.
@@ -203,7 +203,7 @@ def audit_gated(
         bugs=foresee_gated(gated, claim, runs, confidence),
         confidence=confidence,
         queries=gated.queries,
-        unit=f"whoever reaches {unit.votes} of the votes of a query",
+        unit=f"a unit with {unit.votes} of the votes of a query",
         adjacency=unit.in_words,
         observer="public",
     )

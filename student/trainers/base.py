@@ -1,4 +1,4 @@
-"""What every student and every trainer has in common."""
+"""The common interface of students and trainers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.formats.noisy_counts import NoisyVotes
 
-#: Called with (step, total, loss) while a student trains. The loss is NaN where there is none.
+#: Called with (step, total, loss) while a student trains. The loss is NaN if there is none.
 Progress: TypeAlias = Callable[[int, int, float], None]
 
 
@@ -26,13 +26,13 @@ def silent(step: int, total: int, loss: float) -> None:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to train.
+    """Training effort.
 
     Attributes:
-        steps: optimisation steps (images) or trees per forest (tables); None for a number that
+        steps: optimisation steps (images) or trees per forest (tables); None for a default that
             suits the inputs.
-        seconds: stop early after this long; None for no limit. With a limit that bites, the
-            result depends on the machine and is no longer reproducible from its seed.
+        seconds: stop early after this long; None for no limit. If the limit is reached, the result
+            depends on the machine and is not reproducible from its seed.
     """
 
     steps: int | None = None
@@ -41,15 +41,15 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What a student learns from: public inputs, of which a few have labels.
+    """Training data of a student: public inputs, of which a few have labels.
 
     Attributes:
         public: n inputs.
         queries: (l,) int64, distinct rows of ``public`` that have a label.
         labels: (l,) int64, indices into ``classes``; a few may be wrong.
         classes: class names, at least two.
-        noisy: the noisy votes that the labels were made of, where they were released; of queries
-            without a label too.
+        noisy: the released noisy votes behind the labels, if any, including queries without a
+            label.
     """
 
     public: Inputs
@@ -64,18 +64,18 @@ class Lesson:
         if self.queries.shape != self.labels.shape or self.queries.ndim != 1:
             raise DataError(f"{self.queries.shape} queries but {self.labels.shape} labels")
         if not len(self.queries):
-            raise DataError("there is not a single label to learn from; wait for a release")
+            raise DataError("there are no labels to learn from; wait for a release")
         if not 0 <= self.queries.min() <= self.queries.max() < len(self.public):
-            raise DataError(f"a labelled query lies outside the {len(self.public)} public inputs")
+            raise DataError(f"a labelled query is outside the {len(self.public)} public inputs")
         if len(np.unique(self.queries)) != len(self.queries):
             raise DataError("a query has two labels")
         if not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            raise DataError(f"a label lies outside the {len(self.classes)} classes")
+            raise DataError(f"a label is outside the {len(self.classes)} classes")
         if self.noisy is not None:
             if self.noisy.counts.shape[1] != len(self.classes):
                 raise DataError(f"noisy votes of {self.noisy.counts.shape[1]} classes")
             if len(self.noisy.queries) and self.noisy.queries[-1] >= len(self.public):
-                raise DataError(f"a noisy vote lies outside the {len(self.public)} public inputs")
+                raise DataError(f"a noisy vote is outside the {len(self.public)} public inputs")
         self.queries.setflags(write=False)
         self.labels.setflags(write=False)
 
@@ -93,7 +93,7 @@ class Student(Protocol):
 
     @property
     def schema(self) -> str:
-        """Return the line of the inputs that it accepts, as ``Inputs.schema`` writes it."""
+        """Return the schema line of the accepted inputs, in the form of ``Inputs.schema``."""
 
     def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
         """Return (n, classes) probabilities; each row sums to 1.

@@ -1,19 +1,18 @@
-"""What is believed of every public image before a network is trained, from a few noisy labels.
+"""Class beliefs of every public image from a few noisy labels, before a network is trained.
 
-1. The public images are described twice, by scattering and by gradients: fixed features, their main
-   directions in the public set, each scaled so that strong ones no longer drown weak ones. Where a
-   steady space suits the public set (:mod:`pate.features.invariant`), it is the one description: either
-   of the others knows less.
+1. The public images are described twice, by scattering and by gradients: fixed features, their
+  principal directions in the public set, each scaled so that strong ones do not dominate weak ones.
+  Where an invariant space suits the public set (:mod:`pate.features.invariant`), it is the only
+  description, since both others are weaker.
 2. The labels spread over the graphs of nearest neighbours of both.
-3. A kernel machine for each learns what the graphs say; together they predict every image without
-   its own target, and learn again from those predictions, a few times over. It is co-training in
-   which no image confirms its own label, so lonely errors of vote and graph are outvoted.
-4. How far self-training may go, and how sure the machines may be, is found without a validation set:
-   labels are held out in turn, and that is taken under which they were the most likely. Where classes
-   are many and each has few labels, self-training forgets the rare ones, and one round is better than
-   eight.
+3. A kernel machine for each learns the graphs' result; together they predict every image without
+  its own target, and learn again from those predictions, a few times. It is co-training in which no
+  image confirms its own label, so isolated errors of vote and graph are outvoted.
+4. The number of self-training rounds and the confidence of the machines are chosen by
+  cross-validated likelihood of held-out labels. With many classes and few labels each,
+  self-training forgets the rare ones, and one round is better than eight.
 
-Noisy counts, where they were released, stand in for labels: what rises above the noise.
+Released noisy counts replace labels, as far as they rise above the noise.
 
 Source: Blum and Mitchell, "Combining labeled and unlabeled data with co-training", COLT 1998.
 """
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-#: The share of labels that are taken to be wrong, for lack of anything better.
+#: The assumed share of wrong labels.
 DOUBT: Final = 0.05
 _FOLDS: Final = 5
-#: Labels at representatives are of easy images and would allow more, which the others do not bear out.
+#: Labels at representatives are of easy images and would suggest too high a confidence for others.
 _SHARPNESS: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)
 _LEAST: Final = 1e-4  # probability
 FEWEST: Final = 3  # images; of fewer, none has two neighbours
-_LOOKED_AT: Final = 400  # images, to tell how they are best described
+_LOOKED_AT: Final = 400  # images used to choose the description
 _CHANCE: Final = 1.0  # standard deviations of the noise that are taken off every count, up to
 _FEW_CLASSES: Final = 10  # classes; of more, more rise above it by chance
 
@@ -82,7 +81,7 @@ class Settings:
 def believe(lesson: Lesson, *, seed: int, settings: Settings | None = None) -> Floats:
     """Return (n, m) probabilities of the classes, one row per public image, each positive.
 
-    What a label says of its own image is not in them; see :func:`with_labels`.
+    They do not include an image's own label; see :func:`with_labels`.
 
     Args:
         lesson: images, and labels of a few.
@@ -105,9 +104,9 @@ def believe(lesson: Lesson, *, seed: int, settings: Settings | None = None) -> F
 
 
 def evidence_of(lesson: Lesson) -> NDArray[np.float64]:
-    """Return (n, m) what labels or noisy counts say of each image, in rows that sum to 1 or less.
+    """Return (n, m) evidence of labels or noisy counts for each image, with row sums of at most 1.
 
-    A label is a one. Where counts are known they speak instead, a query's label among them.
+    A label is a one. Where counts are known they replace the query's label.
     """
     evidence = np.zeros((len(lesson.public), len(lesson.classes)))
     evidence[lesson.queries, lesson.labels] = 1
@@ -122,8 +121,8 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     A query with less than half as many such votes as is usual, or fewer than the noise could bring,
     weighs less than one.
 
-    The largest of m draws of noise grows as the root of 2 ln m, so more is taken off where classes are
-    many; otherwise noise in the many that nobody voted for would outweigh the votes.
+    The largest of m draws of noise grows as the root of 2 ln m, so more is taken off where classes
+    are many; otherwise noise in the many classes without votes would outweigh the votes.
 
     >>> from pate.formats.noisy_counts import NoisyVotes
     >>> counts = np.array([[390, 30], [350, 50], [140, -10]])
@@ -142,11 +141,11 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
 
 
 def with_labels(beliefs: Floats, evidence: NDArray[np.float64]) -> Floats:
-    """Return (n, m) beliefs in which each label had its say, as one that may be wrong.
+    """Return (n, m) beliefs updated by each label, which may be wrong.
 
     Args:
-        beliefs: (n, m) probabilities that do not rest on the image's own label.
-        evidence: what :func:`evidence_of` made.
+        beliefs: (n, m) probabilities that do not use the image's own label.
+        evidence: from :func:`evidence_of`.
     """
     classes = beliefs.shape[1]
     known = evidence.sum(axis=1, keepdims=True)
@@ -174,7 +173,7 @@ def described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
         centred = points - points.mean(axis=0)
         return [(centred / np.sqrt(np.square(centred).sum(axis=1).mean())).astype(np.float32)]
     few = np.linspace(0, len(public) - 1, min(len(public), _LOOKED_AT)).astype(np.int64)
-    # What suits so few images is a plain space: shapes that are drawn are set upright.
+    # A plain space suits so few images: drawn shapes are deskewed.
     upright = space_over(public.take(few)).name == "upright"
     views = []
     for name in ("scattering", "upright" if upright else "gradients"):
@@ -195,7 +194,7 @@ def _self_train(
     road: tuple[float, int],
 ) -> Floats:
     memory, rounds = road
-    # The graphs rank well but are far too timid; together they are the geometric mean.
+    # The graphs rank well but are underconfident; they are combined by the geometric mean.
     spreads = [np.log(spread(view.graph, evidence, memory) + 1e-9) for view in views]
     believed = _softmax(4 * sum(spreads, start=np.zeros(1)) / len(views)).astype(np.float32)
     scores = believed
@@ -212,21 +211,21 @@ def _calibrated(
     lesson: Lesson,
     by: Settings,
 ) -> tuple[tuple[float, int], float]:
-    """Return the road and the sharpness under which held-out labels were the most likely."""
+    """Return the settings and sharpness with the highest likelihood of held-out labels."""
     order = np.argsort(lesson.queries)
     known, labels = lesson.queries[order], lesson.labels[order]
     if len(known) < 4 * _FOLDS:
         return by.roads[0], by.sharpness
     likelihood = np.zeros((len(by.roads), len(_SHARPNESS)))
     for fold in range(_FOLDS):
-        held = known[fold::_FOLDS]
+        left_out = known[fold::_FOLDS]
         fewer = evidence.copy()
-        fewer[held] = 0
+        fewer[left_out] = 0
         for row, road in enumerate(by.roads):
-            predicted = scores(fewer, road)[held]
+            predicted = scores(fewer, road)[left_out]
             for column, sharpness in enumerate(_SHARPNESS):
                 chances = np.maximum(_softmax(sharpness * predicted), _LEAST)
-                told = np.log(chances[np.arange(len(held)), labels[fold::_FOLDS]])
+                told = np.log(chances[np.arange(len(left_out)), labels[fold::_FOLDS]])
                 likelihood[row, column] += told.sum()
     best_row, best_column = divmod(int(likelihood.argmax()), len(_SHARPNESS))
     return by.roads[best_row], _SHARPNESS[best_column]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-_CHUNK_ENTRIES: Final = 1 << 23  # of a matrix of distances held at once: 32 MiB
+_CHUNK_ENTRIES: Final = 1 << 23  # of a matrix of distances in memory: 32 MiB
 _WIDTH_FROM: Final = 6  # an edge is as wide as its ends are from this neighbour of theirs
 _ROUNDS: Final = 80  # what is left of a label is then below 0.95^80, two per cent
 
@@ -61,19 +61,19 @@ def neighbour_graph(points: Floats, neighbours: int) -> sparse.csr_array:
 
 
 def spread(graph: sparse.csr_array, evidence: NDArray[np.float64], memory: float) -> Floats:
-    """Return (n, m) probabilities: each point's share of what flows to it from the evidence.
+    """Return (n, m) probabilities: each point's share of the evidence that flows to it.
 
     Args:
-        graph: what :func:`neighbour_graph` made.
+        graph: from :func:`neighbour_graph`.
         evidence: (n, m), not negative; rows of zeros where nothing is known.
-        memory: the part of what a point holds that comes from its neighbours, below 1. Since it is
-            not 1, a label that its surroundings contradict is outvoted.
+        memory: weight of a point's neighbours, below 1. A label that its neighbours contradict is
+            outvoted.
     """
-    held = evidence
+    shares_now = evidence
     for _ in range(_ROUNDS):
-        held = memory * (graph @ held) + (1 - memory) * evidence
+        shares_now = memory * (graph @ shares_now) + (1 - memory) * evidence
     # Where nothing arrived, the evidence's own shares of the classes.
     floor = 1e-6 * evidence.sum(axis=0) / len(evidence) + 1e-12
-    held = held + floor
-    shares: Floats = (held / held.sum(axis=1, keepdims=True)).astype(np.float32)
+    shares_now = shares_now + floor
+    shares: Floats = (shares_now / shares_now.sum(axis=1, keepdims=True)).astype(np.float32)
     return shares

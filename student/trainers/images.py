@@ -1,4 +1,4 @@
-"""What all students of images share: the trained network, its device, the mean of its weights."""
+"""Common parts of image students: the trained network, its device, the mean of its weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ImageStudent:
-    """A trained network and the classes that it tells apart."""
+    """A trained network and its classes."""
 
     architecture: Architecture
     network: Network
@@ -76,7 +76,7 @@ def choose_device(name: str) -> torch.device:
     """Return the device called ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        UsageError: if the name is another, or there is no such device here.
+        UsageError: for another name, or an unavailable device.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"there is no device {name!r}; choose auto, cpu or cuda")
@@ -104,7 +104,7 @@ def baseline_steps(size: tuple[int, int, int], device: torch.device) -> int:
 
 
 def decayed(network: nn.Module) -> list[dict[str, list[nn.Parameter] | float]]:
-    """Return an optimiser's groups: weight decay falls on matrices and filters alone."""
+    """Return an optimiser's groups: weight decay applies only to matrices and filters."""
     return [
         {"params": [w for w in network.parameters() if w.ndim > 1]},
         {"params": [w for w in network.parameters() if w.ndim <= 1], "weight_decay": 0.0},
@@ -114,7 +114,7 @@ def decayed(network: nn.Module) -> list[dict[str, list[nn.Parameter] | float]]:
 def on_device(
     lesson: Lesson, device: torch.device, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, torch.Generator]:
-    """Return what a training draws from.
+    """Return the data of a training on its device.
 
     Returns:
         (n, channels, height, width) public images, (l,) which of them have labels, (l,) these, and
@@ -151,12 +151,12 @@ class Averaged:
     """
 
     def __init__(self, network: Network, memory: float) -> None:
-        """Take in a network.
+        """Start with a network.
 
         Args:
             network: to be trained.
-            memory: what the mean keeps per step. Early on it forgets faster, or it would remember
-                the random start.
+            memory: decay of the mean per step. Early on it is smaller, so that the random start is
+                forgotten.
         """
         self.network = network
         self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
@@ -170,9 +170,9 @@ class Averaged:
         keep = min(self._memory, self.taken / (self.taken + 10.0))
         with torch.no_grad():
             current = self.network.state_dict()
-            for name, held in self.mean.state_dict().items():
-                if held.is_floating_point():
-                    held.lerp_(current[name], 1.0 - keep)
+            for name, average in self.mean.state_dict().items():
+                if average.is_floating_point():
+                    average.lerp_(current[name], 1.0 - keep)
         return float(loss.detach())
 
 

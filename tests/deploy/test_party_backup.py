@@ -1,4 +1,4 @@
-"""The backup of a party's books: with the noise of every answer, and never silently out of date."""
+"""The backup of a party's ledger: with the noise of every answer, never silently outdated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def never(number: int) -> NDArray[np.int64]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A party's home with a copy of its books before and after its second batch was opened."""
+    """A party's home with copies of its ledger before and after its second unmasking."""
     home = tmp_path / "home"
     ledger = PartyLedger(home / LEDGER_FILE)
     NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, drawn, answered=False)
@@ -67,7 +67,7 @@ def head_of(home: Path) -> str:
 def test_with_its_newest_head_a_party_knows_all_it_knew(root: Path) -> None:
     home, head = root / "new", head_of(root / "home")
     assert restore(root / "copies" / "second", home, head=head)["head"] == head
-    with pytest.raises(RefusedError, match="opened with other parties before"):
+    with pytest.raises(RefusedError, match="unmasked with other parties before"):
         answer_and_open(PartyLedger(home / LEDGER_FILE), settled(), queries(2, 2), SIX[:5])
     again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never, answered=False)
     assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -79,7 +79,7 @@ def test_books_out_of_date_forget_and_are_refused_unless_that_is_said(root: Path
     with pytest.raises(UsageError, match=r"made to answer twice.*--head.*--entries-lost"):
         restore(place, home, head=None)
     for entries_lost in (False, True):
-        with pytest.raises(LedgerError, match="was in this ledger and is gone"):
+        with pytest.raises(LedgerError, match="was in this ledger and is missing"):
             restore(place, home, head=head, entries_lost=entries_lost)
     assert not (home / LEDGER_FILE).exists()
     restore(place, home, head=None, entries_lost=True)
@@ -142,7 +142,7 @@ def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None
     assert killed.returncode == -signal.SIGKILL
     assert (home / NOISE_FILE).exists()
     assert not (home / LEDGER_FILE).exists()
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="is missing"):
         PartyLedger(home / LEDGER_FILE)
     assert restore(place, home, head=head)["head"] == head
     again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never, answered=False)

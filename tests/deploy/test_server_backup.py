@@ -55,7 +55,7 @@ def root(kept: Path, tmp_path: Path) -> Path:
 
 
 def alone(root: Path, name: str) -> Path:
-    """One of the copies, with none of the others beside it."""
+    """One of the copies, without the others in its folder."""
     place = root / "only" / name
     shutil.copytree(root / name, place)
     return place
@@ -122,7 +122,7 @@ def test_a_finished_campaign_comes_back_as_it_was(root: Path) -> None:
 
 def test_a_campaign_that_may_have_gone_on_needs_a_word(root: Path) -> None:
     place, folder = alone(root, "voted"), root / "elsewhere" / "trial"
-    with pytest.raises(UsageError, match=r"spent a second time.*--head.*--close"):
+    with pytest.raises(UsageError, match=r"spending .*--head.*--close"):
         restore(place, folder, head=None, close=False)
     assert not folder.exists()
     assert not list(folder.parent.iterdir())
@@ -132,7 +132,7 @@ def test_a_copy_older_than_the_head_that_is_known_is_refused(root: Path) -> None
     place, folder = alone(root, "voted"), root / "elsewhere" / "trial"
     newest = str(head_of(root / "server" / "trial"))
     for close in (False, True):
-        with pytest.raises(LedgerError, match="was in this ledger and is gone"):
+        with pytest.raises(LedgerError, match="was in this ledger and is missing"):
             restore(place, folder, head=newest, close=close)
     assert not folder.exists()
 
@@ -142,7 +142,7 @@ def test_a_head_of_another_history_is_refused(root: Path) -> None:
     place, folder = alone(root, "labelled"), root / "elsewhere" / "trial"
     held = head_of(place)
     other = Head(held.seq, bytes(32))
-    with pytest.raises(LedgerError, match="another than the expected"):
+    with pytest.raises(LedgerError, match="differs from the expected"):
         restore(place, folder, head=str(other), close=False)
     assert not folder.exists()
 
@@ -179,10 +179,10 @@ def test_an_old_copy_beside_a_newer_one_is_refused_whatever_is_said(root: Path) 
 
 def test_nothing_is_put_in_the_place_of_a_ledger(root: Path) -> None:
     folder = root / "server" / "trial"
-    with pytest.raises(StateError, match=r"its ledger holds.*nothing is to be restored"):
+    with pytest.raises(StateError, match=r"its ledger verifies.*there is nothing to restore"):
         restore(alone(root, "finished"), folder, head=None, close=False)
     (folder / LEDGER_FILE).write_bytes(b"\0" * 100)
-    with pytest.raises(StateError, match="damaged, move it away, and keep it"):
+    with pytest.raises(StateError, match="damaged, move it away, but keep it"):
         restore(root / "finished", folder, head=None, close=False)
     assert (folder / LEDGER_FILE).read_bytes() == b"\0" * 100
 

@@ -1,4 +1,4 @@
-"""A backup that somebody altered: whatever its manifest says, only its role's own files are written."""
+"""An altered backup: whatever its manifest contains, only its role's own files are written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MADE_BESIDE = {"lock", "ledger.head"}
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup of either role that nobody signed."""
+    """An unsigned backup of either role."""
     root = tmp_path_factory.mktemp("kept")
     home = root / "hospital_a"
     ledger = PartyLedger(home / PARTY_LEDGER)
@@ -96,7 +96,7 @@ class Scene:
             return  # it is elsewhere, or no name of a file
 
     def write(self, *, signed: bool) -> None:
-        """Write the manifest as somebody does who knows its form, and has no key but his own."""
+        """Write the manifest like an attacker who knows its form, and has only his own key."""
         fields = {key: value for key, value in self.fields.items() if key != "signature"}
         signature = ""
         if signed:
@@ -371,7 +371,7 @@ def test_a_party_takes_back_what_it_signed_and_nothing_that_another_did(
     ):
         assert altered != own
         (scene.place / MANIFEST).write_text(altered)
-        with pytest.raises(DataError, match="its signature does not hold"):
+        with pytest.raises(DataError, match="its signature is invalid"):
             scene.restore()
     scene.write(signed=True)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Real SuperLink, real SuperNodes: bytes go round, outsiders get nowhere, and a crash is mended.
+"""Real SuperLink and SuperNodes: messages are exchanged, outsiders refused, crashes repaired.
 
 A SuperNode looks for messages every three seconds, so each round takes about that long.
 """
@@ -328,7 +328,7 @@ def test_a_server_that_is_not_there_is_waited_for_and_then_given_up(tmp_path: Pa
     connection = Connection(
         nowhere, make_client_app(answer), tmp_path, max_wait=2.0, on_event=events.append
     )
-    with pytest.raises(UnreachableError, match="given up after"):
+    with pytest.raises(UnreachableError, match="gave up after"):
         connection.run(lambda: False)
     # It may come in a moment: the looks of the first seconds are said once.
     assert len(events) == 1

@@ -124,7 +124,7 @@ def another(rogue: Rogue, reply: bytes) -> bytes:
 
 
 def stranger(rogue: Rogue, reply: bytes) -> bytes:
-    """In the name of somebody else."""
+    """In another party's name."""
 
     def change(said: vote_pb2.Reply) -> None:
         said.party = "north"
@@ -150,13 +150,13 @@ def hung(rogue: Rogue, reply: bytes) -> bytes:
 
 #: What each does, and what the server says of it.
 MISDEEDS: Final = {
-    "garbage": (garbage, "sent something that was not accepted"),
+    "garbage": (garbage, "sent an invalid reply"),
     "twice": (twice, "a reply answers another request"),
     "another": (another, "a reply is for another campaign"),
     "stranger": (stranger, "signed by north, not by the party that was asked"),
-    "toomany": (too_many, "sent something that was not accepted"),
+    "toomany": (too_many, "sent an invalid reply"),
     "huge": (huge, "failed (unreadable)"),
-    "hung": (hung, "going on without hung"),
+    "hung": (hung, "continuing without hung"),
 }
 
 
@@ -206,7 +206,7 @@ def test_each_is_named_in_one_line_and_the_others_go_on(tmp_path: Path) -> None:
         )
         parties = [play.party(name) for name in honest]
         with rogues(play.port, tmp_path / "rogues", names, flower=False):
-            server.says("going on without hung")
+            server.says("continuing without hung")
         for command in (server, *parties):
             command.ends(0)
         check(server.text, play.place, names, honest)
@@ -220,7 +220,7 @@ def test_the_same_through_real_supernodes(sites: Sites, tmp_path: Path) -> None:
         )  # fmt: skip
         north = campaign.party("north")
         with rogues(campaign.port, tmp_path / "rogues", THROUGH_FLOWER, flower=True):
-            words = "going on without hung"
+            words = "continuing without hung"
             until(lambda: words in server.text, f"the server says {words!r}", 240)
         for program in (server, north):
             program.ends(0)

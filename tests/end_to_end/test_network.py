@@ -151,16 +151,16 @@ def test_the_servers_link_comes_back_and_nobody_started_anew(played: Played) -> 
 
 
 def test_a_link_that_comes_back_in_time_is_waited_for(played: Played) -> None:
-    assert "going on without south" not in played.server.text
+    assert "continuing without south" not in played.server.text
     assert "south" in str(votes(played)["responders"])
 
 
 def test_a_link_that_does_not_is_done_without(played: Played) -> None:
     text = played.server.text
     # By then the server may have learned that it is gone, or not yet.
-    told = [line for line in text.splitlines() if "going on without" in line]
+    told = [line for line in text.splitlines() if "continuing without" in line]
     assert len(told) == 1
-    assert "going on without west: no" in told[0]
+    assert "continuing without west: no" in told[0]
     assert votes(played)["responders"] == ["east", "north", "south"]
     assert votes(played)["teachers"] == 3 * TEACHERS
 

@@ -38,7 +38,7 @@ ROGUE: Final = "rogue"
 CLASSES: Final = 10
 CELLS: Final = QUERIES * CLASSES
 EVERYBODY: Final = ("north", ROGUE, "south", "west")
-NO_VOTES: Final = "One of them sent what are no votes, and no label leaves"
+NO_VOTES: Final = "One of them sent invalid votes, and no label is released"
 #: Rows of votes, (queries, classes), to be changed in place.
 Twist: TypeAlias = Callable[["NDArray[np.int64]"], None]
 
@@ -228,7 +228,7 @@ def test_what_an_earlier_campaign_masked_is_noise_in_this_one(
 def test_votes_of_others_that_are_moved_harm_labels_and_nothing_else(
     homes: Homes, tmp_path: Path, twisted: Twisted, before: Before
 ) -> None:
-    """Counts stay within what teachers can vote, so nobody can tell; the price is the same."""
+    """Counts stay within what teachers can vote, so it cannot be detected; the cost is the same."""
     change = np.zeros_like(before.sums)
     rows, most = np.arange(QUERIES), before.sums.argmax(axis=1)
     change[rows, most] -= before.sums[rows, most]
@@ -276,7 +276,7 @@ def test_votes_that_are_not_those_that_were_proved_are_refused(
 ) -> None:
     twisted.twist = twist
     with campaign(homes, tmp_path, "proved") as table:
-        table.refused("a party masked other votes than it proved, and nobody can be named")
+        table.refused("a party masked other votes than it proved, and cannot be identified")
 
 
 def test_with_proofs_what_an_earlier_campaign_masked_names_its_sender(

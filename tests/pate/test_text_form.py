@@ -142,7 +142,7 @@ def test_every_form_is_written_down_and_comes_back() -> None:
         ({"number": math.nan}, "number must be a finite number"),
         ({"number": True}, "number must be a finite number"),
         ({"text": None}, "text must be text, got None"),
-        ({"text": "\ud800"}, "text must be text, got half a character"),
+        ({"text": "\ud800"}, "text must be text, got a lone surrogate"),
         ({"digest": "0"}, "digest must be lower-case hexadecimal, got '0'"),
         ({"digest": "FF"}, "digest must be lower-case hexadecimal"),
         ({"digest": "٠٠"}, "digest must be lower-case hexadecimal"),
@@ -172,7 +172,7 @@ def test_every_form_is_written_down_and_comes_back() -> None:
         ({"shape": "square"}, "shape must be an object"),
         ({"shapes": [None]}, "shapes[0] must be an object, got None"),
         ({"shapes": [{"shape": "circle", "radius": "0"}]}, "shapes[0]: a radius is above 0, got 0"),
-        ({"later": None}, "later is left out where it is as by default"),
+        ({"later": None}, "later must be omitted at its default"),
         ({"later": {"shape": "square", "side": 2}}, "later unknown shape 'square': choose among c"),
         ({"aside": 1}, "has unknown fields: 'aside'"),
         ({"epsilon0": 4}, "has unknown fields: 'epsilon0'"),
@@ -251,7 +251,7 @@ def test_what_has_no_text_form_is_a_mistake_in_the_code() -> None:
         a: str | bytes
 
     for kind in (Lists, Blurred):
-        with pytest.raises(TypeError, match="no text"):
+        with pytest.raises(TypeError, match=r"no text|distinguished"):
             read(kind, {"a": []}, error=ProtocolError, what="it")
     with pytest.raises(ValueError, match="nan"):
         write(Point(math.nan, 0.0))

@@ -81,7 +81,7 @@ def test_a_kind_that_breaks_a_rule_is_told_which() -> None:
             return Crowd(known.classes, known.means)
 
     records = digits()
-    with pytest.raises(NotConformingError, match="that query alone"):
+    with pytest.raises(NotConformingError, match="only that query"):
         check_kind(Swayed("cpu"), records.take(range(99)), records.inputs.take(range(99, 101)))
 
 

@@ -230,9 +230,9 @@ def packed_votes() -> vote_pb2.VoteMatrix:
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
-        ("rows", 3, "asked were"),
-        ("rows", 2**62, "asked were"),
-        ("classes", 3, "asked were"),
+        ("rows", 3, "expected"),
+        ("rows", 2**62, "expected"),
+        ("classes", 3, "expected"),
         ("teachers", 4, "declared"),
         ("width", 3, "bytes"),
         ("width", 2, "bytes"),

@@ -104,7 +104,7 @@ def test_a_dropped_stream_goes_on_after_the_last_event() -> None:
         assert list(client.events()) == EVENTS
     assert server.asked_after == [0, 3]
     assert "restarting" in said[0]
-    assert said[1].endswith("is there")
+    assert said[1].endswith("is available")
 
 
 def test_a_server_that_ends_the_stream_early_is_asked_again() -> None:
@@ -161,7 +161,7 @@ def test_a_server_that_restarts_in_mid_stream_is_found_again() -> None:
         seen += list(events)
     assert seen == EVENTS
     assert second.asked_after == [3]
-    assert said[-1].endswith("is there")
+    assert said[-1].endswith("is available")
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ HOSTILE: dict[str, tuple[list[wire.LabelEvent], str]] = {
     "new source": ([label(1, 0, 1, source=9)], "unknown source 9"),
     "end of a round to come": ([round_end(1, 2)], "round 2 ended after round 0"),
     "end twice": ([round_end(1, 1), round_end(2, 1)], "round 1 ended after round 1"),
-    "empty event": ([wire.LabelEvent(cursor=1)], "kind that this version has not"),
+    "empty event": ([wire.LabelEvent(cursor=1)], "kind unknown to this version"),
     "something after the end": (
         [label(1, 0, 1), campaign_end(2, 1), label(3, 1, 1)],
         "after the end of the campaign",
@@ -338,7 +338,7 @@ def test_a_refusal_is_told_and_not_repeated() -> None:
     with (
         serving(server) as port,
         connect(port) as client,
-        pytest.raises(RefusedError, match=r"said no: round 7 wants nothing  \[31m"),
+        pytest.raises(RefusedError, match=r"refused: round 7 wants nothing  \[31m"),
     ):
         client.submit(7, np.full((4, 2), 0.5, dtype=np.float32))
     assert calls == [7]

@@ -267,7 +267,7 @@ def test_a_tree_that_points_outside_is_refused(of_rows: Student, tmp_path: Path)
 
 
 def swap(folder: Path, content: bytes) -> None:
-    """Put other bytes in place of the forest, with a description that vouches for them."""
+    """Replace the forest by other bytes, with a matching description."""
     import hashlib
 
     (folder / "forest.skops").write_bytes(content)
@@ -312,5 +312,5 @@ def test_an_architecture_that_would_not_fit_in_memory_is_refused(
 
 
 def test_no_student_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no student"):
+    with pytest.raises(DataError, match="has no student"):
         weights.load(tmp_path)

@@ -50,7 +50,7 @@ def test_a_rate_of_nothing_and_impossible_ones() -> None:
     assert Rate(0, 0).share is None
     assert Rate(0, 0).interval() == (0.0, 1.0)
     for hits, count in ((-1, 3), (4, 3)):
-        with pytest.raises(DataError, match="no share"):
+        with pytest.raises(DataError, match="not a share"):
             Rate(hits, count)
 
 

@@ -121,7 +121,7 @@ def test_a_campaign_that_ends_while_the_student_trains() -> None:
 
     def refuse(request: wire.Predictions, context: grpc.ServicerContext) -> wire.PredictionsReceipt:
         server.info.phase = phase_after
-        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has gone on")
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the campaign has continued")
         raise AssertionError
 
     server.SubmitPredictions = refuse  # type: ignore[method-assign]
@@ -129,7 +129,7 @@ def test_a_campaign_that_ends_while_the_student_trains() -> None:
     assert len(labels.rows) == 5
     assert "round 2: the campaign ended before the predictions were made" in said
     server.info.phase = phase_after = "voting"
-    with pytest.raises(RefusedError, match="gone on"):
+    with pytest.raises(RefusedError, match="continued"):
         follow_scripted(server, public.inputs, Teaching())
 
 

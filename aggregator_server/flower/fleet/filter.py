@@ -1,10 +1,11 @@
-"""What of a network's requests reaches the SuperLink: the gateway as an ASGI application.
+"""The gateway as an ASGI application: filters the requests that reach the SuperLink.
 
-What a stranger sends ends here, unread: with identities the key of an enrolled party must be named,
-and always the holder of the named key must have signed (:mod:`aggregator_server.flower.fleet.signature`).
-What a party's node sends is read, and passes if it follows from what the node was asked
-(:mod:`aggregator_server.flower.fleet.traffic`). Bodies and answers that are held are bounded, for each key
-and in all (:mod:`aggregator_server.flower.fleet.allowance`).
+Requests from unknown senders are rejected unread: with identities they must name the key of an
+enrolled party, and always be signed by the named key
+(:mod:`aggregator_server.flower.fleet.signature`). A request of a party's node is read, and passes
+if it answers a message that the node was sent (:mod:`aggregator_server.flower.fleet.traffic`).
+Bodies and answers in memory are bounded, per key and in total
+(:mod:`aggregator_server.flower.fleet.allowance`).
 """
 
 from __future__ import annotations
@@ -38,51 +39,51 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
     Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
-#: What a party may call, all by POST.
+#: The routes that a party may call, all by POST.
 FLEET_ROUTES: Final = frozenset(CALLS)
 HEALTH_ROUTE: Final = "/health"
-#: What a node that is not enrolled is told where it first asks, in the words that it understands.
+#: The answer to the first request of a node that is not enrolled, in Flower's format.
 _STRANGER: Final = {
     "/v1/fleet/register-node": (KEY_NEEDED, "only enrolled parties may connect"),
     "/v1/fleet/activate-node": (KEY_REFUSED, "this key is not one of an enrolled party"),
 }
-#: What a node is told whose signature is not that of its key, or not of this hour.
+#: The answer to a node whose signature is invalid or too old.
 _UNPROVEN: Final = b'{"detail":"Invalid SuperNode authentication"}'
-#: Bytes of bodies and answers that are held for parties' nodes at a time: for all, for one key.
-#: A node sends or fetches two pieces at a time.
+#: Bytes of bodies and answers in memory at a time for parties' nodes: in total, per key. A node
+#: sends or fetches two pieces at a time.
 HELD_IN_ALL: Final = 128 * 2**20
 HELD_EACH: Final = 3 * MAX_BODY
-#: The same for the answers of parties that were invited: for all, for one address.
+#: The same for the answers of invited parties: in total, per address.
 _INVITED_IN_ALL: Final = 128 * MAX_FILE
 _INVITED_EACH: Final = 8 * MAX_FILE
-#: Bytes of an answer that are sent at a time.
+#: Bytes of an answer sent at a time.
 _SLICE: Final = 64 * 2**10
-#: Seconds in which the answer of a party that was invited must have arrived.
+#: Seconds in which the answer of an invited party must arrive.
 _ANSWER_S: Final = 10.0
-#: How long the health check waits for a SuperLink that starts; parties give up after 5 seconds.
+#: How long the health check waits for a starting SuperLink; parties give up after 5 seconds.
 _READY_S: Final = 3.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
-#: How long the answer to a health check holds for others who ask.
+#: How long the answer to a health check is cached.
 _FRESH_S: Final = 0.5
 _CLOSE: Final = (b"connection", b"close")
 _JSON: Final = (b"content-type", b"application/json")
 
 
 class EnrolmentService(Protocol):
-    """Who takes in the answers of parties that were invited. Its methods may block."""
+    """Accepts the answers of invited parties. Its methods may block."""
 
     def open(self) -> bool:
-        """Say whether an answer could come at all; if not, the route does not exist."""
+        """Return whether an answer is possible; if not, the route does not exist."""
 
     def answer(self, body: bytes, source: str) -> bool:
-        """Take in an answer that came from an address, and say whether that was possible."""
+        """Process an answer from an address; return whether it was accepted."""
 
 
 class Filter:
     """The gateway as an ASGI application.
 
     Attributes:
-        keys: node keys (PEM) that may pass; None: all.
+        keys: admitted node keys (PEM); None: all.
         keep: called with the address and the key of a connection that a party's node uses.
     """
 
@@ -95,14 +96,14 @@ class Filter:
         sessions: Sessions | None = None,
         on_whole: Callable[[], None] = lambda: None,
     ) -> None:
-        """Filter what goes to ``upstream``.
+        """Filter requests to ``upstream``.
 
         Args:
             upstream: ``host:port`` of the SuperLink, or None.
-            trust: whom to trust as the SuperLink; None: speak to it in clear.
-            enrolment: who takes in answers of parties; None: nobody.
-            sessions: which process speaks for a key, and where pulls wait; None: pass all on.
-            on_whole: called when all of a reply is in the SuperLink.
+            trust: TLS context for the SuperLink; None: clear text.
+            enrolment: accepts answers of parties; None: no enrolment.
+            sessions: tracks the process of each key and held pulls; None: forward all.
+            on_whole: called when a complete reply is in the SuperLink.
         """
         self.keys: frozenset[bytes] | None = None
         self._trust = trust
@@ -121,29 +122,29 @@ class Filter:
 
     @property
     def traffic(self) -> Traffic:
-        """What passed between the SuperLink and its nodes."""
+        """The traffic between the SuperLink and its nodes."""
         return self._link[1]
 
     def point_at(self, upstream: str | None) -> None:
-        """Pass on to another SuperLink, to which no node has spoken yet; None: answer 503.
+        """Forward to another, fresh SuperLink; None: answer 503.
 
         From any thread.
         """
         self._link = upstream, Traffic(on_whole=self._on_whole)
-        #: Which SuperLink was asked last how it is, until when that holds, and what it said.
+        #: The last health check: the SuperLink, its expiry, and the answer.
         self._look: tuple[str | None, float, Answer] = None, 0.0, (503, [], b"")
         if self._loop is not None and upstream is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._ready.set)
 
     def taken(self, message: str) -> None:
-        """Note, from any thread, that the campaign has fetched the reply to ``message``."""
+        """Record, from any thread, that the campaign has fetched the reply to ``message``."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it has stopped, and so has all traffic
                 self._loop.call_soon_threadsafe(self.traffic.taken, message)
 
     def left(self) -> list[str]:
-        """Return, from any thread, the ids of replies that nobody will fetch, each of them once."""
+        """Return, from any thread, the ids of replies that will not be fetched, each once."""
         traffic = self.traffic
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
@@ -151,15 +152,15 @@ class Filter:
         return [traffic.left.popleft() for _ in range(len(traffic.left))]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or take part in the start and the end of the server."""
+        """Answer one request, or a lifespan event of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            async with contextlib.AsyncExitStack() as held:
+            async with contextlib.AsyncExitStack() as reserved:
                 try:
-                    answer = await self._answer(scope, receive, held)
+                    answer = await self._answer(scope, receive, reserved)
                 except TimeoutError:
-                    # No room, or too slow. What is left of the body is not read.
+                    # No room, or too slow. The rest of the body is not read.
                     answer = 503, [_CLOSE], b""
                 except RefusedCallError as error:
                     answer = _refusal(error.status)
@@ -175,7 +176,7 @@ class Filter:
                     trust_env=False,
                     verify=True if self._trust is None else self._trust,
                     limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-                    # Parties share this client: what one is told to keep is not another's.
+                    # Parties share this client: its cookies must not be shared.
                     cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
                 )
                 await send({"type": "lifespan.startup.complete"})
@@ -186,12 +187,12 @@ class Filter:
                 return
 
     async def _answer(
-        self, scope: Scope, receive: Receive, held: contextlib.AsyncExitStack
+        self, scope: Scope, receive: Receive, reserved: contextlib.AsyncExitStack
     ) -> Answer:
-        """Answer a request; what it holds until the answer is sent goes to ``held``.
+        """Answer a request; memory reserved until the answer is sent is released by ``reserved``.
 
         Raises:
-            TimeoutError: if there is no room for its body, or that comes too slowly.
+            TimeoutError: if there is no room for its body, or that arrives too slowly.
             RefusedCallError: if it may not pass.
         """
         method, path, headers = scope["method"], scope["path"], scope["headers"]
@@ -211,7 +212,7 @@ class Filter:
             raise RefusedCallError(401, "not signed by this key, or not now")
         if scope.get("client"):
             self.keep(scope["client"], key)
-        return await self._call(key, CALLS[path], scope, receive, held)
+        return await self._call(key, CALLS[path], scope, receive, reserved)
 
     async def _call(
         self,
@@ -219,17 +220,17 @@ class Filter:
         call: Call,
         scope: Scope,
         receive: Receive,
-        held: contextlib.AsyncExitStack,
+        reserved: contextlib.AsyncExitStack,
     ) -> Answer:
-        """Pass on a call of the holder of ``key``, if it may pass."""
+        """Forward a call of the holder of ``key``, if allowed."""
         length = _length(scope["headers"])
         size = call.most if length is None else length
         if size > call.most:
             raise RefusedCallError(413, f"a body of {size} bytes")
-        await held.enter_async_context(self._held.holding(key, size + call.answer))
+        await reserved.enter_async_context(self._held.holding(key, size + call.answer))
         body = await read_body(receive, size)
         if body is None:
-            raise RefusedCallError(413, "more than was said, or less")
+            raise RefusedCallError(413, "more or less than stated")
 
         async def ask(path: str, body: bytes) -> Answer:
             upstream, traffic = self._link
@@ -245,7 +246,7 @@ class Filter:
         return await self._sessions.call(key, scope["path"], scope["headers"], body, ask, receive)
 
     async def _health(self) -> Answer:
-        """Ask the SuperLink how it is, once for all who want to know: anybody may."""
+        """Check the SuperLink's health, once for all clients, without authentication."""
         upstream = self._link[0]
         async with self._one_look:
             asked, until, answer = self._look
@@ -255,7 +256,7 @@ class Filter:
         return answer
 
     async def _wait_until_ready(self) -> None:
-        """Wait a moment for a SuperLink that starts, so that nobody has to ask often for it."""
+        """Wait a moment for a starting SuperLink, so that clients need not poll often."""
         self._ready.clear()
         if self._link[0] is None:
             with contextlib.suppress(TimeoutError):
@@ -270,11 +271,11 @@ class Filter:
         body: bytes,
         upstream: str | None,
     ) -> Answer:
-        """Ask the SuperLink, and return its answer; 503 if it gives none."""
+        """Forward to the SuperLink and return its answer; 503 without one."""
         if self._client is None or upstream is None:
             return 503, [], b""
         try:
-            # The path is one of ours, the query is dropped, and only these headers pass.
+            # The path is allowed, the query is dropped, and only these headers pass.
             reply = await self._client.request(
                 method,
                 f"{'http' if self._trust is None else 'https'}://{upstream}{path}",
@@ -287,7 +288,7 @@ class Filter:
         return reply.status_code, said, reply.content
 
     async def _enrol(self, enrolment: EnrolmentService, scope: Scope, receive: Receive) -> Answer:
-        """Pass on the answer of a party. Whatever is wrong with it, the reply is the same."""
+        """Forward the answer of a party. The reply is the same for every error."""
         if not await asyncio.to_thread(enrolment.open):
             return 404, [_CLOSE], b""
         source = str((scope.get("client") or ("an unknown address",))[0])
@@ -304,7 +305,7 @@ class Filter:
 
 
 async def _say(send: Send, answer: Answer) -> None:
-    """Send an answer, no faster than it is taken: what was not taken is still held."""
+    """Send an answer no faster than it is read: the rest stays in memory."""
     status, headers, body = answer
     headers = [*headers, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -315,23 +316,23 @@ async def _say(send: Send, answer: Answer) -> None:
 
 
 def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """Return how long a body is said to be, 0 if there is none; None if that is not said."""
+    """Return the stated length of a body, 0 without a body; None if it is not stated."""
     for name, value in headers:
         if name == b"content-length":
-            # Unreadable numbers do not come from our server's parser.
+            # Our server's parser rejects invalid numbers.
             return int(value) if value.isdigit() else None
     return None if any(name == b"transfer-encoding" for name, _ in headers) else 0
 
 
 def _refusal(status: int) -> Answer:
-    """Answer a call that may not pass. What is left of its body is not read."""
+    """Answer a rejected call. The rest of its body is not read."""
     if status == httpx.codes.UNAUTHORIZED:
         return status, [_CLOSE, _JSON], _UNPROVEN
     return status, [_CLOSE], b""
 
 
 def _stranger(path: str) -> Answer:
-    """Answer a stranger, whose body is not read: the connection cannot be used again."""
+    """Answer an unknown sender, whose body is not read: the connection cannot be used again."""
     if path not in _STRANGER:
         return 401, [_CLOSE], b""
     code, detail = _STRANGER[path]
@@ -339,5 +340,5 @@ def _stranger(path: str) -> Answer:
 
 
 def _passes(header: bytes) -> bool:
-    """Say which headers go through: the kind of body, and Flower's own."""
+    """Return whether a header is forwarded: the content type, and Flower's own."""
     return header in {b"content-type", b"accept"} or header.startswith(b"flwr-")

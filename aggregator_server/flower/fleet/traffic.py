@@ -1,13 +1,12 @@
-"""What each node was asked through the gateway, and what it may send because of that.
+"""Tracks the messages that each node was sent, and admits only matching replies.
 
-A SuperLink stores what an enrolled node pushes: a message that answers nothing is taken for an
-instruction of the server itself, to any node, with pieces without number. Here a node may only
-answer: one reply to each message that was handed to it, from the node of the key that signs, of as
-many pieces and bytes as a message of ours can have. It may fetch the pieces of messages that it was
-handed, and confirm those messages, and no others.
+A SuperLink stores what an enrolled node pushes: it would treat an unsolicited message as an
+instruction of the server to any node, with any number of pieces. Here a node may only reply: once
+to each message that was delivered to it, from the node of the signing key, with bounded pieces and
+bytes. It may fetch the pieces of messages that were delivered to it, and confirm only those.
 
-How much a node has stored in the SuperLink is known here, too: from the announcement of a reply to
-the moment when the campaign has fetched it, or its message has expired.
+It also tracks how much a node has stored in the SuperLink: from the announcement of a reply until
+the campaign has fetched it, or its message has expired.
 """
 
 from __future__ import annotations
@@ -43,39 +42,39 @@ if TYPE_CHECKING:
 
     from aggregator_server.flower.fleet.requests import Call
 
-    #: Takes the answer of a call that passed, or None if it had none.
+    #: Called with the answer of an admitted call, or None without one.
     Settle = Callable[[bytes | None], None]
 
-#: Most bytes of one reply: the largest message, and what Flower puts around it.
+#: Most bytes of one reply: the largest message and Flower's envelope.
 MAX_REPLY: Final = MAX_MESSAGE + 2**20
-#: Most bytes of replies that a SuperLink stores at a time: of one node, and of all.
+#: Most bytes of replies stored in a SuperLink at a time: of one node, in total.
 STORED_EACH: Final = 2 * MAX_REPLY
 STORED_IN_ALL: Final = 2**30
-#: Pieces of a reply that hold nothing but names and lengths: the message, its records, its array.
+#: Pieces of a reply with only names and lengths: the message, its records, its array.
 _FRAME: Final = 4
 _FRAME_BYTES: Final = 256 * 2**10
-#: A message is forgotten so long after it has expired, in seconds: both clocks are this machine's.
+#: Seconds after its expiry when a message is forgotten: both clocks are this machine's.
 _LATER_S: Final = 5.0
-#: Times that one reply may be announced: Flower does so again when an answer is lost.
+#: How often one reply may be announced: Flower repeats it when an answer is lost.
 _MOST_ANNOUNCED: Final = 32
-#: Nodes that are known at a time. Without enrolment, on loopback, whoever asks is one.
+#: Most nodes at a time. Without enrolment, on loopback, any client is one.
 _MOST_NODES: Final = 4096
 _PIECE_NAME: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass
 class _Reply:
-    """A reply that was announced: what it is made of, and how much of it is here."""
+    """An announced reply: its pieces, and which have arrived."""
 
     root: str
     digest: bytes
     pieces: frozenset[str]
-    #: Bytes that are set aside for it; never fewer than are stored of it.
+    #: Bytes reserved for it; at least those that are stored.
     room: int = 0
     session: str = ""
-    #: Pieces that the SuperLink asked for, and the sizes of those that it has.
+    #: Pieces that the SuperLink requested, with the sizes of those that it has.
     wanted: frozenset[str] = frozenset()
-    #: Pieces that it did not ask for: it has them of another reply, and keeps them for this one, too.
+    #: Pieces that it did not request: it shares them with another reply.
     shared: frozenset[str] = frozenset()
     stored: dict[str, int] = field(default_factory=dict)
     under_way: int = 0
@@ -84,13 +83,13 @@ class _Reply:
 
     @property
     def bytes(self) -> int:
-        """How many bytes of it are stored, or on the way."""
+        """Bytes of it that are stored or in transfer."""
         return sum(self.stored.values()) + self.under_way
 
 
 @dataclass
 class _Handed:
-    """A message that was handed to a node: until when it counts, and what was replied."""
+    """A message delivered to a node: its expiry and its reply."""
 
     run: int
     ends: float
@@ -100,7 +99,7 @@ class _Handed:
 
 @dataclass
 class _Node:
-    """A node that one key activated, and what it was handed, by the id of the message."""
+    """A node activated by one key, with its delivered messages by id."""
 
     id: int
     handed: dict[str, _Handed] = field(default_factory=dict)
@@ -108,13 +107,13 @@ class _Node:
 
 
 class Traffic:
-    """What passed between one SuperLink and its nodes. Used from one event loop.
+    """The traffic between one SuperLink and its nodes. Used from one event loop.
 
     Attributes:
-        stored: bytes of replies that the SuperLink stores or may yet store, by node key.
-        pushed: bytes that it has taken since it was started, by node key.
-        left: ids of replies that nobody fetched before their message expired. A SuperLink forgets the
-            message, and keeps the pieces until it is told that they were received.
+        stored: bytes of replies that the SuperLink stores or may store, by node key.
+        pushed: bytes that it has received since its start, by node key.
+        left: ids of replies that were not fetched before their message expired. A SuperLink forgets
+            the message, but stores the pieces until their receipt is confirmed.
     """
 
     def __init__(
@@ -122,12 +121,11 @@ class Traffic:
         clock: Callable[[], float] = time.time,
         on_whole: Callable[[], None] = lambda: None,
     ) -> None:
-        """Know nobody.
+        """Start without nodes.
 
         Args:
-            clock: seconds since 1970, by the clock that messages are dated with.
-            on_whole: called when all pieces of a reply are in the SuperLink. To look for it before
-                is in vain.
+            clock: seconds since 1970, of the clock of message timestamps.
+            on_whole: called when all pieces of a reply are in the SuperLink.
         """
         self._clock = clock
         self._on_whole = on_whole
@@ -138,14 +136,14 @@ class Traffic:
         self._whose: dict[str, bytes] = {}
 
     async def admit(self, key: bytes, call: Call, body: bytes) -> Settle:
-        """Decide whether one call of the holder of ``key`` may pass.
+        """Decide whether a call of the holder of ``key`` is admitted.
 
         Returns:
-            What must be called once when the call is over: with the body of the answer if it was
-            answered with success, else with None.
+            A function to call once when the call is over: with the body of a successful answer,
+            else with None.
 
         Raises:
-            RefusedCallError: if the call may not pass.
+            RefusedCallError: if the call is not admitted.
         """
         request = call.read(body)
         if call.name in ("register-node", "activate-node"):
@@ -153,7 +151,7 @@ class Traffic:
         node = self._nodes.get(key)
         named = request.node.node_id if hasattr(request, "node") else request.node_id
         if node is None or node.id != named:
-            # As a SuperLink says it that was started anew, so that the node comes again.
+            # The same answer as of a restarted SuperLink, so that the node registers again.
             raise RefusedCallError(401, "not the node of this key")
         if call.name == "push-messages":
             return await self._announce(key, node, request)
@@ -165,13 +163,13 @@ class Traffic:
         return lambda _: None
 
     def taken(self, message: str) -> None:
-        """Note that the campaign has fetched the reply to ``message``, or given it up."""
+        """Record that the campaign has fetched the reply to ``message``, or given up on it."""
         key = self._whose.get(message)
         if key is not None:
             self._drop(key, message)
 
     def most(self) -> tuple[bytes, int] | None:
-        """Return the key that has pushed the most bytes, and how many; None if nobody has."""
+        """Return the key that has pushed most bytes and their number; None if there is none."""
         return next(iter(self.pushed.most_common(1)), None)
 
     def _come(self, key: bytes, request: Any, *, activates: bool) -> Settle:
@@ -189,13 +187,13 @@ class Traffic:
         return settle
 
     def _hand(self, key: bytes, node: _Node, answer: bytes | None) -> None:
-        """Note what a node was handed."""
+        """Record the messages delivered to a node."""
         given = _read(PullMessagesResponse, answer)
         if given is None:
             return
         for message, tree in zip(given.messages_list, given.message_object_trees, strict=False):
             data = message.metadata
-            # One of more pieces than ours have is not the campaign's: it cannot be fetched.
+            # A message with more pieces than ours is not the campaign's: it cannot be fetched.
             with contextlib.suppress(ValueError):
                 ends = data.created_at + data.ttl + _LATER_S
                 handed = _Handed(data.run_id, ends, frozenset(pieces_of(tree)))
@@ -204,7 +202,7 @@ class Traffic:
                 self._whose[data.message_id] = key
 
     async def _announce(self, key: bytes, node: _Node, request: Any) -> Settle:
-        """Let a node announce its one reply to a message that it was handed."""
+        """Admit a node's announcement of its one reply to a delivered message."""
         self.forget_expired()
         if len(request.messages_list) != 1 or len(request.message_object_trees) != 1:
             raise RefusedCallError(400, "not one message")
@@ -217,12 +215,12 @@ class Traffic:
             or data.dst_node_id != FLOWER_NODE
             or data.message_id != tree.object_id
         ):
-            raise RefusedCallError(400, "no reply to a message that this node was handed")
+            raise RefusedCallError(400, "no reply to a message that was delivered to this node")
         reply = handed.reply or _reply(tree)
         if reply.digest != _digest(tree):
             raise RefusedCallError(409, "a second reply to one message")
         handed.reply = reply
-        # Each announcement costs the SuperLink a little that it does not free before its end.
+        # Each announcement leaks a little memory in the SuperLink.
         reply.announced += 1
         if reply.announced > _MOST_ANNOUNCED:
             raise RefusedCallError(429, "a reply that was announced too often")
@@ -232,7 +230,7 @@ class Traffic:
             await self.stored.take(key, missing)
         except TimeoutError as error:
             raise RefusedCallError(503, "no room for another reply") from error
-        # Meanwhile the message may have expired, or the same announcement may have got its room.
+        # Meanwhile the message may have expired, or a repeated announcement may have been admitted.
         is_here = node.handed.get(data.reply_to_message_id) is handed
         reply.room, had = (max(needed, reply.room) if is_here else 0), reply.room
         self.stored.give(key, had + missing - reply.room)
@@ -243,7 +241,7 @@ class Traffic:
             given = _read(PushMessagesResponse, answer)
             if given is not None:
                 reply.wanted = frozenset(given.objects_to_push)
-                # It asks for nothing of a reply that it refuses, and has nothing of it.
+                # It requests and stores nothing of a refused reply.
                 if reply.wanted or reply.session:
                     reply.shared = reply.pieces - reply.wanted - reply.stored.keys()
                 reply.session = given.session_id
@@ -252,7 +250,7 @@ class Traffic:
         return settle
 
     def _store(self, key: bytes, node: _Node, request: Any) -> Settle:
-        """Let a node push a piece of a reply that it has announced."""
+        """Admit a piece of an announced reply."""
         replies = [
             handed.reply
             for handed in node.handed.values()
@@ -264,7 +262,7 @@ class Traffic:
             if request.object_id in reply.pieces and reply.session == request.session_id != ""
         ]
         if not found:
-            raise RefusedCallError(400, "a piece of no reply that was announced")
+            raise RefusedCallError(400, "a piece of a reply that was not announced")
         reply, piece = found[0], request.object_id
         # A piece that is stored is not stored again.
         size = 0 if piece in reply.stored else len(request.object_content)
@@ -283,20 +281,20 @@ class Traffic:
         return settle
 
     def _settled(self, key: bytes, reply: _Reply) -> None:
-        """If nothing more of a reply is to come, say so, and give back what was set aside for it."""
-        # How large a shared piece is was not seen here.
+        """If a reply is complete, report it, and release the rest of its reservation."""
+        # The size of a shared piece is unknown here.
         kept = reply.bytes + len(reply.shared - reply.stored.keys()) * MAX_PIECE
         if not reply.wanted <= reply.stored.keys():
             return
         if reply.session and not reply.is_whole:
-            reply.is_whole = True  # said once, however often its pieces are sent again
+            reply.is_whole = True  # reported once, even if its pieces are sent again
             self._on_whole()
         if reply.room > kept:
             self.stored.give(key, reply.room - kept)
             reply.room = kept
 
     def forget_expired(self) -> None:
-        """Forget the messages that have expired; what is stored of replies to them is ``left``."""
+        """Forget expired messages; stored replies to them become ``left``."""
         now = self._clock()
         for key, node in self._nodes.items():
             for message, handed in list(node.handed.items()):
@@ -315,7 +313,7 @@ class Traffic:
 
 
 def _check(node: _Node, name: str, request: Any) -> None:
-    """Check a call that stores nothing: what it asks for must have been handed to the node.
+    """Check a call that stores nothing: it must be about messages delivered to the node.
 
     Raises:
         RefusedCallError: otherwise.
@@ -330,7 +328,7 @@ def _check(node: _Node, name: str, request: Any) -> None:
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise RefusedCallError(400, "nothing that this node was handed")
+        raise RefusedCallError(400, "nothing that was delivered to this node")
 
 
 def _reply(tree: ObjectTree) -> _Reply:
@@ -348,12 +346,12 @@ def _digest(tree: ObjectTree) -> bytes:
 
 
 def _room_for(pieces: int) -> int:
-    """Return how many bytes a reply of so many pieces may have."""
+    """Return the largest size of a reply with this many pieces."""
     return min(MAX_REPLY, _FRAME_BYTES + max(1, pieces - _FRAME) * MAX_PIECE)
 
 
 def _read(kind: type[Message], answer: bytes | None) -> Any:
-    """Return a SuperLink's answer, or None if there is none that can be read."""
+    """Return a SuperLink's answer, or None if it cannot be parsed."""
     if answer is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The address of a database, as somebody types it: no password, and no way on which others listen."""
+"""The address of a database: without a password, and only over protected connections."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 1000
 _DRIVERS: Final = ("postgresql", "postgresql+psycopg")
-#: What libpq is told by an address, and no more: none of it is a secret. What else there is goes into
-#: a service file.
+#: The options of libpq that an address may contain, none of them secret. Others belong into a
+#: service file.
 _NUMBERS: Final = frozenset(
     {"connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count",
      "tcp_user_timeout"}
@@ -27,9 +27,9 @@ _WORDS: Final = frozenset(
      "krbsrvname", "target_session_attrs", "load_balance_hosts"}
 )  # fmt: skip
 _MODES: Final = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
-#: Parts of the names of what is secret, however it is written.
+#: Substrings of the names of secret options.
 _SECRET: Final = ("pass", "pwd", "secret", "scram_", "token")
-#: Ways of libpq that check whose server answers.
+#: Values of sslmode that authenticate the server.
 PROVEN: Final = frozenset({"verify-ca", "verify-full"})
 _FORM: Final = "postgresql+psycopg://USER@HOST/DATABASE"
 
@@ -51,10 +51,10 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Read an address.
 
-        What was typed is in no message: somebody may have put a password into it.
+        Messages never contain the input, which may include a password.
 
         Raises:
-            UsageError: if it is none, has a password, or leads over a network unprotected.
+            UsageError: if it is invalid, has a password, or uses an unprotected network connection.
         """
         from sqlalchemy import make_url
         from sqlalchemy.exc import ArgumentError
@@ -69,8 +69,9 @@ class Address:
             raise UsageError(f"--ledger is not the address of a database: {_FORM}") from error
         if url.password is not None or _hides_a_password(url):
             raise UsageError(
-                "--ledger has a password in it, where every process and log can see it: leave it "
-                "out, and put it into ~/.pgpass, or the file that PGPASSFILE names, for your eyes "
+                "--ledger has a password in it, where every process and log can see it: leave "
+                "it out, and put it into ~/.pgpass, or the file that PGPASSFILE names, "
+                "readable by you "
                 "alone"
             )
         _require_known(url)
@@ -79,17 +80,17 @@ class Address:
         return made
 
     def parameters(self) -> dict[str, Any]:
-        """Return what to connect with, by libpq's names.
+        """Return the connection parameters by libpq's names.
 
         Raises:
-            UsageError: if a host is named that is another machine, without a proof of whose it is.
+            UsageError: for a host on another machine that is not authenticated.
         """
         from sqlalchemy import make_url
 
         url = make_url(self.url)
         _, found = url.get_dialect()().create_connect_args(url)
-        # What the environment names is known before a password is sent; what a service file names,
-        # once we are connected.
+        # Values of the environment are known before a password is sent; those of a service file,
+        # once connected.
         hosts = ",".join(
             str(found.get(name) or os.environ.get(f"PG{name.upper()}", ""))
             for name in ("host", "hostaddr")
@@ -98,10 +99,11 @@ class Address:
             mode = found.setdefault("sslmode", "verify-full")
             if mode not in PROVEN:
                 raise UsageError(
-                    f"--ledger leads to another machine with sslmode={mode}: the sums of votes would "
-                    "go to whoever answers; leave it out (then it is verify-full), or verify-ca"
+                    f"--ledger is on another machine with sslmode={mode}: the sums of votes "
+                    "would go to an unauthenticated server; leave sslmode out (default: "
+                    "verify-full), or use verify-ca"
                 )
-        # A server that is gone is noticed, and one that does not answer is not waited for.
+        # Detect a server that is gone, and do not wait for one that does not answer.
         return {
             "connect_timeout": 10,
             "keepalives_idle": 30,
@@ -115,10 +117,10 @@ class Address:
 
 
 def _hides_a_password(url: URL) -> bool:
-    """Say whether a secret is in a part of an address where none belongs."""
+    """Return whether a part of an address contains a secret."""
     if any(mark in (url.username or "") for mark in ":="):
         return True
-    # libpq would read such a name of a database as another address, with all that may be in one.
+    # libpq would parse such a database name as another address.
     if any(mark in (url.database or "") for mark in ":=@"):
         return True
     names = (name.lower() for name in url.query if name not in _WORDS)
@@ -143,7 +145,7 @@ def _require_known(url: URL) -> None:
 
 
 def is_here(host: str) -> bool:
-    """Say whether a host, as libpq takes it, is this machine; none at all is left to libpq."""
+    """Return whether a host, in libpq's sense, is this machine; no host is left to libpq."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return True
     try:

@@ -1,10 +1,9 @@
-"""Where the ledger of a campaign lies: in a file of its folder, or in a schema of a PostgreSQL database.
+"""The place of a campaign's ledger: a file in its folder, or a schema of a PostgreSQL database.
 
-The folder of a campaign says which. One whose ledger is in a database has the file
-:data:`ANCHOR_FILE` in the ledger's place: where to look, and the last entry that this server has
-written there. A database may be taken back in time by whoever runs it (an old dump put back, a
-standby that missed the last seconds), and nothing in it would show that what was spent since would
-be spent again; the anchor does.
+The folder of a campaign determines which. With a ledger in a database it has the file
+:data:`ANCHOR_FILE` instead, with the address and the last entry that this server has written. A
+database may be rolled back (a restored dump, a standby that missed the last seconds), without a
+trace that later spending would be repeated; the anchor detects it.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from pate.storage.hash_chain import Head
 
 #: The ledger's name in a campaign's folder.
 LEDGER_FILE: Final = "ledger.db"
-#: What stands in its place if the ledger is in a database.
+#: The file that replaces it if the ledger is in a database.
 ANCHOR_FILE: Final = "ledger.json"
 _FORMAT: Final = 1
 _LARGEST_ANCHOR: Final = 2**14
 _PREFIX: Final = "pate_"
-#: Bytes of a name in PostgreSQL, which cuts off what is beyond.
+#: Bytes of a name in PostgreSQL, which truncates longer ones.
 _LONGEST_NAME: Final = 63
 
 
 @dataclass(frozen=True)
 class InDatabase:
-    """The place of a ledger in a PostgreSQL database: a schema, in the database's sense, of its own.
+    """The place of a ledger in a PostgreSQL database: its own schema (namespace).
 
     Attributes:
         address: of the database.
-        schema: name of the namespace that holds the tables of this campaign and nothing else.
-        anchor: path of the file that says so.
-        head: the last entry that this server knows to be there; None: it does not know the ledger.
+        schema: name of the namespace with only the tables of this campaign.
+        anchor: path of the anchor file.
+        head: the last entry known to be there; None: unknown.
     """
 
     address: Address
@@ -60,32 +59,33 @@ Place: TypeAlias = Path | InDatabase
 
 
 def place_of(folder: Path, wanted: str | None = None) -> Place:
-    """Return where the ledger of the campaign in ``folder`` is, or is to be.
+    """Return the present or future place of the ledger of the campaign in ``folder``.
 
     Args:
-        folder: of the campaign; it need not be there.
-        wanted: the database that was asked for, None: whatever the folder says, else a file.
+        folder: of the campaign; it need not exist.
+        wanted: the requested database; None: according to the folder, else a file.
 
     Raises:
-        UsageError: if ``wanted`` is not the address of a database that can be used.
-        StateError: if the folder says another place than ``wanted``, or cannot be read.
+        UsageError: if ``wanted`` is not a usable address of a database.
+        StateError: if the folder has another place than ``wanted``, or cannot be read.
     """
     file, path = folder / LEDGER_FILE, folder / ANCHOR_FILE
     address = None if wanted is None else Address.parse(wanted)
-    held = read_anchor(path)
-    if held is not None and file.exists():
+    found = read_anchor(path)
+    if found is not None and file.exists():
         raise StateError(
-            f"{folder} has a ledger in {LEDGER_FILE} and names another in {ANCHOR_FILE}: keep both, "
-            "and find out which one went on"
+            f"{folder} has a ledger in {LEDGER_FILE} and names another in {ANCHOR_FILE}: keep "
+            "both, and find out which one is newer"
         )
-    if held is not None:
-        if address not in (None, held.address):
+    if found is not None:
+        if address not in (None, found.address):
             raise StateError(
-                f"the campaign in {folder} has its ledger at {held.address}, and another place is "
-                f"asked for: leave --ledger and PATE_LEDGER out (did the database move? Then change "
+                f"the campaign in {folder} has its ledger at {found.address}, but another place "
+                "was given: leave --ledger and PATE_LEDGER out (did the database move? Then "
+                "change "
                 f"its address in {path})"
             )
-        return held
+        return found
     if address is None:
         return file
     if file.exists():
@@ -118,7 +118,7 @@ def schema_of(campaign: str) -> str:
 
 
 def write_anchor(place: InDatabase) -> None:
-    """Write down where the ledger is and what is known of it, durably.
+    """Record the place of the ledger and its last known entry, durably.
 
     Raises:
         DiskError: if it cannot be written.
@@ -134,7 +134,7 @@ def write_anchor(place: InDatabase) -> None:
 
 
 def require_closed_folder(folder: Path) -> None:
-    """Check that nobody else may put a file where the ledger, or what is known of it, lies.
+    """Check that no other user may write to the folder of the ledger or its anchor.
 
     Raises:
         StateError: if others may.
@@ -145,7 +145,7 @@ def require_closed_folder(folder: Path) -> None:
 
 
 def read_anchor(path: Path) -> InDatabase | None:
-    """Return what a folder says of where its ledger is; None: nothing.
+    """Return a folder's anchor, None if it has none.
 
     Raises:
         StateError: if it cannot be read.
@@ -163,10 +163,10 @@ def read_anchor(path: Path) -> InDatabase | None:
             raise ValueError("of another form; a newer version may know it")
         url, schema, head = body.pop("ledger"), body.pop("schema"), body.pop("head")
         if body or not isinstance(url, str) or not isinstance(schema, str):
-            raise ValueError("fields that make no sense")
+            raise ValueError("invalid fields")
         if not schema.startswith(_PREFIX) or len(schema.encode()) > _LONGEST_NAME or "\0" in schema:
-            raise ValueError("no schema of ours")
+            raise ValueError("not a schema of this program")
         known = None if head is None else Head.parse(str(head))
         return InDatabase(Address.parse(url), schema, path, known)
     except (ValueError, KeyError, RecursionError, LedgerError, UsageError) as error:
-        raise StateError(f"{path} does not say where the ledger is: {error}") from error
+        raise StateError(f"{path} is not a valid anchor of a ledger: {error}") from error

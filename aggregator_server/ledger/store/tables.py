@@ -1,9 +1,9 @@
-"""The tables of the ledger, and what makes them.
+"""The tables of the ledger, and the statements that create them.
 
-``entries`` is the hash chain, and everything of meaning is in it. The other three hold what is
-derived from the chain (``releases``) or what the chain commits to by digest and is too large or too
-private for it (``batches``, ``predictions``). No row of any table is ever changed or deleted:
-triggers see to that. ``alembic_version`` has the number of this layout; a later one adds to it.
+``entries`` is the hash chain, which determines the state. The other three have data derived from
+the chain (``releases``), or committed to by digest because it is too large or too private for the
+chain (``batches``, ``predictions``). Triggers prevent that a row is ever changed or deleted.
+``alembic_version`` has the number of this layout; a later one adds to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pate.storage.entries import Transaction
 
-#: What identifies our files among all SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
+#: Identifies our SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
 APPLICATION_ID: Final = 0x70617465
 #: The layout below.
 LAYOUT: Final = "0001"
@@ -56,7 +56,7 @@ def _tables(blob: str, table_end: str) -> Iterator[str]:
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
     )
     for table, columns in TABLES.items():
-        # As files and databases have it that earlier versions made.
+        # The same text as in files and databases of earlier versions.
         names = {name: '"query"' if name == "query" else name for name in columns}
         lines = [
             f"{names[name]} {blob if kind == 'BLOB' else kind} NOT NULL"
@@ -80,7 +80,7 @@ def _sqlite_triggers() -> Iterator[str]:
         "BEGIN SELECT RAISE(ABORT, 'entries are numbered without gaps'); END"
     )
     # INSERT OR REPLACE deletes the old row, and without PRAGMA recursive_triggers the trigger on
-    # DELETE does not see that.
+    # DELETE does not fire.
     for table, key in ((table, next(iter(columns))) for table, columns in TABLES.items()):
         if table != "entries":
             yield (
@@ -92,7 +92,7 @@ def _sqlite_triggers() -> Iterator[str]:
 
 #: Bodies of PostgreSQL's trigger functions.
 REFUSE_CHANGE: Final = "BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END"
-#: By the table's number and not its name: no other table of a search path can stand in for it.
+#: By the table's OID and not its name: no other table of a search path can replace it.
 IN_ORDER: Final = (
     "DECLARE wanted integer; BEGIN "
     "EXECUTE pg_catalog.format('SELECT coalesce(max(seq), 0) + 1 FROM %s', TG_RELID::regclass) "
@@ -112,17 +112,17 @@ def _postgres_triggers() -> Iterator[str]:
             made.append((table, f"{table}_no_{change}", change.upper(), body))
     for table, name, change, body in made:
         yield f"CREATE TRIGGER {name} BEFORE {change} ON {table} FOR EACH {body}"
-        # Also in a session that replicates, where other triggers rest.
+        # Also in a replication session, where other triggers do not fire.
         yield f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}"
 
 
-#: What makes the tables and triggers, in a file and in a database.
+#: The statements for tables and triggers, in a file and in a database.
 SQLITE: Final = (*_tables("BLOB", " STRICT"), *_sqlite_triggers())
 POSTGRES: Final = (*_tables("BYTEA", ""), *_postgres_triggers())
 
 
 def make(db: Transaction, statements: tuple[str, ...]) -> None:
-    """Make the tables of a new ledger."""
+    """Create the tables of a new ledger."""
     for statement in statements:
         db.execute(statement)
     insert(db, "alembic_version", {"version_num": LAYOUT})
@@ -136,7 +136,7 @@ def require_layout(db: Transaction, wrong: type[PateError] = StateError) -> None
     """
     found = [row[0] for row in db.execute("SELECT version_num FROM alembic_version")]
     if found != [LAYOUT]:
-        raise wrong(f"the ledger has layout {found}, known is {LAYOUT!r}: update")
+        raise wrong(f"the ledger has the layout {found}, but this version knows {LAYOUT!r}: update")
 
 
 def carry_over(source: Transaction, target: Transaction) -> None:

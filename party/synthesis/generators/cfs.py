@@ -1,15 +1,15 @@
 """The paper's generator: structure from noisy entropies, Dirichlet-multinomial tables.
 
-Rows are split in two by a fair coin of each row, so that one row added or removed changes one part
-only, and the costs of the parts do not add up: the dearer one counts.
+Rows are split in two by a fair coin of each row, so that one row added or removed changes only one
+part, and the costs of the parts do not add up: the larger one counts.
 
 Structure: the m(m+1) entropies H(x_i), H(b_j) and H(x_i, b_j), b the buckets, each with noise. An
 entropy of n rows changes by at most (log2 n + 1/ln 2)/n bits when the n-th row comes or goes: with
 p the old law, the new one is (1 - 1/n) p and 1/n at one point, so by concavity its entropy lies
-between (1 - 1/n) H(p) and that plus h(1/n), and H(p) <= log2 n, h(1/n) <= (log2 n + 1/ln 2)/n.
-This falls with n. How many rows there are is private, so the bound is taken at a noisy count less
-a margin that it exceeds with probability beta at most; beta is the delta of the price. Entropies
-are rounded to whole multiples of a small unit before the noise, which is an integer then.
+between (1 - 1/n) H(p) and that plus h(1/n), and H(p) <= log2 n, h(1/n) <= (log2 n + 1/ln 2)/n. This
+falls with n. The number of rows is private, so the bound is taken at a noisy count minus a margin,
+which exceeds the true count with probability at most beta; beta is the delta of the price.
+Entropies are rounded to whole multiples of a small unit before the noise, which is an integer then.
 
 Parameters: every cell of every table gets noise, empty ones too.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from party.synthesis.table.randomness import Randomness
     from pate.noise.exact import Noise
 
-#: The part of the structure's epsilon that the noisy count takes.
+#: The part of the structure's epsilon for the noisy count.
 _COUNT: Final = Fraction(1, 20)
 #: Finest unit of an entropy, 2^-20 bit, and the largest noise scale in units.
 _FINEST: Final = 20
@@ -67,7 +67,7 @@ class Cfs:
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
-            raise UsageError(f"delta lies between 0 and 1, got {self.delta}")
+            raise UsageError(f"delta must be between 0 and 1, got {self.delta}")
         if not 0 <= self.parents <= MAX_PARENTS or self.configurations < 1 or not self.alpha > 0:
             raise UsageError("cfs needs 0 to 8 parents, 1 configuration or more, alpha above 0")
 
@@ -114,7 +114,7 @@ class Cfs:
         entropy = solve_each(epsilon - count, m * (m + 1), self.delta - beta)
         each = solve_each(epsilon, m, self.delta)
         if entropy <= 0 or each <= 0:
-            raise UsageError(f"epsilon {float(epsilon):g} is too small to share out")
+            raise UsageError(f"epsilon {float(epsilon):g} is too small to divide")
         _resolution(2, entropy)  # the most noise that an entropy may need: that of two rows
         return _Amounts(count, entropy, drawable(1 / each, epsilon), beta)
 
@@ -143,7 +143,7 @@ class Cfs:
 
 @dataclass(frozen=True)
 class _Amounts:
-    """How much noise a fit adds.
+    """The amounts of noise of a fit.
 
     Attributes:
         count: epsilon of the noisy number of rows.
@@ -159,15 +159,15 @@ class _Amounts:
 
 
 def _resolution(rows: int, epsilon: Fraction) -> tuple[int, int]:
-    """Return how many units make a bit, and the noise scale of an entropy in units.
+    """Return the number of units per bit, and the noise scale of an entropy in units.
 
     Args:
-        rows: no more than the rows there are, but for probability beta.
+        rows: a lower bound on the number of rows, except with probability beta.
         epsilon: of each entropy.
     """
     change = (math.log2(rows) + 1 / math.log(2)) / rows
     for power in range(_FINEST, -1, -1):
-        # One unit more for rounding both entropies, one for the floats on the way to them.
+        # One unit for rounding both entropies, one for the rounding of floats.
         scale = math.ceil((math.ceil(change * 2**power) + 2) / epsilon)
         if scale <= _LARGEST_SCALE:
             return 2**power, scale
@@ -190,9 +190,9 @@ def _entropies(codes: NDArray[np.intp], domain: Domain) -> list[float]:
 
 
 def _entropy(values: NDArray[np.intp]) -> float:
-    """Return the entropy of the values' own frequencies, in bits; 0 of none."""
+    """Return the empirical entropy of the values in bits; 0 without values."""
     if not values.size:
         return 0.0
-    held = np.bincount(values)
-    held = held[held > 0]
-    return math.log2(values.size) - float((held * np.log2(held)).sum()) / values.size
+    occupied = np.bincount(values)
+    occupied = occupied[occupied > 0]
+    return math.log2(values.size) - float((occupied * np.log2(occupied)).sum()) / values.size

@@ -1,7 +1,7 @@
-"""What every generator offers, and what a fit costs.
+"""The interface of generators, and the price of a fit.
 
-Neighbours differ by one row added or removed. A price depends on public settings alone, so it can
-be reserved in the ledger before any row is read.
+Neighbours differ by one row added or removed. A price depends only on public settings, so it can be
+reserved in the ledger before any row is read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Price:
-    """What a fit costs per row, under adding or removing one.
+    """The cost of a fit under adding or removing one row.
 
     Attributes:
         epsilon_pure: the fit is (epsilon_pure, 0)-DP, or None if no such statement is made.
@@ -41,30 +41,30 @@ class Price:
 
     def __post_init__(self) -> None:
         if self.rho < 0 or not 0 <= self.delta < 1 or (self.epsilon_pure or 0) < 0:
-            raise UsageError(f"a price that cannot be: {self}")
+            raise UsageError(f"an impossible price: {self}")
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model that may be released, as it was paid for."""
+    """A paid model, which may be released."""
 
     network: Network
     price: Price
 
 
 class Generator(Protocol):
-    """Learns a network from rows at a price known beforehand."""
+    """Learns a network from rows at a price known in advance."""
 
     @property
     def name(self) -> str:
-        """What the command line and the ledger call it."""
+        """Its name on the command line and in the ledger."""
 
     def price(self, domain: Domain, epsilon: Fraction) -> Price:
-        """Return what :meth:`fit` costs.
+        """Return the cost of :meth:`fit`.
 
         Args:
             domain: public.
-            epsilon: what may be spent; a generator may spend less.
+            epsilon: to be spent; a generator may spend less.
 
         Raises:
             UsageError: if epsilon is not above zero, or out of reach of exact noise.
@@ -85,10 +85,10 @@ class Generator(Protocol):
             domain: public.
             epsilon: as for :meth:`price`.
             noise: integer noise; a release needs the operating system's.
-            randomness: uniform numbers, likewise.
+            randomness: uniform numbers; a release needs the operating system's.
 
         Raises:
-            SchemaError: if the rows are none of the domain.
+            SchemaError: if the rows are not of the domain.
             UsageError: as for :meth:`price`.
         """
 
@@ -104,14 +104,14 @@ def check_epsilon(epsilon: Fraction) -> None:
 
 
 def drawable(scale: Fraction, epsilon: Fraction) -> Fraction:
-    """Return ``scale``, or the next larger one that noise can be drawn with exactly.
+    """Return ``scale``, or the next larger one for which noise can be drawn exactly.
 
     Args:
         scale: of integer noise.
-        epsilon: that it is for, for the message.
+        epsilon: for the message.
 
     Raises:
-        UsageError: if it is out of reach; so a price finds out before anything is paid for.
+        UsageError: if it is out of reach, which a price finds before anything is paid.
     """
     if max(scale.numerator, scale.denominator) > LARGEST_TERM:
         digits = 10 ** max(0, 6 - len(str(math.ceil(scale))))

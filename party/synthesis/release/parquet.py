@@ -1,8 +1,8 @@
-"""Files of synthetic rows: Parquet, with what they are and what they cost beside the rows.
+"""Parquet files of synthetic rows, with provenance and privacy cost as metadata.
 
-A file is a public set as it is. Its metadata say only what was fixed before the data were looked
-at: no number of records, no pass rate, no attempts, no times. Files of several parties, of one
-schema, make one public set.
+A file is a public set. Its metadata contain only values fixed before the data were read: no number
+of records, no pass rate, no attempts, no times. Files of several parties with one schema can be
+merged into one public set.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Key of the metadata, and the format of its value.
 KEY: Final = b"pate-synthetic-rows"
 FORMAT: Final = "pate-synthetic-rows/1"
-#: Longer metadata, or more parties, are a mistake.
+#: Limits on metadata and parties.
 _MOST_BYTES: Final = 2**20
 _MOST_SOURCES: Final = 1000
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -47,15 +47,15 @@ class Source:
         method: the generator.
         release: seedless or seeded.
         private: whether it is differentially private; if not, there is no epsilon.
-        epsilon: of the release, None where there is none.
-        delta: at which; 0 for a pure one.
+        epsilon: of the release, or None.
+        delta: of that epsilon; 0 for a pure one.
         unit: record or patient.
-        neighbours: what two tables differ by that epsilon makes hard to tell apart.
+        neighbours: the adjacency, in words.
         version: of the code.
-        rows: in the file; 0 if others have all of them, and its cost is told all the same.
+        rows: in the file; 0 if other sources have all of them; its cost is stated anyway.
 
     Raises:
-        DataError: for values that no release has.
+        DataError: for impossible values.
     """
 
     method: str
@@ -83,7 +83,7 @@ class Source:
             )
         )
         if not fine:
-            raise DataError("the metadata of synthetic rows have a source that cannot be")
+            raise DataError("the metadata of synthetic rows have an impossible source")
 
     @property
     def in_words(self) -> str:
@@ -97,14 +97,14 @@ class Source:
 
 @dataclass(frozen=True)
 class About:
-    """What a file of synthetic rows says of itself.
+    """The metadata of a file of synthetic rows.
 
     Attributes:
         schema: digest of the public schema, hex.
         sources: one or more.
 
     Raises:
-        DataError: for values that no file has.
+        DataError: for impossible values.
     """
 
     schema: str
@@ -112,12 +112,12 @@ class About:
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.schema):
-            raise DataError("no digest of a schema")
+            raise DataError("an invalid digest of a schema")
         if not 0 < len(self.sources) <= _MOST_SOURCES:
-            raise DataError(f"{len(self.sources)} sources, there are 1 to {_MOST_SOURCES}")
+            raise DataError(f"{len(self.sources)} sources, allowed are 1 to {_MOST_SOURCES}")
 
     def to_json(self) -> bytes:
-        """Return it as the file keeps it."""
+        """Return its form in the file."""
         return json.dumps(
             {"format": FORMAT, **write(self)}, sort_keys=True, allow_nan=False
         ).encode()
@@ -135,12 +135,12 @@ class About:
 
 
 def neighbours_of(unit: str) -> str:
-    """Return what two tables differ by, in words."""
+    """Return the adjacency, in words."""
     return _NEIGHBOURS.format(unit)
 
 
 def code_version() -> str:
-    """Return the version of this project, as the metadata have it."""
+    """Return the version of this project for the metadata."""
     try:
         return version("federated-pate")
     except PackageNotFoundError:
@@ -162,9 +162,9 @@ def to_bytes(table: Table, about: About) -> bytes:
         else pa.array([cell or None for cell in column.tolist()], type=pa.string())
         for column in table.columns
     ]
-    held = pa.Table.from_arrays(columns, names=list(table.names))
+    read_files = pa.Table.from_arrays(columns, names=list(table.names))
     sink = io.BytesIO()
-    pq.write_table(held.replace_schema_metadata({KEY: about.to_json()}), sink)
+    pq.write_table(read_files.replace_schema_metadata({KEY: about.to_json()}), sink)
     return sink.getvalue()
 
 
@@ -172,7 +172,7 @@ def read(path: Path) -> tuple[Table, About]:
     """Read a file that :func:`to_bytes` made, of this party or another.
 
     Raises:
-        DataError: if it is none, or damaged.
+        DataError: if it is not such a file, or damaged.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -187,17 +187,17 @@ def read(path: Path) -> tuple[Table, About]:
         raise DataError(f"{path} is not a Parquet file or is truncated ({reason})") from error
     kept = schema.metadata or {}
     if KEY not in kept:
-        raise DataError(f"{path} does not say that its rows are synthetic, and what they cost")
+        raise DataError(f"{path} has no metadata of synthetic rows and their cost")
     try:
         about = About.from_json(kept[KEY])
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
     numbers = {field.name for field in schema if any(is_of(field.type) for is_of in kinds)}
-    # Before any is read: a file of some kilobytes may hold very many.
+    # Checked before reading: a file of some kilobytes may contain very many rows.
     if claimed != sum(each.rows for each in about.sources):
-        raise DataError(f"{path} has not the rows that it says it has; is it truncated?")
-    # As they were stored: codes may look like numbers.
+        raise DataError(f"{path} does not have the stated number of rows; is it truncated?")
+    # Text as stored: codes may look like numbers.
     text = read_parquet(path)
     return text.table((), as_text=text.columns.keys() - numbers), about
 
@@ -209,29 +209,29 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
         DataError: if a file cannot be used, or none was given.
         SchemaError: if they are of different schemas, or have different columns.
     """
-    held = [(path, *read(path)) for path in paths]
-    if not held:
+    read_files = [(path, *read(path)) for path in paths]
+    if not read_files:
         raise DataError("no file of synthetic rows was given")
-    first, table, about = held[0]
-    for path, rows, told in held:
+    first, table, about = read_files[0]
+    for path, rows, told in read_files:
         if told.schema != about.schema or set(rows.names) != set(table.names):
             raise SchemaError(f"{path} and {first} are of different schemas, or of other columns")
-    numeric = [all(_holds_numbers(rows, name) for _, rows, _ in held) for name in table.names]
+    numeric = [all(_holds_numbers(rows, name) for _, rows, _ in read_files) for name in table.names]
     sources: list[Source] = []
     tables: list[Table] = []
     seen: set[bytes] = set()
-    for _, rows, told in held:
+    for _, rows, told in read_files:
         same = rows.aligned(table.names, numeric)
         tables.append(same)
         hashes = same.row_hashes()
         left = len(hashes)
         for source in told.sources:
-            # Sources lie one after the other.
+            # Rows of a source are contiguous.
             start = len(hashes) - left
             fresh = set(hashes[start : start + source.rows]) - seen
             left -= source.rows
             seen |= fresh
-            # One whose rows others have is kept: its party paid, whoever's file came first.
+            # A source without rows of its own is kept: its party paid.
             sources.append(replace(source, rows=len(fresh)))
     if len(sources) > _MOST_SOURCES:
         raise DataError(f"the files have {len(sources)} sources, more than {_MOST_SOURCES}")
@@ -245,10 +245,9 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
 
 
 def first_of_each(table: Table) -> list[int]:
-    """Return where each different row comes first.
+    """Return the first index of each distinct row.
 
-    A query that is asked twice is paid for twice and tells nothing new; with noise shares a
-    campaign refuses it.
+    A repeated query costs twice and is not informative; with noise shares a campaign refuses it.
     """
     found: dict[bytes, int] = {}
     for at, row in enumerate(table.row_hashes()):

@@ -1,6 +1,6 @@
-"""What a release of synthetic rows is asked to be, and what it costs: worked out from public values.
+"""The plan of a release of synthetic rows and its cost, computed from public values.
 
-Nothing here looks at data: a cost that depended on them would be a figure of them.
+Nothing here reads data: a cost that depended on them would leak.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ if TYPE_CHECKING:
     from party.synthesis.generators.protocol import Generator, Price
     from party.synthesis.table.domain import Domain
 
-#: More rows in one file are a mistake.
+#: Most rows in one file.
 MOST_ROWS: Final = 10**7
-#: Rows times columns: more are no file that a reader of this project would take.
+#: Most rows times columns that the readers of this project accept.
 MOST_CELLS: Final = 10**8
-#: Of the rows are seeds, where there are seeds; the model is learned from the others.
+#: Share of the rows that are seeds in a seeded release; the model is learned from the others.
 SEEDS: Final = Fraction(1, 2)
-#: Of delta, for the event that fewer rows became seeds than the cost supposes.
+#: Share of delta for the event that there are fewer seeds than the cost assumes.
 _FOR_THE_SPLIT: Final = Fraction(1, 100)
-#: Attempts per row that is wanted.
+#: Attempts per wanted row.
 _ATTEMPTS: Final = Fraction(5, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRequest:
-    """A release of synthetic rows as it is asked for.
+    """A request for a release of synthetic rows.
 
     Attributes:
-        rows: how many.
+        rows: number of rows.
         epsilon: of the model, and so of a seedless release.
         method: name of the generator.
         release: ``seedless``, or ``seeded``.
         delta: of a seeded release, all attempts together.
         k: of the privacy test; a seedless release satisfies every k and gamma.
-        gamma: likewise.
+        gamma: of the privacy test.
         epsilon0: of the noise of the test.
-        resampled: how many attributes may be drawn anew, one of these numbers for each attempt;
-            None for all of them.
-        attempts: T, of which each is charged; None for a quarter more than rows.
+        resampled: numbers of attributes to redraw, one of which is chosen per attempt; None for all
+            numbers.
+        attempts: T, all of which are charged; None for a quarter more than rows.
         accounting: ``paper`` or ``tight``.
         test: ``randomised``, or ``deterministic``, which is not private.
-        allow_non_dp: whether a release may be not private.
+        allow_non_dp: whether a release may lack differential privacy.
 
     Raises:
-        UsageError: for values that make no sense, or do not fit together.
-        RefusedError: for a release that is not private, without leave.
+        UsageError: for invalid or inconsistent values.
+        RefusedError: for a release that is not private and not allowed to be.
     """
 
     rows: int
@@ -78,12 +78,14 @@ class ReleaseRequest:
 
     def __post_init__(self) -> None:
         if type(self.rows) is not int or not 1 <= self.rows <= MOST_ROWS:
-            raise UsageError(f"--rows is a whole number from 1 to {MOST_ROWS}, got {self.rows}")
+            raise UsageError(
+                f"--rows must be a whole number from 1 to {MOST_ROWS}, got {self.rows}"
+            )
         for name, value in (("epsilon", self.epsilon), ("eps0", self.epsilon0)):
             if not 0 < value <= 10**6:
-                raise UsageError(f"--{name} is a number above 0, got {float(value):g}")
+                raise UsageError(f"--{name} must be a number above 0, got {float(value):g}")
         if not 0 < self.delta < 1:
-            raise UsageError(f"--delta lies between 0 and 1, got {float(self.delta):g}")
+            raise UsageError(f"--delta must be between 0 and 1, got {float(self.delta):g}")
         generator_named(self.method, self.delta)
         if self.release == "seedless":
             for option, given in (
@@ -103,11 +105,14 @@ class ReleaseRequest:
         if self.method != "cfs":
             raise UsageError(f"--release seeded goes with --method cfs, not {self.method}")
         if self.attempts is not None and self.attempts < 1:
-            raise UsageError(f"--attempts is a whole number from 1 on, got {self.attempts}")
+            raise UsageError(
+                f"--attempts must be a whole number of at least 1, got {self.attempts}"
+            )
         if self.test == "deterministic" and not self.allow_non_dp:
             raise RefusedError(
-                "refused: the privacy test without noise is not differentially private, and no "
-                "epsilon could be stated for this party ever after; --allow-non-dp would allow it"
+                "refused: the privacy test without noise is not differentially private, and "
+                "afterwards no epsilon could be stated for this party; --allow-non-dp would "
+                "allow it"
             )
 
     @property
@@ -121,14 +126,14 @@ class Plan:
     """A release and its cost.
 
     Attributes:
-        asked: what for.
+        asked: the request.
         generator: that learns the model.
         price: of the model.
         epsilon: pure epsilon of the whole, or None.
-        rho: of the whole, per row: the dearer of model and seeds, since a row is in one of them.
-        delta: likewise.
+        rho: of the whole, per row: the larger of model and seeds, since a row is in one of them.
+        delta: of the whole, likewise.
         seeded: the release from seeds, or None.
-        total: what its attempts cost, or None.
+        total: cost of its attempts, or None.
         not_private: the test of a release that is not private, or None.
     """
 
@@ -144,7 +149,7 @@ class Plan:
 
     @property
     def private(self) -> bool:
-        """Whether there is a cost at all."""
+        """Whether the release is differentially private."""
         return self.not_private is None
 
     @property
@@ -155,7 +160,8 @@ class Plan:
         if self.epsilon is not None:
             return float_up(self.epsilon), 0.0
         delta = self.asked.delta
-        # A generator without a pure epsilon keeps to (epsilon, delta); its rho may be worth less.
+        # A generator without a pure epsilon states (epsilon, delta), though its rho may convert to
+        # less.
         left = math.nextafter(float(delta - self.price.delta), 0.0)
         model = min(
             float_up(
@@ -168,7 +174,7 @@ class Plan:
 
     @property
     def in_words(self) -> str:
-        """What it is and what it costs, in one line."""
+        """The release and its cost in one line."""
         asked = self.asked
         if self.not_private is not None:
             return (
@@ -186,14 +192,14 @@ class Plan:
 
 
 def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
-    """Return what a release costs.
+    """Return the plan of a release.
 
     Args:
         asked: what for.
         domain: the public schema.
 
     Raises:
-        UsageError: for values that do not fit the schema, or that a release would fail with later.
+        UsageError: for values that do not fit the schema, or would make the release fail.
         InfeasibleError: if no cost can be stated for such a test, or so few rows.
     """
     check_size(asked, domain)
@@ -212,8 +218,8 @@ def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
     seeds = least_seeds(domain.min_rows, SEEDS, failure)
     if asked.k > seeds:
         raise InfeasibleError(
-            f"k={asked.k} is more than the {seeds} seeds that a party of min_rows "
-            f"{domain.min_rows} surely has"
+            f"k={asked.k} is more than the {seeds} seeds guaranteed at a party with min_rows "
+            f"{domain.min_rows}"
         )
     if asked.test == "deterministic":
         none = Fraction(0)
@@ -242,12 +248,12 @@ def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
 
 
 def check_size(asked: ReleaseRequest, domain: Domain) -> None:
-    """Check that the rows can be held, and read by others, before anything is paid for them.
+    """Check the size of the rows before anything is paid for them.
 
     Raises:
         UsageError: if they are too many for their columns.
     """
-    # A text takes as much as the longest code of its column.
+    # A text takes as much memory as the longest code of its column.
     width = sum(
         8 if each.edges is not None else 4 * max(map(len, each.codes)) for each in domain.attributes
     )
@@ -260,7 +266,7 @@ def check_size(asked: ReleaseRequest, domain: Domain) -> None:
 
 
 def resampled_of(asked: ReleaseRequest, domain: Domain) -> tuple[int, ...]:
-    """Return the numbers of attributes that may be drawn anew.
+    """Return the numbers of attributes to redraw.
 
     Raises:
         UsageError: for a number outside 1..m.
@@ -268,12 +274,12 @@ def resampled_of(asked: ReleaseRequest, domain: Domain) -> tuple[int, ...]:
     m = len(domain)
     wanted = (m,) if asked.resampled is None else asked.resampled
     if any(not 1 <= each <= m for each in wanted):
-        raise UsageError(f"--omega lies between 1 and the {m} columns of the schema")
+        raise UsageError(f"--omega must be between 1 and the {m} columns of the schema")
     return check_resampled(wanted, m)
 
 
 def _rho_of(price: Price) -> Fraction:
-    """Return rho with fewer digits, not understated, and not above what pure epsilon implies."""
+    """Return rho rounded up to fewer digits, but not above the bound from pure epsilon."""
     rounded = round_up(price.rho)
     if price.epsilon_pure is None:
         return rounded

@@ -1,6 +1,6 @@
-"""Whether a site agrees to a release of synthetic rows: its policy, and what its ledger has already.
+"""Checking a release of synthetic rows against the site's policy and ledger.
 
-Nothing is looked at but public values and the ledger, so a refusal tells nothing of the data.
+It reads only public values and the ledger, so a refusal reveals nothing about the data.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from party.synthesis.release.plan import Plan, ReleaseRequest
     from party.synthesis.table.domain import Domain
 
-#: Digits to which an epsilon that would fit is told, and how often it is halved to find it.
+#: Digits of a suggested epsilon, and the number of halvings to find it.
 _HALVINGS: Final = 20
 
 
 class Figures(Protocol):
-    """A party's ledger, as far as a budget looks at it."""
+    """The part of a party's ledger that a budget needs."""
 
     def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
-        """Return what all that left, and ``more``, come to."""
+        """Return the cumulative epsilon, including ``more``."""
 
 
 class NothingYet:
-    """The ledger of a party that has none."""
+    """The empty ledger of a new party."""
 
     def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
         """See :class:`Figures`."""
@@ -49,15 +49,15 @@ class NothingYet:
 
 @dataclass(frozen=True)
 class Budget:
-    """A bound on what everything that left this home may come to.
+    """A bound on the cumulative epsilon of a home.
 
     Attributes:
-        rule: whose it is, for the message.
-        epsilon: most that the own figure may come to.
-        delta: at which it is counted, with its parts.
+        rule: its origin, for the message.
+        epsilon: largest cumulative epsilon.
+        delta: of that epsilon, with its parts.
 
     Raises:
-        UsageError: for figures that bound nothing.
+        UsageError: for invalid figures.
     """
 
     rule: str
@@ -66,16 +66,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
-            raise UsageError(f"{self.rule} is a number above 0, got {self.epsilon:g}")
+            raise UsageError(f"{self.rule} must be a number above 0, got {self.epsilon:g}")
 
 
 def budgets_of(
     policy: Policy, max_epsilon: float | None, max_delta: float | None
 ) -> tuple[Budget, ...]:
-    """Return the bounds that hold: the policy's, and one of the command line beside it.
+    """Return the bounds in force: the policy's, and that of the command line.
 
     Raises:
-        UsageError: for figures that bound nothing.
+        UsageError: for invalid figures.
     """
     found = []
     if policy.largest_epsilon is not None:
@@ -85,10 +85,10 @@ def budgets_of(
     if max_epsilon is not None:
         delta = policy.delta if max_delta is None else max_delta
         if not 0 < delta < 1:
-            raise UsageError(f"--max-epsilon: delta lies between 0 and 1, got {delta:g}")
+            raise UsageError(f"--max-epsilon: delta must be between 0 and 1, got {delta:g}")
         found.append(Budget("--max-epsilon", max_epsilon, Delta(delta, policy.failing_share)))
     elif max_delta is not None:
-        raise UsageError("--max-delta is the delta of --max-epsilon: give that, too")
+        raise UsageError("--max-delta is the delta of --max-epsilon, which is missing")
     return tuple(found)
 
 
@@ -100,20 +100,20 @@ def check_allowed(
     policy: Policy,
     budgets: Sequence[Budget],
 ) -> None:
-    """Return if a release may be made.
+    """Return if a release is allowed.
 
     Args:
-        plan: what it is, and what it costs.
-        entry: as the ledger would have it.
+        plan: of the release, with its cost.
+        entry: for the ledger.
         domain: the public schema.
-        ledger: what left before.
+        ledger: with all earlier releases.
         policy: of the site.
         budgets: from :func:`budgets_of`.
 
     Raises:
-        RefusedError: if the policy does not agree to its unit, or it is not private and there is a
+        RefusedError: if the policy does not allow its unit, or it is not private and there is a
             bound.
-        BudgetError: if it does not fit, with what would.
+        BudgetError: if it does not fit; the message says what would.
     """
     if entry.free:
         return
@@ -140,11 +140,11 @@ def _refusal(plan: Plan, entry: Synthesis, domain: Domain, ledger: Figures, budg
     whole = ledger.cumulative_epsilon(budget.delta, entry)
     now = ledger.cumulative_epsilon(budget.delta)
     what = (
-        f"all that left would come to epsilon {rounded_up(whole.epsilon)}"
+        f"the cumulative epsilon would be {rounded_up(whole.epsilon)}"
         if math.isfinite(whole.epsilon)
         else whole.why_none
     )
-    spent = f" ({rounded_up(now.epsilon)} of it is spent)" if 0 < now.epsilon < math.inf else ""
+    spent = f" ({rounded_up(now.epsilon)} is spent)" if 0 < now.epsilon < math.inf else ""
     line = (
         f"refused: {plan.in_words}; {what} at delta {budget.delta.whole:g}, "
         f"{budget.rule} is {budget.epsilon:g}{spent}"
@@ -170,7 +170,7 @@ def _largest(
     """Return an epsilon of two digits that fits, or 0."""
 
     def fits(epsilon: Fraction) -> bool | None:
-        """Return whether it does, or None if the generator has no noise for so small an epsilon."""
+        """Return whether it fits, or None if the generator has no noise for so small an epsilon."""
         try:
             return _fits(replace(asked, epsilon=epsilon), entry, domain, ledger, budget)
         except UsageError:
@@ -203,7 +203,7 @@ def _smaller(
         fixed = len(resampled_of(asked, domain)) == 1
         target = Fraction(budget.epsilon)
         for _ in range(_HALVINGS):
-            # Its own total is sharper than the sum of rho that the ledger keeps: try again with less.
+            # Its own total is sharper than the sum of rho in the ledger: try again with less.
             test = smallest_k(
                 attempts=asked.tries,
                 gamma=asked.gamma,

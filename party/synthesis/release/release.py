@@ -1,8 +1,8 @@
-"""A release of synthetic rows from first to last: reserved, fitted, written, spent.
+"""A release of synthetic rows: reserve, fit, write, spend.
 
-The order is what the promise rests on. The cost is durable in the party's ledger before any noise is
-drawn, and it is never given back: after a crash nobody knows what was seen. The file of rows has
-its name only once it is whole.
+The order is essential for privacy. The cost is durable in the party's ledger before any noise is
+drawn, and it is never refunded: after a crash it is unknown what was seen. The file of rows gets
+its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from party.synthesis.table.randomness import Randomness
     from pate.noise.exact import Noise
 
-#: How often rows are drawn anew to find different ones.
+#: Draws to find distinct rows.
 _ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where a release goes.
+    """Output files of a release.
 
     Attributes:
         out: the file of rows.
@@ -52,8 +52,7 @@ class Places:
         keep_label: whether the label's column is written, too.
 
     Raises:
-        UsageError: if something is there already, or a folder is missing: told before anything is
-            paid for.
+        UsageError: if a file exists already, or a folder is missing, before anything is paid for.
     """
 
     out: Path
@@ -61,7 +60,7 @@ class Places:
     keep_label: bool = False
 
     def __post_init__(self) -> None:
-        # Not resolve(): a link to itself would be an error of another kind.
+        # Not resolve(), which raises another error for a link to itself.
         if self.model_out is not None and (
             os.path.realpath(self.out) == os.path.realpath(self.model_out)
         ):
@@ -70,35 +69,35 @@ class Places:
             if path is None:
                 continue
             if path.exists():
-                raise UsageError(f"{option}: {path} is there already; remove it, or name another")
+                raise UsageError(f"{option}: {path} exists already; remove it, or name another")
             if not path.parent.is_dir():
-                raise UsageError(f"{option}: there is no folder {path.parent}; make it")
+                raise UsageError(f"{option}: there is no folder {path.parent}; create it")
         if self.out.suffix != ".parquet":
-            raise UsageError(f"--out: {self.out} must end in .parquet, or no reader would know it")
+            raise UsageError(f"--out: {self.out} must end in .parquet")
 
     def check_columns(self, domain: Domain) -> None:
-        """Check that a column of this schema is left to be written.
+        """Check that at least one column of this schema would be written.
 
         Raises:
             UsageError: if none is.
         """
         if not _columns(domain, keep_label=self.keep_label):
             raise UsageError(
-                f"the schema has the label {domain.label!r} alone, and without --keep-label no "
+                f"the schema has only the label {domain.label!r}, and without --keep-label no "
                 "column would be written"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """What came out.
+    """The result of a release.
 
     Attributes:
-        entry: the release as it stands in the ledger.
-        rows: (n, attributes) codes that were written, the label's too.
-        about: what the file says of itself.
+        entry: of the release in the ledger.
+        rows: (n, attributes) written codes, the label's included.
+        about: metadata of the file.
         output: SHA-256 of the file, hex.
-        model: SHA-256 of the model's file, hex, or None if it was not kept.
+        model: SHA-256 of the model's file, hex, or None if it was not stored.
     """
 
     entry: Synthesis
@@ -122,15 +121,15 @@ def release(
     """Reserve the cost, learn a model of the rows, and write synthetic ones.
 
     Args:
-        plan: what is released, and what it costs.
-        entry: for the ledger, from :func:`~party.synthesis.release.ledger_entry.entry_of`; the
-            site's policy has agreed to it.
+        plan: of the release, with its cost.
+        entry: for the ledger, from :func:`~party.synthesis.release.ledger_entry.entry_of`; allowed
+            by the site's policy.
         codes: (n, attributes) the site's rows, checked.
         domain: the public schema.
         ledger: the site's ledger.
         places: of the files.
         noise: of the operating system.
-        randomness: likewise.
+        randomness: of the operating system.
 
     Raises:
         UsageError: for seeded noise or randomness, or if no column would be written.
@@ -145,11 +144,11 @@ def release(
     reach("party-synthesis-reserved")
     is_seed = np.zeros(len(codes), dtype=np.bool_)
     if plan.asked.release == "seeded":
-        # Each row by itself: where one goes says nothing about another.
+        # Rows are assigned independently.
         is_seed = randomness.below(SEEDS.denominator, len(codes)) < SEEDS.numerator
     fitted = plan.generator.fit(codes[~is_seed], domain, plan.asked.epsilon, noise, randomness)
     if fitted.price != plan.price:
-        raise AccountingError("the model cost something else than was reserved: nothing leaves")
+        raise AccountingError("the model's cost differs from the reserved one: nothing leaves")
     network, seeds, rows = fitted.network, codes[is_seed], plan.asked.rows
     if plan.seeded is not None:
         made = release_seeded(seeds, network, plan.seeded, noise, randomness)
@@ -177,18 +176,18 @@ def release_again(
     places: Places,
     randomness: Randomness,
 ) -> Made:
-    """Write more rows of a model that was paid for before: no data is read, and nothing charged.
+    """Write more rows of a paid model: no data is read, and nothing charged.
 
     Args:
-        asked: how many rows; nothing else of it counts.
+        asked: only its number of rows is used.
         model: its file.
         domain: the public schema.
-        ledger: the site's ledger, which has the release that paid.
+        ledger: the site's ledger, with the release that paid.
         places: of the files.
         randomness: of the operating system.
 
     Raises:
-        UsageError: if no column would be written, or more rows than can be held.
+        UsageError: if no column would be written, or too many rows.
         RefusedError: if the model was not paid for here.
         StateError: if it is damaged.
         SchemaError: if it is one of another schema.
@@ -202,8 +201,8 @@ def release_again(
     paid = ledger.paid_model(digest)
     if paid is None:
         raise RefusedError(
-            f"refused: {model} was not paid for in this party's ledger, so nobody knows what rows "
-            "of it cost (a release that was killed before its end has paid, but for no model)"
+            f"refused: {model} was not paid for in this party's ledger, so the cost of its rows "
+            "is unknown (an interrupted release has paid, but for no model)"
         )
     entry = entry_of_model(asked, paid.synthesis, digest)
     ledger.reserve(entry)
@@ -215,9 +214,9 @@ def release_again(
 def _drawn(
     network: Network, rows: int, randomness: Randomness, *, keep_label: bool
 ) -> NDArray[np.intp]:
-    """Return rows of a model: as they come with labels, each once without them.
+    """Return rows of a model: all rows if they have labels, distinct rows without.
 
-    A query that is asked twice tells nothing new, and a campaign with noise shares refuses it.
+    A repeated query is not informative, and a campaign with noise shares refuses it.
     """
     if keep_label:
         return network.sample(rows, randomness)
@@ -247,19 +246,19 @@ def _write(
     places: Places,
     network: Network | None,
 ) -> Made:
-    """Write model and rows, and record that they are there."""
+    """Write model and rows, and record them."""
     if not places.keep_label and len(rows):
         rows = rows[_first_of_each(rows[:, _columns(domain, keep_label=False)])]
     model = None
     if places.model_out is not None and network is not None:
-        # The model first: rows are what others wait for.
+        # The model first: others wait only for the rows.
         content = network.to_bytes()
         write_file(places.model_out, content)
         model = hashlib.sha256(content).hexdigest()
     if not len(rows):
         raise DataError(
-            "no candidate passed the test, so there is no row to write; its attempts were made, and "
-            "count. A seedless release always has rows"
+            "no candidate passed the test, so there is no row to write; the attempts are "
+            "charged all the same. A seedless release always has rows"
         )
     without = () if places.keep_label or domain.label is None else (domain.label,)
     about = About(domain.digest.hex(), (source_of(entry, len(rows)),))

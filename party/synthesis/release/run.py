@@ -1,4 +1,4 @@
-"""What ``pate-party synthesize`` does with its options: look, ask the policy, release, tell."""
+"""The run of ``pate-party synthesize``: check, apply the policy, release, report."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 #: In a home: reports of releases, by id.
 REPORTS: Final = "synthesis"
-#: Of the data, where none are read: nothing is entered in a ledger.
+#: Stands for the digest of data in a dry run, which writes no ledger entry.
 _NO_DATA: Final = "00" * 32
 
 
 def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
-    """Check everything, and return what a release would cost; nothing is written.
+    """Check everything, and return the cost of a release; nothing is written.
 
     Raises:
         PateError: as :func:`make` would.
@@ -62,12 +62,12 @@ def would_be(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
     check_allowed(plan, entry, domain, ledger, policy, budgets)
     screen.say(plan.in_words)
     figure = ledger.cumulative_epsilon(policy.divided_delta, entry)
-    screen.say(f"all that left, with these rows, would come to {figure.in_words}")
+    screen.say(f"cumulative guarantee of this home with these rows: {figure.in_words}")
     return _told(entry, figure) | {"dry_run": True}
 
 
 def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
-    """Make a release, and return what it was.
+    """Make a release, and return its description.
 
     Raises:
         PateError: if schema, data, policy, budget or disk do not allow it.
@@ -120,7 +120,7 @@ def make(options: SynthesisOptions, screen: Screen) -> dict[str, Any]:
 
 
 def _domain(options: SynthesisOptions, screen: Screen) -> Domain:
-    """Return the schema; an enrolled party takes only what its campaign's key signed."""
+    """Return the schema; an enrolled party requires the signature of its campaign's key."""
     enrolment = Enrolment.load(options.place)
     if enrolment is None:
         domain = read(options.schema)
@@ -155,27 +155,27 @@ def _tell(
     screen.say(f"{options.out}: {source.in_words}")
     if len(made.rows) < options.asked.rows and options.asked.release == "seedless":
         screen.say(
-            f"no more than {len(made.rows)} different rows were found: the schema is coarse",
+            f"only {len(made.rows)} distinct rows were found: the schema is coarse",
             "warning",
         )
     if options.asked.release == "seedless":
         screen.say(
-            f"plausible deniability with k={options.asked.k} holds of itself: no row has a seed"
+            f"plausible deniability with k={options.asked.k} holds automatically: no row has a seed"
             if is_deniable(options.asked, domain)
-            else "no row has a seed, so every record is as plausible; of k that tells no number, "
+            else "no row has a seed, so every record is equally plausible; no k is stated, "
             f"since min_rows is {domain.min_rows}"
         )
     if options.keep_label:
         screen.say(
-            "these rows carry labels: try first whether a model trained on them alone is good enough"
+            "these rows have labels: try first whether a model trained only on them is good enough"
         )
     folder = options.place / REPORTS / made.entry.id
     try:
         report.write(folder, domain, made.rows, source.in_words)
-        screen.say(f"for your eyes: what the rows look like is in {folder}")
-    except PateError as error:  # the rows are out and paid for: a picture that fails undoes nothing
+        screen.say(f"report on the rows, for you only: {folder}")
+    except PateError as error:  # the rows are written and paid for: a failed picture undoes nothing
         screen.say(f"no report: {error}", "warning")
-    screen.say(f"all that left this home comes to {figure.in_words}")
+    screen.say(f"cumulative guarantee of this home: {figure.in_words}")
 
 
 def _told(entry: Synthesis, figure: Figure) -> dict[str, Any]:

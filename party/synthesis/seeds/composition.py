@@ -1,15 +1,15 @@
-"""What many attempts cost together, and the settings that a budget allows.
+"""The cost of many attempts, and the settings that a budget allows.
 
 Attempts are made on the same rows with fresh randomness, so their costs compose. All of them are
-charged, also those that released nothing: their number T is fixed beforehand, and how many passed
-is private. Four bounds, each rounded up; the least may be used:
+charged, also those that released nothing: their number T is fixed in advance, and the number that
+passed is private. Four bounds, each rounded up; the least may be used:
 
 - *basic*: T epsilon.
 - *advanced*: Dwork and Roth 2014, Theorem 3.20.
-- *optimal*: what T mechanisms of (epsilon, 0) can come to at worst, exactly (Kairouz, Oh,
-  Viswanath, ICML 2015, Theorem 3.3): the randomised responses to which all of them reduce. Theirs
-  is stated on a grid of epsilons; here it is the exact curve between its points, too.
-- *zCDP*: T epsilon^2/2 (Bun and Steinke 2016, Proposition 1.4, with the deltas beside).
+- *optimal*: the exact worst case of T mechanisms of (epsilon, 0) (Kairouz, Oh, Viswanath, ICML
+  2015, Theorem 3.3): the randomised responses to which all of them reduce. Theirs is stated on a
+  grid of epsilons; here it is the exact curve between its points, too.
+- *zCDP*: T epsilon^2/2 (Bun and Steinke 2016, Proposition 1.4, plus the deltas).
 
 The same formulas price the noisy entropies and tables of a generator.
 """
@@ -46,7 +46,7 @@ from pate.errors import InfeasibleError, UsageError
 
 #: Most attempts of one release: the optimal bound adds up one term per attempt.
 MOST_ATTEMPTS: Final = 10**6
-#: Room for the rounding of a sum of so many terms of 60 digits each.
+#: Margin for the rounding of a sum of that many terms of 60 digits each.
 _SUM_ERROR: Final = Fraction(1, 10**45)
 #: Steps of a bisection, and of the grid of epsilon0 in a search.
 _HALVINGS: Final = 40
@@ -55,18 +55,18 @@ _GRID: Final = 400
 
 @dataclass(frozen=True)
 class TotalCost:
-    """What ``attempts`` attempts cost together, towards whoever sees all that they release.
+    """The total cost of ``attempts`` attempts towards an observer of all releases.
 
     Attributes:
         attempts: T.
         attempt: the cost of one; its delta is counted T times.
         delta: the whole delta of ``basic``, ``advanced``, ``optimal`` and ``zcdp``: the attempts'
-            deltas, and as much again at most for composing.
+            deltas, and at most as much again for composition.
         basic: epsilon at ``delta``.
         advanced: epsilon at ``delta``.
         optimal: epsilon at ``delta``.
         zcdp: epsilon at ``delta``, from ``rho``.
-        rho: zCDP of all attempts, beside ``rho_delta``.
+        rho: of ``rho_delta``-approximate zCDP of all attempts.
         rho_delta: T times the delta of an attempt.
     """
 
@@ -89,7 +89,7 @@ class TotalCost:
 def total_cost(
     test: RandomizedTest, attempts: int, delta: Fraction, tight: Tight | None = None
 ) -> TotalCost:
-    """Return what ``attempts`` attempts cost at ``delta``: half for their own deltas, half for composing.
+    """Return the cost of all attempts at ``delta``: half for their deltas, half for composition.
 
     >>> cost = total_cost(
     ...     RandomizedTest(50, Fraction(4), Fraction(1)), 1000, Fraction(1, 10**6)
@@ -137,7 +137,7 @@ def advanced(epsilon: Fraction, count: int, delta: Fraction) -> Fraction:
     check_delta(delta)
     if count < 1:
         raise UsageError(f"at least one mechanism is composed, got {count}")
-    if epsilon > 1000:  # e^epsilon is no number to compute with; basic composition is far less
+    if epsilon > 1000:  # e^epsilon would overflow; basic composition is far less
         return round_up(count * epsilon)
     root = sqrt_up(2 * count * log_up(1 / delta))
     return round_up(epsilon * root + count * epsilon * (exp_up(epsilon) - 1))
@@ -154,7 +154,7 @@ def optimal(epsilon: Fraction, count: int, delta: Fraction) -> Fraction:
     Args:
         epsilon: of each, above 0.
         count: from 1 to :data:`MOST_ATTEMPTS`.
-        delta: in (0, 1), for composing alone.
+        delta: in (0, 1), only for composition.
 
     Raises:
         UsageError: for values outside these ranges.
@@ -162,9 +162,9 @@ def optimal(epsilon: Fraction, count: int, delta: Fraction) -> Fraction:
     check_attempts(count)
     check_delta(delta)
     if epsilon <= 0:
-        raise UsageError("the epsilon of a mechanism is above 0")
+        raise UsageError("the epsilon of a mechanism must be above 0")
     everything = count * epsilon
-    if everything > 15_000:  # beyond the exponents of rounding.py, and of anybody's interest
+    if everything > 15_000:  # beyond the exponents of rounding.py
         return round_up(everything)
     lie = 1 / (1 + exp_down(epsilon))
     high, low = Fraction(0), Fraction(0)
@@ -201,7 +201,7 @@ def solve_advanced(total: Fraction, count: int, delta: Fraction) -> Fraction:
         UsageError: for a total that is not above 0, a count below 1, or a delta outside (0, 1).
     """
     if total <= 0:
-        raise UsageError(f"an epsilon to share out is above 0, got {total}")
+        raise UsageError(f"an epsilon to divide must be above 0, got {total}")
     low, high = Fraction(0), min(Fraction(total), Fraction(1000))
     for _ in range(_HALVINGS):
         middle = round_down((low + high) / 2, 12)
@@ -247,7 +247,7 @@ def smallest_k(
     check_delta(delta)
     check_k_and_gamma(1, gamma)
     if epsilon <= 0:
-        raise UsageError(f"an epsilon to share out is above 0, got {epsilon}")
+        raise UsageError(f"an epsilon to divide must be above 0, got {epsilon}")
     most = _largest_attempt(attempts, Fraction(epsilon), delta)
     factor_gamma = Fraction(1) if tight is not None and tight.fixed else Fraction(gamma)
     grid = (
@@ -272,7 +272,7 @@ def smallest_k(
 def check_attempts(attempts: int) -> int:
     """Return a number of attempts from 1 to :data:`MOST_ATTEMPTS`, else raise UsageError."""
     if type(attempts) is not int or not 1 <= attempts <= MOST_ATTEMPTS:
-        raise UsageError(f"attempts are 1 to {MOST_ATTEMPTS}, got {attempts!r}")
+        raise UsageError(f"attempts must be from 1 to {MOST_ATTEMPTS}, got {attempts!r}")
     return attempts
 
 

@@ -1,14 +1,15 @@
-"""What one attempt of seed-based release costs: the randomised privacy test and its theorem.
+"""The cost of one attempt of seed-based release: the randomised privacy test and its theorem.
 
-Mechanism 1 draws a seed from the N rows of D_S, makes a candidate y from it by a fixed model, counts
-the rows k' of D_S that could have made y about as likely as the seed did (within a factor ``gamma``),
-and releases y if k' >= k + Z. Z has the law P[z] ~ exp(-epsilon0 |z|) on the integers and is drawn
-anew for every candidate. Neighbours differ by one row of D_S more or less; both have at least
-``least_seeds`` rows, a number that is public.
+Mechanism 1 draws a seed from the N rows of D_S, makes a candidate y from it by a fixed model,
+counts the rows k' of D_S that could have made y about as likely as the seed did (within a factor
+``gamma``), and releases y if k' >= k + Z. Z has the law P[z] ~ exp(-epsilon0 |z|) on the integers
+and is drawn afresh for every candidate. Neighbours differ by one row of D_S more or less; both have
+at least ``least_seeds`` rows, a number that is public.
 
-Theorem 1 prices *what is released*. Whether anything is released is priced only if every candidate
-is, besides, dropped by an independent coin (:func:`coin`): without it one outlier shows in the
-number of rows that come out. Proofs, and the worlds that need each repair: docs/proofs/deniability.md.
+Theorem 1 covers *what is released*. Whether anything is released is covered only if every candidate
+may also be dropped by an independent coin (:func:`coin`): without it an outlier could change the
+number of released rows noticeably. Proofs, and the worlds that need each repair:
+docs/proofs/deniability.md.
 
 Every epsilon and delta is an exact fraction, rounded up at its 20th digit.
 
@@ -27,7 +28,7 @@ from party.synthesis.table.rounding import exp_down, exp_up, log_up, round_up
 from pate.errors import InfeasibleError, UsageError
 from pate.noise.exact import check_scale
 
-#: Larger thresholds and fewer rows than this are mistakes.
+#: Largest accepted threshold and number of rows.
 LARGEST_K: Final = 10**9
 LARGEST_GAMMA: Final = 10**6
 #: Denominator of the coin's probability: it is tossed with one bounded integer.
@@ -82,7 +83,7 @@ def check_epsilon0(epsilon0: Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class Tight:
-    """What the tight accounting knows beside the paper's.
+    """Additional knowledge for the tight accounting.
 
     Attributes:
         least_seeds: a public lower bound on the number of rows of D_S.
@@ -104,13 +105,15 @@ def check_least_seeds(least_seeds: int) -> int:
         UsageError: if it is no integer from 1 on.
     """
     if type(least_seeds) is not int or least_seeds < 1:
-        raise UsageError(f"the least number of seeds is an integer from 1 on, got {least_seeds!r}")
+        raise UsageError(
+            f"the least number of seeds must be an integer of at least 1, got {least_seeds!r}"
+        )
     return least_seeds
 
 
 @dataclass(frozen=True)
 class AttemptCost:
-    """What one attempt costs: (epsilon, delta)-DP for one row of D_S added or removed.
+    """The cost of one attempt: (epsilon, delta)-DP for one row of D_S added or removed.
 
     Attributes:
         t: the number of plausible records from which on the factor applies; below it, delta.
@@ -137,7 +140,7 @@ def theorem_1(test: RandomizedTest, delta: Fraction, tight: Tight | None = None)
     Args:
         test: the test.
         delta: the most that may be spent on small groups, strictly between 0 and 1.
-        tight: what is known besides, for the tight accounting; None for the paper's.
+        tight: additional knowledge for the tight accounting; None for the paper's.
 
     Raises:
         UsageError: for a delta outside (0, 1).
@@ -147,7 +150,7 @@ def theorem_1(test: RandomizedTest, delta: Fraction, tight: Tight | None = None)
     factor = small_group_factor(test.epsilon0, tight)
     if tight is not None and test.k > tight.least_seeds:
         raise InfeasibleError(
-            f"k = {test.k} is more than the {tight.least_seeds} seeds that a party surely has"
+            f"k = {test.k} is more than the {tight.least_seeds} guaranteed seeds of a party"
         )
     # delta = factor * exp(-epsilon0 (k - t)): the distance k - t that makes it small enough.
     distance = max(1, _distance(test.epsilon0, delta, factor))
@@ -164,7 +167,7 @@ def theorem_1(test: RandomizedTest, delta: Fraction, tight: Tight | None = None)
 
 
 def small_group_factor(epsilon0: Fraction, tight: Tight | None) -> Fraction:
-    """Return what exp(-epsilon0 (k - t)) is multiplied by in delta, rounded up.
+    """Return the factor of exp(-epsilon0 (k - t)) in delta, rounded up.
 
     1 in the paper. A record that is plausible for fewer than t others is drawn as the seed with
     probability 1/N' and passes with at most P[Z <= -(k - t)] = exp(-epsilon0 (k - t)) /
@@ -217,7 +220,7 @@ def least_seeds(min_rows: int, share: Fraction, failure: Fraction) -> int:
     check_delta(failure)
     check_least_seeds(min_rows)
     if type(share) not in (Fraction, int) or not 0 < share <= 1:
-        raise UsageError(f"the share of seeds lies between 0 and 1, got {share!r}")
+        raise UsageError(f"the share of seeds must be between 0 and 1, got {share!r}")
     if share == 1:
         return min_rows
     missing = log_up(1 / failure) * min_rows / 2
@@ -225,7 +228,7 @@ def least_seeds(min_rows: int, share: Fraction, failure: Fraction) -> int:
     found = math.floor(share * min_rows) - root
     if found < 1:
         raise InfeasibleError(
-            f"{min_rows} rows are too few to split: no number of seeds is sure to be there"
+            f"{min_rows} rows are too few to split: no number of seeds is guaranteed"
         )
     return found
 
@@ -233,7 +236,7 @@ def least_seeds(min_rows: int, share: Fraction, failure: Fraction) -> int:
 def check_delta(delta: Fraction) -> None:
     """Check that ``delta`` is an exact number strictly between 0 and 1, else raise UsageError."""
     if type(delta) is not Fraction or not 0 < delta < 1:
-        raise UsageError(f"a delta is exact and lies between 0 and 1, both excluded, got {delta!r}")
+        raise UsageError(f"a delta must be exact and between 0 and 1, both excluded, got {delta!r}")
 
 
 def _distance(epsilon0: Fraction, delta: Fraction, factor: Fraction) -> int:

@@ -1,10 +1,10 @@
 """Mechanism 1: rows made from seeds, and released if enough other seeds could have made them.
 
-Seedless release needs nothing of this. What one attempt costs, and why the number of attempts is
-fixed and each candidate may be dropped by a coin: :mod:`party.synthesis.seeds.deniability`.
+Seedless release does not use it. For the cost of one attempt, the fixed number of attempts, and the
+coin that drops candidates see :mod:`party.synthesis.seeds.deniability`.
 
-How many candidates passed is private beyond the rows that are returned. Nothing here reports it,
-every attempt is carried out whether or not it can still matter, and no time is measured.
+The number of candidates that passed is private beyond the returned rows. Nothing here reports it,
+every attempt is made even if it can no longer matter, and no time is measured.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from party.synthesis.table.randomness import Randomness
     from pate.noise.exact import Noise
 
-#: Candidates that are held at once.
+#: Candidates in memory at once.
 _AT_A_TIME: Final = 2**15
 
 
 @dataclass(frozen=True)
 class SeededRelease:
-    """A seed-based release as it is charged.
+    """The charged plan of a seed-based release.
 
     Attributes:
         test: with noise.
-        resampled: the numbers of attributes that may be drawn anew; one is drawn per attempt.
+        resampled: the numbers of attributes to redraw; one is drawn per attempt.
         attempts: T, all of which are made and charged.
-        rows: the most rows that are written.
+        rows: largest number of rows to write.
         coin: the probability with which each candidate is dropped whatever it is, a multiple of
             1/COIN_DENOMINATOR.
         least_seeds: the public lower bound on |D_S| that ``coin`` and the cost rest on.
@@ -68,13 +68,13 @@ class SeededRelease:
         check_least_seeds(self.least_seeds)
         if self.test.k > self.least_seeds:
             raise InfeasibleError(
-                f"k = {self.test.k} is more than the {self.least_seeds} seeds that are surely there"
+                f"k = {self.test.k} is more than the {self.least_seeds} guaranteed seeds"
             )
         if self.rows < 1:
-            raise UsageError(f"at least one row is released, got {self.rows}")
+            raise UsageError(f"at least one row must be released, got {self.rows}")
         if not 0 < self.coin < 1 or COIN_DENOMINATOR % self.coin.denominator:
             raise UsageError(
-                f"the coin is a multiple of 2^-60 between 0 and 1, got {self.coin}: "
+                f"the coin must be a multiple of 2^-60 between 0 and 1, got {self.coin}: "
                 "take it from deniability.coin"
             )
 
@@ -83,9 +83,9 @@ class SeededRelease:
 class DeterministicTestNotPrivate:
     """The privacy test without noise (the paper's Test 1). NOT differentially private.
 
-    Its releases are plausibly deniable for k records each. But where exactly k records are plausible,
-    the absence of one of them makes the possible impossible: no epsilon bounds that, so none may be
-    stated for a party that released with it.
+    Its releases are plausibly deniable for k records each. But where exactly k records are
+    plausible, the absence of one of them gives a possible output probability 0: no epsilon bounds
+    that, so none may be stated for a party that released with it.
     """
 
     k: int
@@ -104,13 +104,13 @@ def release_seeded(
 ) -> NDArray[np.intp]:
     """Make ``plan.attempts`` candidates and return the first ``plan.rows`` that pass.
 
-    The caller has charged all attempts before, and gives the operating system's noise and
-    randomness for anything that leaves the site.
+    The caller has charged all attempts before, and uses the operating system's noise and randomness
+    for anything that leaves the site.
 
     Args:
         seeds: (n, m) codes of D_S, disjoint from the rows that ``network`` was learned from.
         network: a model that is itself differentially private.
-        plan: as it was charged.
+        plan: as charged.
         noise: of the test, one draw per candidate.
         randomness: for seeds, omegas, coins and candidates.
 
@@ -148,7 +148,7 @@ def release_not_private(
         seeds: (n, m) codes of D_S.
         network: the model.
         test: without noise.
-        resampled: the numbers of attributes that may be drawn anew.
+        resampled: the numbers of attributes to redraw.
         attempts: how many candidates are made.
         rows: the most that are returned.
         randomness: for seeds, omegas and candidates.
@@ -197,7 +197,7 @@ def _candidates(
         number = min(_AT_A_TIME, attempts - first)
         chosen, made = draw_candidates(seeds, network, plausible.resampled, number, randomness)
         count, certain = plausible.count(chosen, made)
-        # A count that no noise reaches: what floats cannot judge is never released.
+        # A count that no noise reaches: candidates that floats cannot judge are never released.
         yield slice(first, first + number), made, np.where(certain, count, -(2**62))
 
 
@@ -205,6 +205,6 @@ def _check_seeds(seeds: NDArray[np.intp], network: Network, least: int) -> None:
     network.domain.check_codes(seeds)
     if len(seeds) < least:
         raise InfeasibleError(
-            "this split has fewer seeds than the cost supposes: no seed-based release; "
+            "this split has fewer seeds than the cost assumes: no seed-based release; "
             "seedless release needs none"
         )

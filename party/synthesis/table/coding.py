@@ -1,6 +1,6 @@
-"""Tables to codes of a domain, and codes to tables.
+"""Conversion between tables and codes of a domain.
 
-Each cell is coded by itself: what stands in one row never changes the code of another's.
+Each cell is coded by itself: one row never changes the code of another.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def encode(table: Table, domain: Domain, source: str, reading: Reading = PLAIN) 
         DataError: if there is no row, a column is missing or unknown, or a cell has no code; the
             message names the row, counted from 1, and the column.
     """
-    held = _columns(table, domain, source)
+    columns = _columns(table, domain, source)
     codes = []
     for attribute in domain.attributes:
         found, at, cells = _encode(held[attribute.name], attribute, reading)
@@ -67,13 +67,13 @@ def encode_fitting(
     place: Callable[[int], str],
     reading: Reading = PLAIN,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the codes of the rows that the schema describes, and which rows they are.
+    """Return the codes of the rows that fit the schema, and which rows they are.
 
     Args:
         table: as of :func:`encode`, as the next two.
         domain: see above.
         source: see above.
-        odd: where to note the other rows.
+        odd: collects the other rows.
         place: where in the file a row is.
         reading: as of :func:`encode`.
 
@@ -85,7 +85,7 @@ def encode_fitting(
     fits = (codes >= 0).all(axis=1)
     for row in np.flatnonzero(~fits).tolist():
         name = domain.names[int((codes[row] < 0).argmax())]
-        odd.record(f"its cell in column {name!r} is none that the schema has", place(row))
+        odd.record(f"its cell in column {name!r} is not in the schema", place(row))
     return codes[fits], np.flatnonzero(fits)
 
 
@@ -109,7 +109,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ()) -> Table:
-    """Return the rows that codes stand for.
+    """Return the rows of codes.
 
     A number's bin becomes one public value inside it: its middle, rounded down for whole numbers.
 
@@ -120,7 +120,7 @@ def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ())
 
     Raises:
         DataError: if no column is left.
-        SchemaError: if the codes are none of the domain.
+        SchemaError: if the codes are not of the domain.
     """
     domain.check_codes(codes)
     kept = [(at, a) for at, a in enumerate(domain.attributes) if a.name not in without]
@@ -130,8 +130,8 @@ def decode(codes: NDArray[np.intp], domain: Domain, without: Sequence[str] = ())
 def _encode(
     column: Column, attribute: Attribute, reading: Reading
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], list[str]]:
-    """Return the code of each row, -1 for none; and its place in the list of different cells."""
-    # Few cells are distinct, so each text is looked at once.
+    """Return the code of each row, -1 for none; and its place in the list of distinct cells."""
+    # Few cells are distinct, so each text is processed once.
     if is_numeric(column):
         distinct, at = np.unique(column, return_inverse=True, equal_nan=True)
         cells = ["" if math.isnan(v) else repr(v) for v in distinct.tolist()]
@@ -180,21 +180,21 @@ def _why(cell: str, attribute: Attribute, reading: Reading) -> str:
             f"{plain_names([cell])[0]!r:.80} is none of the schema's {len(attribute.codes)} codes"
         )
     if number is None:
-        return f"{cell!r:.80} is no number"
+        return f"{cell!r:.80} is not a number"
     low, high = attribute.edges[0], attribute.edges[-1]
     if not low <= number <= high:
         return f"{number:.15g} outside {low:.15g}..{high:.15g}"
-    return f"{number:.15g} is no whole number"
+    return f"{number:.15g} is not a whole number"
 
 
 def _values(attribute: Attribute) -> Column:
-    """Return (codes,) what each code is written as."""
+    """Return (codes,) the written form of each code."""
     if attribute.edges is not None:
         values = [] if attribute.missing is None else [math.nan]
         edges = attribute.edges
         return np.array([*(_middle(attribute, at) for at in range(len(edges) - 1)), *values])
     numbers = [math.nan if code == "" else parse_number(code) for code in attribute.codes]
-    # As a reader of the file will have it: numbers if all are.
+    # As a reader of the file will parse it: numbers if all are.
     if all(n is not None and not math.isinf(n) for n in numbers):
         return np.array(numbers, dtype=np.float64)
     return np.array(attribute.codes, dtype=np.str_)

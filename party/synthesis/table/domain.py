@@ -1,7 +1,7 @@
-"""The public domain of a table: its attributes, the codes of each, and how a parent is coarsened.
+"""The public domain of a table: its attributes, their codes, and the buckets of parents.
 
-A domain is public input. None of it may be read off private data: an extreme value that becomes
-an edge, or a category that exists because one patient has it, would leave the site at no charge.
+A domain is public input. None of it may be derived from private data: an extreme value that becomes
+an edge, or a category that only one patient has, would leave the site uncharged.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pate.errors import SchemaError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: The code of a missing cell, where the schema admits missing cells.
+#: The code of a missing cell, if the schema admits missing cells.
 MISSING: Final = ""
 
 MAX_ATTRIBUTES: Final = 128
 MAX_CODES: Final = 4096
-#: Of an attribute's or a code's name, in characters.
+#: Longest name of an attribute or a code, in characters.
 MAX_NAME: Final = 256
-#: Public lower bounds on the number of rows beyond this are mistakes.
+#: Largest accepted lower bound on the number of rows.
 MAX_ROWS: Final = 10**9
 
-#: Of characters that no name has: control characters, halves of a pair, ends of lines.
+#: Categories of characters not allowed in names: control characters, surrogates, line separators.
 _NO_TEXT: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
-_WHAT_IS_NONE: Final = "a control character, or half of a pair, which no file could hold"
+_WHAT_IS_NONE: Final = "a control character or a lone surrogate"
 
 _DIGEST: Final = b"pate/v1/synthesis-domain\0"
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """One column: what its codes 0, 1, 2, ... mean.
+    """One column and the meaning of its codes 0, 1, 2, ...
 
     Attributes:
         name: of the column.
@@ -52,10 +52,10 @@ class Attribute:
             are 0 .. B-1 and each has a code.
         edges: for a number, the increasing bin edges, one more than there are bins: bin b is
             [edges[b], edges[b+1]), and the last one holds its upper edge, too. None for categories.
-        integer: whether the number is a whole one; a released value then is, too.
+        integer: whether values, and so released values, are whole numbers.
 
     Raises:
-        SchemaError: if these do not fit together.
+        SchemaError: if these are inconsistent.
     """
 
     name: str
@@ -85,10 +85,10 @@ class Attribute:
             len(self.buckets) == len(self.codes)
             and set(self.buckets) == set(range(max(self.buckets) + 1)),
             f"column {self.name!r} needs a bucket for each of its {len(self.codes)} codes, "
-            "numbered from 0 on with none left out",
+            "numbered from 0 without gaps",
         )
         if self.edges is None:
-            _check(not self.integer, f"column {self.name!r} has no edges, so it is no number")
+            _check(not self.integer, f"column {self.name!r} has no edges, so it is not a number")
         else:
             self._check_edges(self.edges)
 
@@ -104,7 +104,7 @@ class Attribute:
         )
         _check(
             all(math.isfinite(edge) for edge in edges) and all(a < b for a, b in pairwise(edges)),
-            f"column {self.name!r} has edges that do not increase, or are no finite numbers",
+            f"column {self.name!r} has edges that do not increase, or are not finite numbers",
         )
         if self.integer:
             _check(
@@ -127,7 +127,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Domain:
-    """The attributes of a table, and what else of it is public.
+    """The attributes of a table, and its other public properties.
 
     Attributes:
         attributes: in the order of the columns, of distinct names.
@@ -135,7 +135,7 @@ class Domain:
         label: the column that a campaign's classes come from, or None.
 
     Raises:
-        SchemaError: if these do not fit together.
+        SchemaError: if these are inconsistent.
     """
 
     attributes: tuple[Attribute, ...]
@@ -150,11 +150,11 @@ class Domain:
         _check(len(set(self.names)) == len(self.names), "two columns of one name")
         _check(
             1 <= self.min_rows <= MAX_ROWS,
-            f"min_rows is {self.min_rows}; it lies between 1 and {MAX_ROWS}",
+            f"min_rows must be between 1 and {MAX_ROWS}, got {self.min_rows}",
         )
         _check(
             self.label is None or self.label in self.names,
-            f"the label {self.label!r} is none of the columns",
+            f"the label {self.label!r} is not one of the columns",
         )
 
     def __len__(self) -> int:
@@ -189,7 +189,7 @@ class Domain:
                     "name": a.name,
                     "codes": a.codes,
                     "buckets": a.buckets,
-                    # The hexadecimal form is exact, so 1 and 1.0 are one edge.
+                    # The hexadecimal form is exact, so 1 and 1.0 are the same edge.
                     "edges": None if a.edges is None else [float(e).hex() for e in a.edges],
                     "integer": a.integer,
                 }
@@ -208,7 +208,7 @@ class Domain:
             codes: (n, attributes) intp.
 
         Raises:
-            SchemaError: if its shape or type is another, or a code lies outside its attribute's.
+            SchemaError: for another shape or type, or a code out of range.
         """
         _check(
             codes.ndim == 2 and codes.shape[1] == len(self) and codes.dtype == np.intp,
@@ -224,7 +224,7 @@ class Domain:
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a file can hold a name, and a line of a screen show it."""
+    """Return whether a name can be stored in a file and displayed."""
     return not any(unicodedata.category(each) in _NO_TEXT for each in name)
 
 

@@ -1,6 +1,6 @@
 """A Bayesian network over the codes of a domain: conditional probabilities, sampling, its file.
 
-An attribute's law depends on its parents through their *buckets* alone. Attributes are drawn in a
+An attribute's law depends on its parents only through their *buckets*. Attributes are drawn in a
 topological order; keeping the first of a seed row and drawing the rest is how seeded synthesis
 makes a candidate, and drawing all of them needs no row at all.
 """
@@ -39,9 +39,9 @@ MAX_PARENTS: Final = 8
 _FORMAT: Final = "pate-synthesis-model/1"
 _MAX_HEADER: Final = 2**16
 _MAX_FILE: Final = 8 * MAX_CELLS + 2**20
-#: Cells that sampling looks at together.
+#: Cells that sampling processes at once.
 _AT_A_TIME: Final = 2**22
-#: How far a row of probabilities may be from 1: the rounding of its sum.
+#: Tolerance of the sum of a row of probabilities.
 _TOLERANCE: Final = 1e-9
 
 
@@ -52,13 +52,13 @@ class Network:
     Attributes:
         domain: of the rows.
         order: all attributes, parents before children.
-        parents: per attribute its parents, which come before it in ``order``.
+        parents: per attribute its parents, which precede it in ``order``.
         tables: per attribute (configurations of its parents' buckets, codes) float64, the
             probability of each code; a configuration counts the buckets in mixed radix, the last
             parent fastest.
 
     Raises:
-        SchemaError: if these do not fit together, or a table holds no probabilities.
+        SchemaError: if these are inconsistent, or a table has invalid probabilities.
     """
 
     domain: Domain
@@ -68,7 +68,9 @@ class Network:
 
     def __post_init__(self) -> None:
         m = len(self.domain)
-        _check(sorted(self.order) == list(range(m)), "its order is none of all attributes")
+        _check(
+            sorted(self.order) == list(range(m)), "its order is not a permutation of all attributes"
+        )
         _check(len(self.parents) == m == len(self.tables), "it needs parents and a table for each")
         place = {attribute: at for at, attribute in enumerate(self.order)}
         _check(
@@ -88,7 +90,7 @@ class Network:
             # The comparison is false for NaN, too.
             _check(
                 bool((table >= 0).all() and (np.abs(table.sum(axis=1) - 1) <= _TOLERANCE).all()),
-                "a table holds something else than probabilities",
+                "a table has values that are not probabilities",
             )
             table.setflags(write=False)
 
@@ -99,7 +101,7 @@ class Network:
         return tuple(s / s[:, -1:] for s in sums)
 
     def configurations(self, attribute: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the row of ``tables[attribute]`` that belongs to each row.
+        """Return the index into ``tables[attribute]`` of each row.
 
         Args:
             attribute: its number in the domain.
@@ -111,7 +113,7 @@ class Network:
         return configurations(self.domain, self.parents[attribute], rows)
 
     def conditionals(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return how probable each value of each row is, given its parents' in the same row.
+        """Return the probability of each value given its parents' in the same row.
 
         Args:
             rows: (n, m) codes.
@@ -131,11 +133,11 @@ class Network:
         resampled: NDArray[np.intp] | int,
         randomness: Randomness,
     ) -> NDArray[np.intp]:
-        """Return copies of ``rows`` of which the last attributes of ``order`` are drawn anew.
+        """Return copies of ``rows`` with the last attributes of ``order`` redrawn.
 
         Args:
             rows: (n, m) codes.
-            resampled: how many are drawn, 0 to m, of all rows or of each, (n,) intp.
+            resampled: how many are drawn, 0 to m, for all rows or for each, (n,) intp.
             randomness: to draw with.
 
         Raises:
@@ -191,7 +193,7 @@ class Network:
         return file.getvalue()
 
     def save(self, path: Path) -> None:
-        """Write the model to ``path``, whole or not at all.
+        """Write the model to ``path`` atomically.
 
         Raises:
             DiskError: if it cannot be written.
@@ -204,11 +206,11 @@ class Network:
 
         Raises:
             SchemaError: if it is the model of another domain.
-            StateError: if it is no model of this version, is damaged, or is too large.
+            StateError: if it is not a model of this version, is damaged, or is too large.
         """
         try:
             with path.open("rb") as file:
-                # A device has no size to look at, and no end.
+                # A device has no size, and no end.
                 content = file.read(_MAX_FILE + 1)
             if len(content) > _MAX_FILE:
                 raise StateError("it is too large for a model")
@@ -224,13 +226,15 @@ class Network:
 
         Raises:
             SchemaError: if it is the model of another domain.
-            StateError: if it is no model of this version, is damaged, or is too large.
+            StateError: if it is not a model of this version, is damaged, or is too large.
         """
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 header = json.loads(_entry(archive, "header", (None,), "uint8").tobytes())
                 if not isinstance(header, dict) or header.get("format") != _FORMAT:
-                    raise StateError(f"no model of the kind {_FORMAT}; made by another version?")
+                    raise StateError(
+                        f"not a model of the format {_FORMAT}; made by another version?"
+                    )
                 if header["domain"] != domain.digest.hex():
                     raise SchemaError("it is the model of another schema than this one")
                 order, parents = _whole(header["order"]), tuple(map(_whole, header["parents"]))
@@ -241,7 +245,7 @@ class Network:
                     for i, shape in enumerate(_claimed_shapes(domain, parents))
                 )
         except (zipfile.BadZipFile, EOFError, NotImplementedError, struct.error) as error:
-            raise StateError(f"no model, or one that is damaged ({error})") from error
+            raise StateError(f"not a model, or a damaged one ({error})") from error
         except (
             ValueError,
             KeyError,
@@ -249,7 +253,7 @@ class Network:
             IndexError,
             RecursionError,
             OverflowError,
-            MemoryError,  # what Python's parser says of a header of brackets
+            MemoryError,  # error of Python's parser for deeply nested brackets
             SyntaxError,
             tokenize.TokenError,
         ) as error:
@@ -280,7 +284,7 @@ def shapes(domain: Domain, parents: tuple[tuple[int, ...], ...]) -> tuple[tuple[
     m = len(domain)
     _check(
         all(len(found) <= MAX_PARENTS and all(0 <= p < m for p in found) for found in parents),
-        f"an attribute has more than {MAX_PARENTS} parents, or one that is none",
+        f"an attribute has more than {MAX_PARENTS} parents, or an invalid one",
     )
     counts = domain.bucket_counts
     made = tuple(
@@ -310,11 +314,11 @@ def _claimed_shapes(
 def _entry(
     archive: zipfile.ZipFile, name: str, shape: tuple[int | None, ...], kind: str
 ) -> NDArray[np.generic]:
-    """Read one array after a look at what it claims to be; ``None`` is a header's length."""
+    """Read one array after checking its header; ``None`` is a header's length."""
     info = archive.getinfo(f"{name}.npy")
-    # As to_bytes writes it: each way to pack or encrypt would bring errors and bombs of its own.
+    # Only as written by to_bytes: compression or encryption could hide errors and bombs.
     if info.compress_type != zipfile.ZIP_STORED or info.flag_bits:
-        raise ValueError(f"{name} is packed or encrypted")
+        raise ValueError(f"{name} is compressed or encrypted")
     with archive.open(info) as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
@@ -342,4 +346,4 @@ def _whole(found: object) -> tuple[int, ...]:
 
 def _check(holds: bool, otherwise: str) -> None:
     if not holds:
-        raise SchemaError(f"a model that does not fit together: {otherwise}")
+        raise SchemaError(f"an inconsistent model: {otherwise}")

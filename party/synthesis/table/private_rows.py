@@ -1,4 +1,4 @@
-"""A party's own table, as a generator takes it: checked against the public schema, row by row."""
+"""A party's own table for a generator, checked against the public schema row by row."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _IMAGES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """Rows that a release is made of.
+    """The rows behind a release.
 
     Attributes:
         codes: (n, attributes) codes, one row per unit of privacy.
         content: digest of the table, 32 bytes; secret, since tables can be guessed.
-        odd: the rows that take no part, for the party's own screen.
+        odd: the excluded rows, for the party's own screen.
     """
 
     codes: NDArray[np.intp]
@@ -49,7 +49,7 @@ class PrivateRows:
     odd: Odd = field(default_factory=Odd)
 
     def digest(self, key: bytes) -> str:
-        """Return a digest that tells this home alone which table it was, hex."""
+        """Return a digest by which only this home can identify the table, hex."""
         return hmac.digest(key, _DIGEST + self.content, hashlib.sha256).hex()
 
 
@@ -63,13 +63,13 @@ def read_rows(
     strict: bool = False,
     reading: Reading = PLAIN,
 ) -> PrivateRows:
-    """Read a table and check it, row by row.
+    """Read a table and check it row by row.
 
-    A row that the schema does not describe takes no part, and nor does a patient with several: what one
-    person's cells hold decides about that person's row only, and not whether there is a release.
+    A row that does not fit the schema is excluded, and so is a patient with several rows: one
+    person's cells decide only about that person's row, not about the whole release.
 
     Args:
-        path: a file, or a folder that holds one.
+        path: a file, or a folder with one.
         domain: the public schema.
         group: the column that names the patient of each row; it may not be in the schema.
         drop: columns to leave out; those that it has not are no error.
@@ -78,8 +78,8 @@ def read_rows(
         reading: how the file writes its cells.
 
     Raises:
-        DataError: if it holds no table, or none with the schema's columns; there are fewer rows than
-            every party is said to have; or, if ``strict``, over the first row that is left out else.
+        DataError: if there is no table with the schema's columns; it has fewer than ``min_rows``
+            rows; or, if ``strict``, for the first excluded row.
     """
     if path.exists() and not _holds_table(path):
         raise DataError(_IMAGES.format(path))
@@ -98,11 +98,11 @@ def read_rows(
         codes, kept = encode_fitting(table, domain, str(path), odd, text.place, reading)
         codes = codes if alone is None else codes[alone[kept]]
     if len(codes) < domain.min_rows:
-        # Not how many there are: lines like this are collected and kept by many a machine.
+        # Without the number of records: log lines are often collected and stored.
         raise DataError(
             f"{path} has fewer rows than min_rows of the schema, {domain.min_rows}, which every "
-            "party promises to have; take no part in this, or ask for a schema with a lower one"
-            + "".join(f"; some rows take no part: {why}" for why in odd.reasons[:3])
+            "party must have; do not take part, or ask for a schema with a lower one"
+            + "".join(f"; some rows are excluded: {why}" for why in odd.reasons[:3])
         )
     return PrivateRows(codes, content, odd)
 
@@ -118,7 +118,7 @@ def _is_table(file: Path) -> bool:
 def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:
     """Return whether each row is the only one of its patient.
 
-    Patients are told apart as they are where records vote: 12 and 12.0 are one, and nan is none.
+    Patients are identified as for neighbour votes: 12 and 12.0 are equal, and nan is missing.
     """
     patients = text.column(group, "group")
     rows = Counter(patients)
@@ -127,7 +127,7 @@ def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bo
         again = next(row for row, name in enumerate(patients) if rows[name] > 1)
         raise DataError(
             f"{text.path}: the patient of row {again + 1} (column {group}) has several rows, and a "
-            "release for patients takes one row each: keep one per patient, such as the last visit, "
+            "release for patients uses one row each: keep one per patient, such as the last visit, "
             "chosen by a rule that looks at that patient only"
         )
     for row in np.flatnonzero(~alone).tolist():

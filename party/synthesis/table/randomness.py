@@ -1,7 +1,7 @@
-"""Uniform numbers for sampling synthetic rows, and for choices that privacy rests on.
+"""Uniform random numbers for sampling synthetic rows and for private choices.
 
 :class:`SystemRandomness` is the only source that a release may use. It takes a fresh key from the
-operating system at every call and keeps nothing back, so a forked process repeats nothing.
+operating system at every call and buffers nothing, so a forked process repeats nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from pate.errors import UsageError
 from pate.noise.exact import uniform_below
+from pate.noise.simulated import seed_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Numbers of one call: their bits are held in memory together.
+#: Most numbers of one call: their bits are in memory together.
 _MOST: Final = 2**28
 
 
 class Randomness(Protocol):
     """A source of independent uniform numbers."""
 
-    #: Whether releases may be made with it. False for seeded numbers.
+    #: Whether releases may use it. False for seeded numbers.
     production: ClassVar[bool]
 
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -40,19 +41,19 @@ class Randomness(Protocol):
 
 
 def require_production(randomness: Randomness) -> None:
-    """Check that a release may be made with these numbers.
+    """Check that a release may use these numbers.
 
     Raises:
         UsageError: for a seeded source.
     """
     if randomness.production is not True:
         raise UsageError(
-            "releases need random numbers of the operating system: a seeded source protects nobody"
+            "releases need random numbers from the operating system: a seeded source gives no protection"
         )
 
 
 class _Uniform:
-    """The numbers that follow from keys."""
+    """Uniform numbers derived from keys."""
 
     def _key(self) -> bytes:
         """Return 32 bytes, never the same twice."""
@@ -62,7 +63,7 @@ class _Uniform:
         """See :class:`Randomness`."""
         if not 0 <= count <= _MOST:
             raise UsageError(f"cannot draw {count} numbers at once: ask for 0 to {_MOST}")
-        # Counter and nonce are zero: each key makes one stream.
+        # Counter and nonce are zero: each key gives one stream.
         stream = Cipher(algorithms.ChaCha20(self._key(), bytes(16)), mode=None).encryptor()
         return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8").astype(np.uint64)
 
@@ -78,7 +79,7 @@ class _Uniform:
 
 
 class SystemRandomness(_Uniform):
-    """Numbers from the operating system's generator, stretched by ChaCha20."""
+    """Numbers from the operating system's CSPRNG, expanded by ChaCha20."""
 
     production: ClassVar[bool] = True
 
@@ -87,7 +88,7 @@ class SystemRandomness(_Uniform):
 
 
 class SimulatedRandomness(_Uniform):
-    """Numbers that follow from a seed. SIMULATION ONLY: a release made with them protects nobody.
+    """Numbers derived from a seed. SIMULATION ONLY: they give a release no protection.
 
     Args:
         seed: any integer from 0 to 2^128 - 1.
@@ -99,9 +100,7 @@ class SimulatedRandomness(_Uniform):
     production: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
-        if not 0 <= seed < 2**128:
-            raise UsageError(f"a seed lies between 0 and 2^128 - 1, got {seed}")
-        self._seed = b"pate simulated randomness" + seed.to_bytes(16, "little")
+        self._seed = b"pate simulated randomness" + seed_bytes(seed)
         self._requests = 0
 
     def _key(self) -> bytes:

@@ -1,9 +1,9 @@
-"""Logarithms, exponentials and roots of exact numbers, on a side that is stated.
+"""Logarithms, exponentials and roots of exact numbers with directed rounding.
 
-A float does not say which side of the true value it is on. Here every function returns a fraction
-that is never below (``_up``) or never above (``_down``) the real number that it names, and within a
-relative error of 1e-50 of it. ``decimal`` rounds its logarithm, exponential and root correctly, so
-one step to the side at 60 digits is enough.
+Floats do not say on which side of the true value they are. Here every function returns a fraction
+that is never below (``_up``) or never above (``_down``) the exact value, and within a relative
+error of 1e-50 of it. ``decimal`` rounds its logarithm, exponential and root correctly, so one step
+to the side at 60 digits is enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from pate.errors import AccountingError
 
 _DIGITS: Final = 60
-#: Exponents are held within this: e^-20000 is 0 to whoever pays for it.
+#: Exponents are clipped to this: e^-20000 is negligible as a cost.
 _LARGEST_EXPONENT: Final = 20_000
 
 
@@ -109,7 +109,7 @@ def round_down(x: Fraction, digits: int = 20) -> Fraction:
 
 def _positive(x: Fraction) -> Fraction:
     if x <= 0:
-        raise AccountingError(f"a logarithm or root of {float(x)} was asked for: a defect here")
+        raise AccountingError(f"internal error: a logarithm or root of {float(x)}")
     return x
 
 

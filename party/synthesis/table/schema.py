@@ -1,4 +1,4 @@
-"""The schema file: the public domain of a table as JSON, and the signature under it.
+"""The schema file: the public domain of a table as JSON, and its signature.
 
 ::
 
@@ -7,10 +7,10 @@
       {"name": "sex", "kind": "category", "codes": ["Female", "Male"], "missing": true,
        "buckets": [0, 0, 1]}]}
 
-``missing`` admits empty cells; they become the last code. ``buckets`` has a number per code, that
-of empty cells included, and says which codes count as one where the column is another's parent;
-without it each code is its own bucket. A number between two edges belongs to the bin that begins
-with the lower one, and the last bin has its upper edge, too.
+``missing`` admits empty cells; they become the last code. ``buckets`` has a number per code, empty
+cells included; codes with the same number are merged when the column is another's parent; without
+it each code is its own bucket. A number between two edges belongs to the bin that begins with the
+lower one, and the last bin has its upper edge, too.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _KINDS: Final = {
     "number": {"name", "kind", "missing", "buckets", "edges", "integer"},
     "category": {"name", "kind", "missing", "buckets", "codes"},
 }
-#: What a reader of tables takes for a missing cell.
+#: Texts that readers of tables treat as missing.
 _EMPTY: Final = frozenset({"", "?", "nan"})
 
 
 def read(path: Path) -> Domain:
-    """Return the domain of a schema file, whoever wrote it.
+    """Return the domain of an unsigned schema file.
 
     Raises:
-        SchemaError: if it cannot be read, or is no schema.
+        SchemaError: if it cannot be read, or is not a schema.
     """
     return _named(path, _content(path))
 
@@ -50,18 +50,18 @@ def read_signed(path: Path, key: bytes, signature: Path | None = None) -> Domain
     Args:
         path: the schema.
         key: the campaign's Ed25519 public key, 32 bytes.
-        signature: the signature file; None takes the one beside the schema.
+        signature: the signature file; None: the one next to the schema.
 
     Raises:
-        SchemaError: if a file cannot be read, the signature is not of this key, or the file is no
-            schema.
+        SchemaError: if a file cannot be read, the signature is not by this key, or the file is not
+            a schema.
     """
     content = _content(path)
     beside = signature or path.with_name(path.name + SUFFIX)
     if not beside.is_file():
         raise SchemaError(
-            f"{path} is not signed: {beside} is not there; ask the coordinator for it, who makes "
-            "it with `pate-server sign-schema`"
+            f"{path} is not signed: {beside} is missing; ask the coordinator, who creates it "
+            "with `pate-server sign-schema`"
         )
     try:
         verify(content, _content(beside), key)
@@ -74,15 +74,16 @@ def from_json(content: bytes) -> Domain:
     """Return the domain that a schema file describes.
 
     Raises:
-        SchemaError: if it is no schema: another format, an unknown or missing field, a bad value.
+        SchemaError: if it is not a schema: another format, an unknown or missing field, a bad
+            value.
     """
     fields = parse(content)
     _fields(fields, {"min_rows", "label", "columns"}, {"min_rows", "columns"}, "it")
     columns, label = fields["columns"], fields.get("label")
     if not isinstance(columns, list):
-        raise SchemaError("its columns are no list")
+        raise SchemaError("its columns are not a list")
     if label is not None and not isinstance(label, str):
-        raise SchemaError("its label is no column name")
+        raise SchemaError("its label is not a column name")
     return Domain(
         tuple(_attribute(at, column) for at, column in enumerate(columns)),
         _whole(fields["min_rows"], "min_rows"),
@@ -111,16 +112,16 @@ def to_json(domain: Domain) -> bytes:
 
 
 def warnings(domain: Domain) -> list[str]:
-    """Return lines about what is allowed and probably not meant."""
+    """Return lines about valid but probably unintended values."""
     return [
-        f"column {attribute.name!r} has one code: it says nothing about a row"
+        f"column {attribute.name!r} has one code: it carries no information"
         for attribute in domain.attributes
         if len(attribute.codes) == 1
     ]
 
 
 def bin_names(edges: tuple[float, ...]) -> tuple[str, ...]:
-    """Return what the bins between edges are called.
+    """Return the names of the bins between edges.
 
     >>> bin_names((0, 1, 2.5))
     ('[0, 1)', '[1, 2.5]')
@@ -139,7 +140,7 @@ def _attribute(at: int, column: object) -> Attribute:
     name, kind = column["name"], column.get("kind")
     where = f"column {name!r:.80}"
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise SchemaError(f"{where} is of the kind {kind!r:.80}; there are {' and '.join(_KINDS)}")
+        raise SchemaError(f"{where} has the kind {kind!r:.80}; allowed are {' and '.join(_KINDS)}")
     needed = {"name", "kind", "edges" if kind == "number" else "codes"}
     _fields(column, _KINDS[kind], needed, where)
     missing = (MISSING,) if _flag(column, "missing", where) else ()
@@ -151,7 +152,7 @@ def _attribute(at: int, column: object) -> Attribute:
         codes = (*_codes(column["codes"], where), *missing)
     buckets: Any = column.get("buckets", list(range(len(codes))))
     if not isinstance(buckets, list) or not 0 < len(buckets) <= MAX_CODES + 1:
-        raise SchemaError(f"{where}: its buckets are no list of a number per code")
+        raise SchemaError(f"{where}: its buckets must be a list of one number per code")
     return Attribute(
         name,
         codes,
@@ -169,9 +170,9 @@ def _no_draft(found: object, where: str) -> None:
 def _edges(found: object, where: str) -> tuple[float, ...]:
     _no_draft(found, where)
     if not isinstance(found, list) or not 2 <= len(found) <= MAX_CODES:
-        raise SchemaError(f"{where}: its edges are no list of two numbers or more")
+        raise SchemaError(f"{where}: its edges must be a list of at least two numbers")
     if not all(type(edge) in (int, float) and abs(edge) < 2**53 for edge in found):
-        raise SchemaError(f"{where}: an edge is no number below 2^53")
+        raise SchemaError(f"{where}: an edge must be a number below 2^53")
     edges = tuple(float(edge) for edge in found)
     if len(set(edges)) != len(edges):
         raise SchemaError(f"{where}: two edges are the same")
@@ -181,13 +182,13 @@ def _edges(found: object, where: str) -> tuple[float, ...]:
 def _codes(found: object, where: str) -> tuple[str, ...]:
     _no_draft(found, where)
     if not isinstance(found, list) or not 0 < len(found) <= MAX_CODES:
-        raise SchemaError(f"{where}: its codes are no list of 1 to {MAX_CODES} names")
+        raise SchemaError(f"{where}: its codes must be a list of 1 to {MAX_CODES} names")
     if not all(isinstance(code, str) for code in found):
-        raise SchemaError(f"{where}: a code is no text; write numbers in quotes, too")
+        raise SchemaError(f"{where}: a code must be text; write numbers in quotes, too")
     for code, plain in zip(found, plain_names(found), strict=True):
         if code.casefold() in _EMPTY or code != code.strip():
             raise SchemaError(
-                f'{where}: {code!r:.80} reads as an empty cell; say "missing": true instead'
+                f'{where}: {code!r:.80} reads as an empty cell; write "missing": true instead'
                 if code.strip().casefold() in _EMPTY
                 else f"{where}: the code {code!r:.80} begins or ends with a space"
             )
@@ -198,7 +199,7 @@ def _codes(found: object, where: str) -> tuple[str, ...]:
 
 def _fields(found: dict[str, Any], known: set[str], needed: set[str], where: str) -> None:
     for name in sorted(found.keys() - known):
-        raise SchemaError(f"{where} has a field {name!r:.80} that no schema has")
+        raise SchemaError(f"{where} has an unknown field {name!r:.80}")
     for name in sorted(needed - found.keys()):
         raise SchemaError(f"{where} has no field {name!r}")
 
@@ -213,7 +214,7 @@ def _flag(column: dict[str, Any], name: str, where: str) -> bool:
 def _whole(value: object, what: str) -> int:
     _no_draft(value, what)
     if type(value) is not int or not 0 <= value < 2**53:
-        raise SchemaError(f"{what} is {value!r:.80}, no whole number from 0 on")
+        raise SchemaError(f"{what} must be a whole number of at least 0, got {value!r:.80}")
     return value
 
 

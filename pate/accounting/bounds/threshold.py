@@ -1,14 +1,15 @@
-"""The check that comes before a label: one bit, max_j n_j + Z >= T. Its exact Renyi divergence.
+"""The threshold test before a label: the exact Renyi divergence of one bit, max_j n_j + Z >= T.
 
-``v`` is what the check looks at: the largest count, or max_j (n_j - r_j) for Interactive-GNMax. Of
-neighbours it differs by at most k, the votes of one unit, whether votes change or are removed. So
-with p(v) = P[v + Z >= T] the pair of outputs is Bernoulli(p(v)) against Bernoulli(p(v')) with
+``v`` is the statistic of the test: the largest count, or max_j (n_j - r_j) for Interactive-GNMax.
+Between neighbours it differs by at most k, the votes of one unit, whether votes change or are
+removed. So with p(v) = P[v + Z >= T] the pair of outputs is Bernoulli(p(v)) against
+Bernoulli(p(v')) with
 |v' - v| <= k, and the worst v' is v - k or v + k: p' lies between p(v - k) and p(v + k), and the
 divergence is convex in p'. A v' below 0 or above the number of teachers is counted too, which can
 only make the bound larger.
 
-What depends on the votes is one-sided: it bounds D(M(D) || M(D')) for the D at hand and every D'
-next to it.
+Data-dependent costs are one-sided: they bound D(M(D) || M(D')) for the given D and every neighbour
+D'.
 
 Proof: docs/proofs/threshold.md.
 """
@@ -48,7 +49,7 @@ def log_pass(v: ArrayLike, threshold: float, law: Law) -> Floats:
     [-0.621420883]
 
     Args:
-        v: (queries,) what the check looks at, in votes; it is not rounded.
+        v: (queries,) statistic of the test, in votes; it is not rounded.
         threshold: T, in votes.
         law: of Z.
 
@@ -87,7 +88,7 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
     Exact but for rounding, which is added: a relative 1e-9 at most while log p is above -1000.
 
     Args:
-        v: (queries,) what the check looks at, in votes.
+        v: (queries,) statistic of the test, in votes.
         threshold: T, in votes.
         law: of Z.
         k: votes of one unit.
@@ -112,7 +113,7 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
 def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
     """Return the bound of PATE 2018: Theorem 6 with q the chance of the rarer bit.
 
-    Never below :func:`rdp_exact`, but for rounding; it is here to compare with the literature.
+    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature.
 
     Args:
         v: as in :func:`rdp_exact`.
@@ -138,7 +139,7 @@ def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: Array
 
 
 def independent(sigma: float, k: int, orders: ArrayLike) -> Floats:
-    """Return order * k^2 / (2 sigma^2), which looks at no votes. (orders,), in nats.
+    """Return order * k^2 / (2 sigma^2), the data-independent cost. (orders,), in nats.
 
     >>> independent(150.0, 1, [2.0]).round(9).tolist()
     [4.4444e-05]
@@ -182,7 +183,7 @@ def largest_log_moments(
     """
     excess_order = orders - 1.0
     made = np.empty((v.size, orders.size))
-    # Queries in the order of v share their bits; small blocks, since memory is what takes the time.
+    # Queries are sorted by v to share bits; small blocks, since memory traffic dominates the time.
     values, which = np.unique(v, return_inverse=True)
     pairs = _neighbouring_bits(values, threshold, law, k)
     ranking = np.argsort(which, kind="stable")
@@ -266,7 +267,9 @@ def _rate(sigma: float, k: int) -> float:
 def _values(v: ArrayLike) -> Floats:
     made = np.asarray(v, np.float64)
     if made.ndim != 1 or not np.isfinite(made).all():
-        raise AccountingError("what the check looks at must be a list of finite numbers of votes")
+        raise AccountingError(
+            "the statistic of the threshold test must be a list of finite numbers of votes"
+        )
     return made
 
 

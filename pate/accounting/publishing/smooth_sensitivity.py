@@ -1,19 +1,19 @@
-"""How much a data-dependent cost can change by one unit, at and around the given votes.
+"""Smooth sensitivity of a data-dependent cost at the given votes.
 
 The local sensitivity at distance d is the largest change of a cost by one unit, from any votes
 within d units. Discounted by exp(-beta d) and maximised over d it is the smooth sensitivity, by
-which the noise of the literature is scaled. Here it is bounded for any bound of a query that
-looks at the largest count and at q, and rises in q: of Theorem 6, Theorem 6+, the check alone, or
-check and label as one mechanism.
+which the literature scales the noise. Here it is bounded for any per-query bound that depends on
+the largest count and on q, and increases with q: Theorem 6, Theorem 6+, only the threshold test, or
+test and label as one mechanism.
 
-Votes of a query are a point (top, gap): the largest count, and the one gap at which all other
-classes would have to be for the same q. One unit moves it by some (s, t) with |s| <= k and
--c(s) <= t <= c(-s), c being that of :mod:`pate.accounting.publishing.nearby`. The plane is cut into
-cells, whole tops by parts of a vote of gap. In a cell a cost lies between its values at the two
-edges, so that differences of edges bound every difference within, whatever the cost does there.
+Votes of a query are a point (top, gap): the largest count, and the common gap of all other classes
+that gives the same q. One unit moves it by some (s, t) with |s| <= k and -c(s) <= t <= c(-s), c
+being that of :mod:`pate.accounting.publishing.nearby`. The plane is cut into cells, whole tops by
+parts of a vote of gap. In a cell a cost lies between its values at the two edges, so that
+differences of edges bound every difference within, however the cost varies there.
 
-It is here to compare with what is published (``pate account --sanitised``). The gate needs none of
-it, and is better without it.
+It serves comparison with published figures (``pate account --sanitised``). The gate does not need
+it.
 
 Source: Papernot et al. 2018, appendix B.4, for what is computed; the method is own.
 Proof: docs/proofs/gate.md, sections 1 and 6.
@@ -35,15 +35,15 @@ from pate.errors import AccountingError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Tables above are refused: the gate needs none, and works for any number of teachers.
+#: Larger tables are refused: the gate needs none, and works for any number of teachers.
 _MOST_CELLS: Final = 2**25
-#: What a gap may be off by rounding, in sigmas.
+#: Rounding error of a gap, in sigmas.
 _SLACK_SIGMAS: Final = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class SmoothSensitivity:
-    """What :func:`smooth_sensitivity` found. Secret, like the votes.
+    """Result of :func:`smooth_sensitivity`. Secret, like the votes.
 
     Attributes:
         value: the smooth sensitivity, nats.
@@ -75,7 +75,8 @@ def smooth_sensitivity(
     beta = check_positive(beta, "beta")
     table = _Table(batch, teachers, order, cells_per_vote)
     local: list[float] = []
-    # Nothing anywhere is above this: once discounted below what is found, no distance matters.
+    # An upper bound everywhere: once it is discounted below the value found, farther distances are
+    # irrelevant.
     anywhere = batch.queries * table.largest
     best = 0.0
     while len(local) <= table.farthest and anywhere * math.exp(-beta * len(local)) > best:
@@ -102,7 +103,7 @@ class _Table:
             raise AccountingError("tables of that many teachers would be too large: use the gate")
         if batch.margins:
             raise AccountingError(
-                "smooth sensitivity is known for checks of the largest count only"
+                "smooth sensitivity is implemented only for threshold tests of the largest count"
             )
         if batch.top.max() > teachers or batch.gaps.max() > max(teachers, least_gap) * (1 + 1e-9):
             raise AccountingError(f"a query has more votes than {teachers} teachers")

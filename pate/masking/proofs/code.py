@@ -1,9 +1,9 @@
-"""The code that rows are written in: polynomials of low degree, on a long domain.
+"""The code of rows: polynomials of low degree, on a long domain.
 
 A row has ``degree`` coefficients. It is given by its values on the subgroup of that order: data in
-the first ``slots`` places, random elements in the other ``columns``. It is written out on ``length``
-points, on a coset that has no point in common with that subgroup or the next larger one. So any
-``columns`` symbols of a codeword are uniformly random, whatever its data.
+the first ``slots`` places, random elements in the other ``columns``. It is encoded on ``length``
+points, a coset disjoint from that subgroup and the next larger one. So any ``columns`` symbols of a
+codeword are uniformly random, whatever its data.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ import numpy as np
 from pate.errors import UsageError
 from pate.masking.proofs.field import FIELD, Elements, Field
 
-#: Lengths of rows that are chosen from.
+#: Candidate lengths of rows.
 DEGREES: Final = (512, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True)
 class Code:
-    """A Reed-Solomon code, and how often it is tested.
+    """A Reed-Solomon code and its number of tests.
 
-    Campaigns vary ``degree`` alone. The other figures are what docs/proofs/vote-proofs.md counts
-    with.
+    Campaigns vary only ``degree``. The other figures are those of docs/proofs/vote-proofs.md.
 
     Attributes:
         degree: coefficients of a row, a power of two.
         columns: opened ones. With e = 0.375, a word that is wrong in more than e of its places
-            survives with chance 0.625^160 < 2^-108.
-        tests: independent repetitions of each random combination. One errs with a chance of at
-            most length / prime < 2^-15.9.
+            survives with probability 0.625^160 < 2^-108.
+        tests: independent repetitions of each random combination. One errs with probability at most
+            length / prime < 2^-15.9.
         stretch: symbols for each coefficient.
         field: of the symbols.
     """
@@ -48,7 +47,7 @@ class Code:
         if any(size < 2 or size & size - 1 for size in sizes) or self.stretch < 4:
             raise UsageError(f"degree and stretch {sizes} must be powers of two, stretch 4 or more")
         if not 0 < self.columns < self.degree or self.tests < 1:
-            raise UsageError(f"{self.columns} columns cannot be opened of rows of {self.degree}")
+            raise UsageError(f"{self.columns} columns cannot be opened in rows of {self.degree}")
         if (self.field.prime - 1) % (2 * self.length):
             raise UsageError(f"{self.length} points are too many modulo {self.field.prime}")
 

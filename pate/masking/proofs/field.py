@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 #: Residues, each below the prime.
 Elements = NDArray[np.uint64]
 
-#: Bytes that one uniform element is made from.
+#: Random bytes per uniform element.
 DRAWN_BYTES: Final = 16
-#: Bytes of an element that travels: a little-endian unsigned integer.
+#: Bytes of an element in messages: a little-endian unsigned integer.
 ELEMENT_BYTES: Final = 4
 
 
@@ -29,7 +29,7 @@ ELEMENT_BYTES: Final = 4
 class Field:
     """The integers modulo a prime.
 
-    Proofs use :data:`FIELD` alone; tests take tiny primes to count all cases.
+    Proofs use only :data:`FIELD`; tests use tiny primes to count all cases.
 
     Attributes:
         prime: below 2^31, so that a product and many sums of products fit 64 bits.
@@ -41,7 +41,9 @@ class Field:
 
     def __post_init__(self) -> None:
         if not 2 < self.prime < 2**31:
-            raise UsageError(f"a prime of proofs is above 2 and below 2^31, got {self.prime}")
+            raise UsageError(
+                f"the prime of proofs must be above 2 and below 2^31, got {self.prime}"
+            )
 
     def mod(self, x: Elements) -> Elements:
         """Return numbers below 2^64 as residues."""
@@ -83,7 +85,7 @@ class Field:
             x = x.reshape(rows, 2, left, step)
             y = np.empty((rows, left, 2, step), np.uint64)
             total = x[:, 0] + x[:, 1]
-            # What is below p wraps to something huge.
+            # Values below p wrap to something huge.
             np.minimum(total, total - p, out=y[:, :, 0])
             twiddle = self.powers(pow(root, step, self.prime), left)[:, None]
             y[:, :, 1] = self.mod((x[:, 0] + (p - x[:, 1])) * twiddle)

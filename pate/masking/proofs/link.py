@@ -1,4 +1,4 @@
-"""The link: whether the sum that came out from under the masks is that of the proved votes."""
+"""The link: checks that the unmasked sum is that of the proved votes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def check_link(
     masks: Elements,
     teachers: int,
 ) -> None:
-    """Check a sum against the proofs of all who are in it.
+    """Check a sum against the proofs of all its parties.
 
     Args:
         shape: of any party of the sum; its own k does not matter.
         context: digest of the attempt, 32 bytes.
-        seed: what the proofs answered, 32 bytes.
-        links: what :func:`pate.masking.proofs.verifier.verify` returned, of each survivor.
+        seed: of the proofs, 32 bytes.
+        links: results of :func:`pate.masking.proofs.verifier.verify`, one per survivor.
         votes: (queries, classes), the sum of the survivors' votes.
         masks: (tests, used slots), the sum of their link masks modulo the prime.
         teachers: of the survivors together, below the prime.
 
     Raises:
-        ProtocolError: if they disagree. Somebody masked other votes or link masks than it proved,
-            or masked wrongly; nothing says who.
+        ProtocolError: if they disagree. Some party masked other votes or link masks than it proved,
+            or masked wrongly; it cannot be identified.
     """
     field = shape.code.field
     otherwise = (
         "the sum is not that of the votes that were proved: a party masked other votes than it "
-        "proved, and nobody can be named; the batch is refused"
+        "proved, and cannot be identified; the batch is refused"
     )
     # Beyond this range different integers would have the same residue.
     if np.any(votes < 0) or np.any(votes > min(teachers, field.prime - 1)):

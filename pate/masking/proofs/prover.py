@@ -1,4 +1,4 @@
-"""A party's side: commits to its votes, and proves once that they are valid."""
+"""The prover: a party commits to its votes, and proves once that they are valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pate.masking.proofs.field import Elements
 
-#: Symbols that are worked on at once: 16 MiB, and some copies of it.
+#: Symbols processed at once: 16 MiB, and some copies of it.
 _AT_ONCE: Final = 2**21
 
 
@@ -27,14 +27,14 @@ class Prover:
     """Proves one party's votes.
 
     Args:
-        statement: whose votes, and where.
+        statement: party, attempt and shape of the votes.
         votes: (queries, classes) integers, none negative, each row with a sum of k.
-        random: gives that many uniform bytes, such as ``secrets.token_bytes``.
+        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
 
     Attributes:
         commitment: root over everything, 32 bytes.
         link_masks: (tests, used slots) elements, uniform: the party adds them to the masked sum.
-            Whoever sees them and the proof sees combinations of the votes.
+            Together with the proof they reveal combinations of the votes.
 
     Raises:
         UsageError: if the votes are not valid.
@@ -77,11 +77,11 @@ class Prover:
     def prove(self, seed: bytes) -> bytes:
         """Answer the server's seed.
 
-        The same seed again gets the same bytes: a second answer would show more of the rows than
-        what hides them.
+        A repeated seed gets the same bytes: a second answer would reveal more of the rows than is
+        masked.
 
         Args:
-            seed: 32 bytes, which the server shows once it has all commitments and masked votes.
+            seed: 32 bytes, which the server reveals once it has all commitments and masked votes.
 
         Raises:
             RefusedError: for a second seed.
@@ -91,7 +91,7 @@ class Prover:
             raise UsageError(f"the seed of proofs must be {SEED_BYTES} bytes")
         if self._given is None:
             self._given = (seed, self._proof(seed))
-            # What is not shown is needed no more.
+            # Values that are not revealed are no longer needed.
             self._symbols = np.empty((0, 0), np.dtype("<u4"))
             self._rows = self._link = self._near = self._zero = np.empty((0, 0), np.uint64)
             self._salts, self._levels = [], []
@@ -111,12 +111,12 @@ class Prover:
             )
         if np.any(votes < 0) or np.any(votes.sum(axis=1, dtype=np.int64) != shape.teachers):
             raise UsageError(
-                f"votes that are negative or do not sum to {shape.teachers} cannot be proved, nor "
-                "can votes with a noise share: leave out --vote-proofs or take central noise"
+                f"votes that are negative or do not sum to {shape.teachers} cannot be proved, "
+                "nor can votes with a noise share: leave out --vote-proofs or use central noise"
             )
 
     def _planes(self, votes: NDArray[np.integer]) -> Elements:
-        """Return what goes into the slots of the rows: (rows, slots)."""
+        """Return the data of the slots: (rows, slots)."""
         return self.statement.shape.planes(votes)
 
     def _encoded(self) -> NDArray[np.uint32]:
@@ -157,7 +157,8 @@ class Prover:
             self.statement.shape.code,
             self.statement.shape.code.field,
         )
-        # A product has 2 * degree coefficients, and these symbols are its values at so many points.
+        # A product has 2 * degree coefficients, and these symbols are its values at that many
+        # points.
         points = self._symbols[:: code.stretch // 2, : shape.rows]
         total = np.zeros((code.tests, 2 * code.degree), np.uint64)
         step = max(1, _AT_ONCE // len(points))

@@ -1,8 +1,8 @@
-"""Vectors of two parts, votes and link masks, each summed in a group of its own.
+"""Vectors of two parts, votes and link masks, each summed in its own group.
 
-Link masks are added modulo the prime, exactly, and nothing else of their sum is to be seen. As
-integers in a ring of 2^32 or 2^64 they would have carries, and the server, which knows what each
-link mask is if a party's votes are a guess, could test guesses by them.
+Link masks are added modulo the prime, exactly, and only their sum is revealed. As integers in a
+ring of 2^32 or 2^64 they would have carries, by which the server could test guesses of a party's
+votes, each of which determines the link mask.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LinkedRing:
         total[:] = self.join(votes, FIELD.minus(links, others))
 
     def packed_bytes(self, count: int) -> int:
-        """Return how many bytes a vector of ``count`` residues and elements travels in."""
+        """Return the packed size of a vector of ``count`` residues and elements in bytes."""
         return self.votes.packed_bytes(count - self.links) + ELEMENT_BYTES * self.links
 
     def pack(self, residues: Residues) -> bytes:
@@ -77,7 +77,7 @@ class LinkedRing:
         """Return the vector of ``count`` residues and elements that :meth:`pack` packed.
 
         Raises:
-            ProtocolError: if these bytes are not that.
+            ProtocolError: for other bytes.
         """
         if not isinstance(packed, bytes) or len(packed) != self.packed_bytes(count):
             raise ProtocolError(
@@ -87,5 +87,5 @@ class LinkedRing:
         at = self.votes.packed_bytes(count - self.links)
         links = np.frombuffer(packed[at:], "<u4").astype(np.uint64)
         if links.size and int(links.max()) >= FIELD.prime:
-            raise ProtocolError("a masked link is no element of the field")
+            raise ProtocolError("a masked link is not an element of the field")
         return self.join(self.votes.unpack(packed[:at], count - self.links), links)

@@ -1,4 +1,4 @@
-"""How a vote matrix is laid out in rows of a code, and how large everything then is."""
+"""The layout of a vote matrix in rows of a code, and the resulting sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pate.masking.proofs.tree import HASH_BYTES, SALT_BYTES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Most symbols of one party's codewords: 128 MiB of them, and a few times that for a moment.
+#: Most symbols of one party's codewords: 128 MiB, and a few times that temporarily.
 MOST_SYMBOLS: Final = 2**25
 
 
@@ -30,11 +30,11 @@ class Shape:
     Attributes:
         queries: rows of the vote matrix.
         classes: its columns.
-        teachers: k, what each of its rows sums to.
+        teachers: k, the sum of each of its rows.
         code: the same for all parties of a sum.
 
     Raises:
-        UsageError: if there can be no such proof, or it would be too large.
+        UsageError: if such a proof is impossible or too large.
     """
 
     queries: int
@@ -50,7 +50,7 @@ class Shape:
         ):
             if type(value) is not int or value < 1:
                 raise UsageError(f"a proof about {value!r} {what}")
-        # A sum of so many counts of so many bits then never passes for k by wrapping round.
+        # Then a sum of counts cannot equal k by wrapping modulo the prime.
         if self.classes << self.bits >= self.code.field.prime:
             raise UsageError(
                 f"{self.teachers} teachers and {self.classes} classes are too many to prove votes: "
@@ -65,7 +65,7 @@ class Shape:
 
     @property
     def bits(self) -> int:
-        """Bits of a count: as many as k has."""
+        """Bits of a count, those of k."""
         return self.teachers.bit_length()
 
     @property
@@ -95,7 +95,7 @@ class Shape:
 
     @property
     def shown(self) -> int:
-        """Elements of the three sorts of polynomials: of degree, degree and 2 * degree."""
+        """Elements of the three kinds of polynomials: of degree, degree and 2 * degree."""
         return 4 * self.code.tests * self.code.degree
 
     @property
@@ -106,7 +106,7 @@ class Shape:
 
     @property
     def encoded(self) -> bytes:
-        """Everything about the shape, for hashing."""
+        """The shape as bytes, for hashing."""
         code = self.code
         figures = (
             *(self.queries, self.classes, self.teachers),
@@ -137,7 +137,7 @@ class Shape:
         return self.spread(np.repeat(weights[:, None], self.classes, axis=1))
 
     def target(self, weights: Elements) -> Elements:
-        """Return what weighted totals must be, (tests, degree) coefficients.
+        """Return the required weighted totals, (tests, degree) coefficients.
 
         The polynomials that are weight * k at queries, and 0 at slots after the last and elsewhere.
         """
@@ -148,15 +148,15 @@ class Shape:
 
 
 def code_for(queries: int, classes: int, teachers: int) -> Code:
-    """Return the code of a sum: that with which the largest proof is shortest.
+    """Return the code of a sum, the one with the shortest largest proof.
 
     Args:
         queries: of the batch.
         classes: columns of a vote matrix.
-        teachers: the largest k of the roster, so that all parties come to the same code.
+        teachers: the largest k of the roster, so that all parties use the same code.
 
     Raises:
-        UsageError: if no code will do.
+        UsageError: if no code is suitable.
     """
     found: list[Shape] = []
     problem: UsageError | None = None
@@ -166,5 +166,5 @@ def code_for(queries: int, classes: int, teachers: int) -> Code:
         except UsageError as error:
             problem = error
     if not found:
-        raise problem or UsageError("there is no code for proofs")
+        raise problem or UsageError("no code is suitable for proofs")
     return min(found, key=lambda shape: shape.proof_bytes).code

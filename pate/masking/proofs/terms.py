@@ -1,4 +1,4 @@
-"""What all sides of a masked sum must agree on if votes are proved in it."""
+"""The parameters of vote proofs that all sides of a masked sum must agree on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Proofs:
 
     Attributes:
         teachers: k of each party, in the order of the roster.
-        seed_hash: :func:`commit_seed` of the seed that the server drew for this attempt and shows
+        seed_hash: :func:`commit_seed` of the seed that the server drew for this attempt and reveals
             when all masked votes are in; 32 bytes.
 
     Raises:
-        ProtocolError: if it can be none.
+        ProtocolError: for invalid values.
     """
 
     teachers: tuple[int, ...]
@@ -33,19 +33,19 @@ class Proofs:
         if not isinstance(self.seed_hash, bytes) or len(self.seed_hash) != SEED_BYTES:
             raise ProtocolError(f"the hash of the seed of proofs must be {SEED_BYTES} bytes")
         if not isinstance(self.teachers, tuple) or not self.teachers:
-            raise ProtocolError("proofs of votes need to know how many teachers each party has")
+            raise ProtocolError("proofs of votes need the number of teachers of each party")
         if any(type(each) is not int or each < 1 for each in self.teachers):
             raise ProtocolError("proofs of votes need a whole number of teachers of each party")
 
     def check(self, queries: int, classes: int, parties: int, bits: int) -> None:
-        """Check that votes of these sizes can be proved and their sum be told from others.
+        """Check that votes of these sizes can be proved and their sums do not wrap.
 
         Raises:
             ProtocolError: otherwise.
         """
         if len(self.teachers) != parties:
             raise ProtocolError(
-                f"proofs know the teachers of {len(self.teachers)} parties, the roster has {parties}"
+                f"proofs have the teachers of {len(self.teachers)} parties, the roster has {parties}"
             )
         if sum(self.teachers) >= min(1 << bits, FIELD.prime):
             raise ProtocolError(
@@ -57,7 +57,7 @@ class Proofs:
             raise ProtocolError(str(error)) from error
 
     def largest(self, queries: int, classes: int) -> Shape:
-        """Return the shape of the votes of the largest party; all take its code.
+        """Return the shape of the votes of the largest party; all use its code.
 
         Raises:
             UsageError: if there is none.
@@ -66,6 +66,6 @@ class Proofs:
         return Shape(queries, classes, most, code_for(queries, classes, most))
 
     def encoded(self, queries: int, classes: int) -> bytes:
-        """Return everything, and the code that follows from it, for hashing."""
+        """Return all fields and the resulting code as bytes, for hashing."""
         shape = self.largest(queries, classes).encoded
         return encode("proofs", shape, self.seed_hash, *map(whole, self.teachers))

@@ -1,4 +1,4 @@
-"""What a proof is about, what is asked in it, and how it is written."""
+"""Statement, challenges and encoding of a proof."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pate.masking.proofs.shape import Shape
 
 SEED_BYTES: Final = 32
-#: Bytes of a seed or hash that a challenge element is made from: within 2^-33 of uniform, which
-#: multiplies the chances of a cheater by less than 1 + 2^-16.
+#: Bytes of a seed or hash per challenge element: within 2^-33 of uniform, which multiplies the
+#: success probability of a cheater by less than 1 + 2^-16.
 _CHALLENGE_BYTES: Final = 8
 
 
 def commit_seed(seed: bytes) -> bytes:
     """Return the hash that fixes the server's seed before a sum begins, 32 bytes.
 
-    Every party's context has it, so all parties whose masks cancel answer the same seed. With
-    seeds of its choice for each party a server could read single votes from the links
+    Every party's context has it, so all parties whose masks cancel answer the same seed. By
+    choosing seeds for each party a server could read single votes from the links
     (docs/proofs/vote-proofs.md, section 4).
 
     Raises:
@@ -41,7 +41,7 @@ def commit_seed(seed: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Statement:
-    """Whose votes are proved valid, and where.
+    """The statement of a proof: party, attempt and shape of the votes.
 
     Attributes:
         shape: of the votes.
@@ -55,7 +55,7 @@ class Statement:
 
     @cached_property
     def binding(self) -> bytes:
-        """What leaves and challenges of this proof, and no other, have in them: 32 bytes."""
+        """Digest in all leaves and challenges of this proof, 32 bytes."""
         return digest("proof of votes", self.context, self.name.encode(), self.shape.encoded)
 
     def refused(self, why: str) -> ProtocolError:
@@ -65,7 +65,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Weights:
-    """Random weights of the combinations that a party must show.
+    """Random weights of the combinations that a party must reveal.
 
     Attributes:
         near: (tests, rows) of all rows: they are codewords.
@@ -81,7 +81,7 @@ class Weights:
 
 
 def weights(statement: Statement, seed: bytes) -> Weights:
-    """Return the weights that a seed asks for."""
+    """Return the weights for a seed."""
     shape, own = statement.shape, statement.binding
     tests = shape.code.tests
     return Weights(
@@ -93,7 +93,7 @@ def weights(statement: Statement, seed: bytes) -> Weights:
 
 
 def link_weights(shape: Shape, context: bytes, seed: bytes) -> Elements:
-    """Return weights of counts, (tests, classes, blocks): of all parties of a sum alike."""
+    """Return weights of counts, (tests, classes, blocks), the same for all parties of a sum."""
     tests, classes, blocks = shape.code.tests, shape.classes, shape.blocks
     return _expand(shape, "link", context, seed, tests, classes, blocks)
 
@@ -105,30 +105,30 @@ def _expand(shape: Shape, what: str, bound: bytes, seed: bytes, *sizes: int) -> 
 
 
 def opened(statement: Statement, seed: bytes, commitment: bytes, shown: bytes) -> list[int]:
-    """Return which columns are opened: by a hash, once the polynomials are fixed.
+    """Return the opened columns, chosen by a hash once the polynomials are fixed.
 
     Args:
         statement: of the proof.
         seed: of the server, 32 bytes.
         commitment: root of the tree.
-        shown: the polynomials, as they travel.
+        shown: the polynomials, as sent.
     """
     code = statement.shape.code
     said = encode("columns", statement.binding, seed, commitment, shown)
     wanted = 64 * code.columns
     while True:
         raw = hashlib.shake_256(said).digest(wanted)
-        # The length is a power of two: no remainder is likelier than another.
+        # The length is a power of two: all remainders are equally likely.
         drawn = np.frombuffer(raw, "<u4") % np.uint32(code.length)
         found = list(dict.fromkeys(drawn.tolist()))[: code.columns]
         if len(found) == code.columns:
             return found
-        wanted *= 2  # begins with the same bytes, and is as good as never needed
+        wanted *= 2  # starts with the same bytes, and is almost never needed
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A proof as it is read.
+    """A parsed proof.
 
     Attributes:
         near: (tests, degree) coefficients.
@@ -137,7 +137,7 @@ class Proof:
         columns: (columns, width) elements: rows of bits, masks of link, near and valid.
         salts: of the columns.
         paths: from the columns to the root.
-        shown: the polynomials, as they travel.
+        shown: the polynomials, as sent.
     """
 
     near: Elements
@@ -153,17 +153,17 @@ def read(statement: Statement, raw: bytes) -> Proof:
     """Read a proof: polynomials, columns, salts and paths, one after the other.
 
     Raises:
-        ProtocolError: if it has another length, or something in it is no element of the field.
+        ProtocolError: if it has another length, or a value that is not an element of the field.
     """
     shape, code = statement.shape, statement.shape.code
     if not isinstance(raw, bytes) or len(raw) != shape.proof_bytes:
         found = len(raw) if isinstance(raw, bytes) else type(raw).__name__
-        raise statement.refused(f"a proof has {shape.proof_bytes} bytes, and this has {found}")
+        raise statement.refused(f"a proof has {shape.proof_bytes} bytes, but this has {found}")
     column_bytes = ELEMENT_BYTES * code.columns * shape.width
     shown_bytes = ELEMENT_BYTES * shape.shown
     numbers = np.frombuffer(raw[: shown_bytes + column_bytes], "<u4").astype(np.uint64)
     if int(numbers.max()) >= code.field.prime:
-        raise statement.refused("something in it is no element of the field")
+        raise statement.refused("it has a value that is not an element of the field")
     polynomials, columns = np.split(numbers, [shape.shown])
     near, link, valid = np.split(
         polynomials, [code.tests * code.degree, 2 * code.tests * code.degree]

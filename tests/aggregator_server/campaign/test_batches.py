@@ -172,8 +172,7 @@ def test_a_party_that_is_lost_between_batches_is_waited_for_and_nobody_else_will
     sites, said = play.sites, play.lines.said
     waited: list[bool] = []
     line = (
-        "every sum of this campaign is of a, b, c, d, with whom the first was opened: all of them "
-        "must be there; missing: d"
+        "every sum of this campaign needs a, b, c, d, with whom the first was unmasked; missing: d"
     )
 
     def reach(name: str) -> None:
@@ -235,7 +234,7 @@ def test_noisy_votes_on_one_query_are_not_asked_for_in_two_batches(tmp_path: Pat
         assert len(state.voted) == 6
         check_apart(state, PUBLIC, 3)
         check_apart(state, twice, BATCH_COUNTS)
-        with pytest.raises(UsageError, match="there twice"):
+        with pytest.raises(UsageError, match="is repeated"):
             check_apart(state, twice, 3)
     with started(tmp_path / "exact", queries=6) as ledger:
         check_apart(ledger.state(), twice, 3)

@@ -210,7 +210,7 @@ def test_senseless_gates_are_refused(changes: dict[str, Any], message: str) -> N
 def test_a_gate_that_is_worth_more_than_epsilon_is_refused() -> None:
     spec = spec_of(gate_target=Fraction(3))
     mechanisms = resolve(spec, TEACHERS, 1)
-    with pytest.raises(BudgetError, match="worth more than epsilon 2"):
+    with pytest.raises(BudgetError, match="converts to more than epsilon 2"):
         budget(spec, mechanisms, composition_of(spec, mechanisms))
     narrow = spec_of(sigma2=Fraction(3, 2))
     with pytest.raises(UsageError, match="at least sigma 2"):
@@ -241,7 +241,7 @@ def test_a_forged_release_does_not_hold(path: Path, change: dict[str, Any], mess
 def test_votes_are_not_looked_at_before_the_charge(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else an attempt that is interrupted while it looks at them would cost nothing."""
+    """Otherwise an attempt interrupted while reading them would cost nothing."""
 
     def fall(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -199,6 +199,6 @@ def test_a_mechanism_over_noisy_sums_is_never_asked_about_exact_ones(
     with start(path) as ledger:
         head = ledger.state().head
         monkeypatch.setattr(ConfidentGNMax, "noise_inside", True)
-        with pytest.raises(LedgerError, match="no noise, no release"):
+        with pytest.raises(LedgerError, match="no release without noise"):
             label(ledger)
         assert ledger.state().head == head

@@ -366,7 +366,7 @@ def test_votes_are_recorded_in_one_batch_and_of_one_kind(path: Path) -> None:
             Histogram(20 * UNANIMOUS, 2000),
             NoisySum(exact_counts(), 2000),
         ):
-            with pytest.raises(LedgerError, match="different things"):
+            with pytest.raises(LedgerError, match="of teachers and of records, differ"):
                 ledger.record_votes(0, wrong, NAMES)
         with pytest.raises(LedgerError, match="one batch"):
             ledger.record_votes(0, LooseSum(exact_counts(4), 2000), NAMES)
@@ -389,7 +389,7 @@ def test_a_sum_with_a_count_that_cannot_be_is_none(value: int) -> None:
 
 def test_a_party_that_may_send_more_than_the_campaign_says_is_not_taken(path: Path) -> None:
     ledger = Ledger.create(path, matrix_spec())
-    with ledger, pytest.raises(LedgerError, match="other votes on a count"):
+    with ledger, pytest.raises(LedgerError, match="another bound on votes per count"):
         ledger.record_roster(make_parties(MOST + 1), CLASSES)
     ledger = Ledger.create(path.with_name("patients.db"), matrix_spec(unit="patient"))
     with ledger, pytest.raises(RefusedError, match="group column"):
@@ -463,7 +463,7 @@ def _cut() -> vote_pb2.Reply:
 
 LIES: dict[str, Callable[[], vote_pb2.Reply]] = {
     "more than may be": lambda: reply_of(_with(MOST + 1)),
-    "less than nothing": lambda: reply_of(_with(-1)),
+    "negative counts": lambda: reply_of(_with(-1)),
     "wider, and huge": lambda: reply_of(_with(2**32 - 1), width=4),
     "another most": lambda: reply_of(exact_counts(), teachers=MOST + 1),
     "a row more": lambda: reply_of(exact_counts(9)),
@@ -866,6 +866,6 @@ def test_entries_are_checked_at_both_ends() -> None:
     counts = np.array([[0, 5], [3, 5]], dtype=np.int64)
     check_entries(counts, least=0, most=5)
     for bounds in ({"least": 1, "most": 5}, {"least": 0, "most": 4}):
-        with pytest.raises(ProtocolError, match="counts lie outside"):
+        with pytest.raises(ProtocolError, match="counts are outside"):
             check_entries(counts, **bounds)
     check_entries(np.zeros((0, 2), dtype=np.int64), least=0, most=0)

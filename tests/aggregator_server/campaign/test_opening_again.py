@@ -97,7 +97,7 @@ class Sites:
         self.node.pop(name, None)
 
     def openings(self) -> dict[str, tuple[str, ...] | None]:
-        """With whom each party's own ledger says that it opened the sum."""
+        """The survivors of the unmasking in each party's own ledger."""
         return {
             name: batch.survivors
             for name, node in self.node.items()
@@ -280,8 +280,7 @@ def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(
     assert play.written() == [NAMES]
     sites.leave("d")
     line = (
-        "every sum of this campaign is of a, b, c, d, with whom the first was opened: all of them "
-        "must be there; missing: d"
+        "every sum of this campaign needs a, b, c, d, with whom the first was unmasked; missing: d"
     )
     sites.each_look = lambda: sites.start("d") if line in said and "d" not in sites.node else None
     sites.refusing = {("c", "ask_opening", 1)}
@@ -296,10 +295,7 @@ def test_all_of_the_list_are_waited_for_even_if_fewer_would_be_enough(
 def test_a_party_of_the_list_is_waited_for_by_name(play: Play) -> None:
     sites, said = play.sites, play.lines.said
     at_first(sites, "ask_opening", "c", lambda: sites.leave("c"))
-    line = (
-        "every sum of this campaign is of a, b, c, with whom the first was opened: all of them must "
-        "be there; missing: c"
-    )
+    line = "every sum of this campaign needs a, b, c, with whom the first was unmasked; missing: c"
 
     def look() -> None:
         if line in said and "c" not in sites.node:
@@ -355,7 +351,7 @@ def test_who_refuses_to_open_is_done_without_if_enough_open(play: Play) -> None:
     "step", ["describe", "ask_keys", "ask_shares", "ask_masked", "ask_consent", "ask_opening"]
 )
 def test_parties_whose_disks_are_full_are_waited_for_at_every_step(play: Play, step: str) -> None:
-    """Two of four, of whom three are needed; each is started again once the server waits for it."""
+    """Two of four parties, of which three are needed; each restarts once the server waits for it."""
     sites, said = play.sites, play.lines.said
     full = {name: sites.node[name] for name in ("c", "d")}
     sites.refusing, sites.kind = {(name, step, 1) for name in full}, DiskError
@@ -391,6 +387,6 @@ def test_one_clear_line_if_the_shares_do_not_open_the_sum(
     with pytest.raises(ProtocolError) as caught:
         play.serve()
     assert str(caught.value) == (
-        "there is no sum of the votes on 6 queries, and nothing was released: the 3 shares of the "
+        "the votes on 6 queries could not be summed; nothing was released: the 3 shares of the "
         "seed of c do not give it back"
     )

@@ -183,10 +183,10 @@ def test_a_party_whose_description_is_not_accepted_is_named(
     houses.append(house)
     exchange = house.exchange()
     assert [party.name for party in exchange.gather(1)] == ["p0"]
-    while not any("was not accepted" in line for line in house.said):
+    while not any("sent an invalid reply" in line for line in house.said):
         exchange.look()
         _pause(0)
-    (line,) = [line for line in house.said if "was not accepted" in line]
+    (line,) = [line for line in house.said if "sent an invalid reply" in line]
     assert re.match(r"p1 \(node \d+\): .*: a class name that is empty, too long", line)
 
 
@@ -261,7 +261,7 @@ def test_a_vote_that_does_not_sum_is_refused_by_name(
     roster = exchange.gather(2)
     fix(exchange, roster, roster[0].classes)
     assert house.collect(exchange, least=1).responders == ("p0",)
-    assert any(line.startswith("p1: sent something that was not accepted") for line in house.said)
+    assert any(line.startswith("p1: sent an invalid reply") for line in house.said)
 
 
 def test_a_party_that_the_roster_has_otherwise_does_not_vote(
@@ -362,7 +362,7 @@ def test_many_parties_are_counted_and_a_few_of_them_named(
         house.grid.leave(FIRST_NODE + at)
     house.collect(exchange, least=7, patience=0.2)
     named = ", ".join(sorted(f"p{at}" for at in range(10))[:8])
-    assert f"going on without {named}, … (10 in all): no answer in 0.2 s" in house.said
+    assert f"continuing without {named}, … (10 in all): no answer in 0.2 s" in house.said
     assert not any("joined" in line for line in house.said)
 
 

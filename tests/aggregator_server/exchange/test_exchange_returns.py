@@ -166,7 +166,7 @@ def test_the_end_waits_for_a_party_that_voted_and_is_away(play: Play) -> None:
     play.wire.at(50, lambda: play.connects(1))
     play.exchange.finish(END, voted=["p"])
     assert play.voter.ending is not None
-    assert any("for p, to say that the campaign has ended" in line for line in play.said)
+    assert any("for p, to notify them that the campaign has ended" in line for line in play.said)
 
 
 def test_the_end_does_not_wait_for_ever(play: Play) -> None:
@@ -239,7 +239,7 @@ def test_a_node_that_comes_and_goes_is_not_asked_each_time(play: Play) -> None:
 def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
     play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Parties of the roster in turns: as often as one is back it is told anew, and says nothing."""
+    """Parties that return in turn: each is notified again on return, and does not answer."""
     key = identity_key(tmp_path / "q")
     voters = {
         1: play.voter,

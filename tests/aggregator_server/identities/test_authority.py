@@ -1,4 +1,4 @@
-"""The authority vouches for the server's own names, to a client that checks everything."""
+"""The authority certifies only the server's own names, to a client that checks everything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_good_for_no_other(authority: Authority, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example.com", "203.0.113.1", "2001:db8::8"])
 def test_the_authority_cannot_vouch_for_another_host(authority: Authority, host: str) -> None:
-    """Even whoever steals its key: it is constrained to the server's names."""
+    """Even a thief of its key: it is constrained to the server's names."""
     with pytest.raises(VerificationError):
         verify(authority, issue(authority, (host,), NOW), host, NOW)
     # It is the constraint that says no: the same certificate of a free authority is good.
@@ -154,7 +154,7 @@ def test_every_certificate_has_its_own_key(authority: Authority) -> None:
 
 def test_a_key_of_another_authority_signs_nothing(authority: Authority) -> None:
     mixed = Authority(authority.certificate, make_authority(HOSTS, NOW).key)
-    with pytest.raises(StateError, match="not that of its certificate"):
+    with pytest.raises(StateError, match="does not match its certificate"):
         issue(mixed, HOSTS, NOW)
 
 
@@ -175,13 +175,13 @@ def test_a_key_of_another_authority_signs_nothing(authority: Authority) -> None:
     ],
 )
 def test_what_is_no_host(host: str) -> None:
-    with pytest.raises(UsageError, match="no host name"):
+    with pytest.raises(UsageError, match="neither a host name"):
         make_authority((host,), NOW)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "224.0.0.1"])  # noqa: S104 - refused
 def test_an_address_of_no_machine(host: str) -> None:
-    with pytest.raises(UsageError, match="no machine"):
+    with pytest.raises(UsageError, match="not the address of a machine"):
         make_authority((host,), NOW)
 
 

@@ -1,4 +1,4 @@
-"""Answers over the network: one answer for every fault, and the reason for the operator alone."""
+"""Answers over the network: one reply for every fault, and the reason only for the operator."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_fault_is_refused_alike_and_told_to_the_operator(
         b"": "no file of enrolment",
         b"\xff" * 8192: "no file of enrolment",
         mine.to_json().replace(b'"a"', b'"b"'): "altered",
-        answer(replace(bundle, code=bytes(32))).to_json(): "right code",
+        answer(replace(bundle, code=bytes(32))).to_json(): "a wrong code",
         answer(replace(bundle, name="c")).to_json(): "no code is open for c",
     }
     for number, (body, reason) in enumerate(faults.items()):
@@ -89,7 +89,7 @@ def test_every_fault_is_refused_alike_and_told_to_the_operator(
 def test_an_answer_sent_again_is_acknowledged_and_changes_nothing(
     identities: Identities, enrolment: EnrolmentService, events: list[str]
 ) -> None:
-    """Whoever sent it may not have heard that it was taken in."""
+    """The sender may have missed the confirmation."""
     body = answer(identities.invite("a", now=NOW)).to_json()
     for _ in range(ATTEMPTS + 2):
         assert enrolment.answer(body, "192.0.2.1")

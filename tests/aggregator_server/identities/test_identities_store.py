@@ -59,7 +59,7 @@ def test_there_is_none_before_it_is_made(tmp_path: Path) -> None:
 
 def test_it_is_never_made_twice(identities: Identities) -> None:
     before = {file.name: file.read_bytes() for file in identities.directory.iterdir()}
-    with pytest.raises(StateError, match="identity already"):
+    with pytest.raises(StateError, match="already an identity"):
         Identities.create(identities.directory.parent, (), 9092, NOW)
     assert {file.name: file.read_bytes() for file in identities.directory.iterdir()} == before
     assert [p.name for p in identities.directory.parent.iterdir()] == ["identity"]
@@ -99,7 +99,7 @@ def test_a_damaged_one_is_said_to_be_damaged(
 
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_what_is_no_port(tmp_path: Path, port: int) -> None:
-    with pytest.raises(UsageError, match="no port"):
+    with pytest.raises(UsageError, match="not a port"):
         Identities.create(tmp_path, (), port, NOW)
     assert list(tmp_path.iterdir()) == []
 
@@ -141,7 +141,7 @@ def test_the_authoritys_key_may_be_kept_elsewhere(identities: Identities) -> Non
     (identities.directory / "ca.key").unlink()
     again = Identities.open(identities.directory.parent)
     assert again is not None
-    with pytest.raises(StateError, match="put it back"):
+    with pytest.raises(StateError, match="restore it"):
         again.rotate(NOW)
 
 
@@ -233,7 +233,7 @@ def test_who_is_revoked_is_out_though_the_superlink_cannot_be_told(
     assert not deployment._admits(node_of_b)
     assert not deployment._admits(12345), "nor is whom nobody enrolled"
     assert len(events) == 1, "said once"
-    assert "cannot follow" in events[0]
+    assert "cannot apply" in events[0]
     told.fails = False
     deployment._look_at_registry(superlink)
     assert sorted(deployment.names.values()) == ["a", "c"]

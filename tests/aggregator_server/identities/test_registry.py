@@ -83,7 +83,7 @@ def test_an_expired_code_is_refused(identities: Identities) -> None:
 
 def test_a_new_code_voids_the_one_before(identities: Identities) -> None:
     first, second = invite(identities), invite(identities)
-    with pytest.raises(RefusedError, match="right code"):
+    with pytest.raises(RefusedError, match="a wrong code"):
         identities.admit(answer(first), NOW)
     assert identities.admit(answer(second), NOW)
 
@@ -92,7 +92,7 @@ def test_a_wrong_code_an_altered_answer_and_an_unknown_name_are_refused(
     identities: Identities,
 ) -> None:
     bundle = invite(identities)
-    with pytest.raises(RefusedError, match="right code"):
+    with pytest.raises(RefusedError, match="a wrong code"):
         identities.admit(answer(replace(bundle, code=bytes(32))), NOW)
     with pytest.raises(ProtocolError, match="altered"):
         identities.admit(replace(answer(bundle), identity=bytes(32)), NOW)
@@ -104,7 +104,7 @@ def test_a_wrong_code_an_altered_answer_and_an_unknown_name_are_refused(
 
 def test_a_code_of_one_party_is_no_good_for_another(identities: Identities) -> None:
     first, second = invite(identities, "a"), invite(identities, "b")
-    with pytest.raises(RefusedError, match="right code"):
+    with pytest.raises(RefusedError, match="a wrong code"):
         identities.admit(answer(replace(first, code=second.code)), NOW)
 
 
@@ -125,7 +125,7 @@ def test_to_enrol_again_must_be_asked_for_and_the_old_keys_stay_until_then(
     identity, node = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP384R1())
     first = answer(invite(identities), identity, node)
     identities.admit(first, NOW)
-    with pytest.raises(UsageError, match="a is enrolled already; --again"):
+    with pytest.raises(UsageError, match="a is already enrolled; --again"):
         invite(identities)
     bundle = invite(identities, again=True)
     assert identities.enrolled()["a"].node == first.node
@@ -146,7 +146,7 @@ def test_a_revoked_party_is_out_with_its_keys(identities: Identities) -> None:
     assert identities.enrolled() == {}
     with pytest.raises(RefusedError, match="no code is open"):
         identities.admit(first, NOW)
-    with pytest.raises(UsageError, match="a is revoked already; --again"):
+    with pytest.raises(UsageError, match="a is already revoked; --again"):
         invite(identities)
     bundle = invite(identities, again=True)
     for keys in ((identity, None), (None, node)):
@@ -177,7 +177,7 @@ def test_revoking_voids_an_open_code(identities: Identities) -> None:
 
 
 def test_nobody_can_be_revoked_who_is_not_there(identities: Identities) -> None:
-    with pytest.raises(UsageError, match="no party is called 'x'"):
+    with pytest.raises(UsageError, match="there is no party 'x'"):
         identities.revoke("x", NOW)
 
 
@@ -327,7 +327,7 @@ def test_without_an_open_file_left_what_was_read_last_is_used_if_it_is_the_same(
     other.revoke("a", NOW)
     with monkeypatch.context() as short:
         short.setattr(Path, "read_bytes", exhausted)
-        with pytest.raises(StateError, match="nothing is wrong with it"):
+        with pytest.raises(StateError, match="though it is intact"):
             identities.enrolled()
     assert identities.enrolled() == {}
 

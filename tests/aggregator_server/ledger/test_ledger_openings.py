@@ -90,7 +90,7 @@ def test_the_list_never_changes(ledger: Ledger) -> None:
         with pytest.raises(LedgerError, match="recorded before"):
             ledger.record_unmasking(first, count, NAMES)
     # Parties open all sums of a campaign with the same ones, also of other queries.
-    with pytest.raises(LedgerError, match="are opened with"):
+    with pytest.raises(LedgerError, match="are unmasked only with"):
         ledger.record_unmasking(10, 10, NAMES)
     with pytest.raises(LedgerError, match="recorded before"):
         ledger.record_unmasking(5, 10, REST)
@@ -104,7 +104,7 @@ def test_masked_votes_are_of_the_sum_that_was_written_down(
     ledger: Ledger, first: int, count: int, responders: tuple[str, ...]
 ) -> None:
     ledger.record_unmasking(0, 10, REST)
-    with pytest.raises(LedgerError, match="no opening of just that sum"):
+    with pytest.raises(LedgerError, match="no unmasking of exactly that sum"):
         ledger.record_votes(first, votes(count, len(responders)), responders)
     ledger.record_votes(0, votes(10, 3), REST)
 

@@ -1,4 +1,4 @@
-"""A ledger that somebody changed does not verify: whatever they changed, and however well."""
+"""A ledger that was altered does not verify: whatever was altered, and however well."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_tail_cut_off_is_found_with_a_head_kept_elsewhere(path: Path) -> None:
     tamper(path, "DELETE FROM entries WHERE seq = ?", head.seq)
     assert verify(path).head.seq == head.seq - 1  # by itself the rest is a sound ledger
     verify(path, earlier)
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="is missing"):
         verify(path, head)
     with pytest.raises(LedgerError, match="another"):
         verify(path, Head(earlier.seq, head.digest))
@@ -244,5 +244,7 @@ def test_a_students_label_is_the_one_that_the_student_was_sure_of(tmp_path: Path
         if holds:
             verify(path)
         else:
-            with pytest.raises(LedgerError, match="query 1 is not what the student was sure of"):
+            with pytest.raises(
+                LedgerError, match="query 1 is not the student's confident prediction"
+            ):
                 verify(path)

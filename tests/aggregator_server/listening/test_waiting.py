@@ -1,4 +1,4 @@
-"""Whoever connects waits his turn: a crowd at one address keeps nobody else out, there or elsewhere."""
+"""Connections wait in turn: a crowd at one address blocks no other client, there or elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOM = Room(all=50, per_address=50, waiting=6, waiting_per_address=4)
 
 
 class Noting(asyncio.Protocol):
-    """Notes what was let in, by the port of the other end."""
+    """Records admitted connections, by the port of the peer."""
 
     def __init__(self, ports: list[int]) -> None:
         self._ports = ports
@@ -45,7 +45,7 @@ class Noting(asyncio.Protocol):
 
 
 class Door:
-    """A waiting room on a loop of its own, and those who stand before it."""
+    """A waiting room on its own loop, and its clients."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: Room) -> None:
         self.listener = BoundedListener(listen("127.0.0.1", 0), room)
@@ -76,7 +76,7 @@ class Door:
         return any(each.address[1] == port for each in (self.room._silent if silent else spoken))
 
     async def open(self) -> None:
-        """Let in who waits."""
+        """Admit the waiting connections."""
         self.is_open = True
         self.room._go_on()
         await soon(lambda: not self.room._ready)
@@ -100,41 +100,41 @@ async def soon(holds: Callable[[], bool]) -> None:
 
 def at_the_door(play: Callable[[Door], Awaitable[None]], room: Room = ROOM) -> None:
     async def run() -> None:
-        door = Door(asyncio.get_running_loop(), room)
+        listener = Door(asyncio.get_running_loop(), room)
         try:
-            await play(door)
+            await play(listener)
         finally:
-            door.room.close()
-            assert len(door.room) == 0
-            await soon(lambda: not door.room._inside)
-            for each in door.stood:
+            listener.room.close()
+            assert len(listener.room) == 0
+            await soon(lambda: not listener.room._inside)
+            for each in listener.stood:
                 each.close()
-            door.listener.close()
+            listener.listener.close()
 
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(run())
 
 
 def test_of_each_address_one_is_let_in_in_turn() -> None:
-    async def play(door: Door) -> None:
-        crowd = [await door.come("127.0.0.2") for _ in range(4)]
-        alone = await door.come("127.0.0.3")
-        await door.open()
-        await soon(lambda: len(door.let_in) == 5)
-        assert door.let_in == [crowd[0], alone, *crowd[1:]]
+    async def play(listener: Door) -> None:
+        crowd = [await listener.come("127.0.0.2") for _ in range(4)]
+        alone = await listener.come("127.0.0.3")
+        await listener.open()
+        await soon(lambda: len(listener.let_in) == 5)
+        assert listener.let_in == [crowd[0], alone, *crowd[1:]]
 
     at_the_door(play)
 
 
 def test_who_says_nothing_is_not_let_in_and_makes_room() -> None:
-    async def play(door: Door) -> None:
+    async def play(listener: Door) -> None:
         for _ in range(20):
-            await door.come("127.0.0.2", b"")
-        assert [is_closed(each) for each in door.stood] == [True] * 16 + [False] * 4
-        speaks = await door.come("127.0.0.2")
-        await door.open()
-        await soon(lambda: door.let_in == [speaks])
-        assert len(door.room) == 3
+            await listener.come("127.0.0.2", b"")
+        assert [is_closed(each) for each in listener.stood] == [True] * 16 + [False] * 4
+        speaks = await listener.come("127.0.0.2")
+        await listener.open()
+        await soon(lambda: listener.let_in == [speaks])
+        assert len(listener.room) == 3
 
     at_the_door(play)
 
@@ -142,24 +142,24 @@ def test_who_says_nothing_is_not_let_in_and_makes_room() -> None:
 def test_a_crowd_that_speaks_loses_its_newest() -> None:
     """Those who came first keep their place, and another address finds one."""
 
-    async def play(door: Door) -> None:
-        first = [await door.come("127.0.0.2") for _ in range(4)]
-        await door.come("127.0.0.2")
-        assert is_closed(door.stood[-1])
-        others = [await door.come(f"127.0.0.{n}") for n in (3, 4, 5)]
-        await door.open()
-        await soon(lambda: len(door.let_in) == 6)
-        assert set(door.let_in) == {*first[:3], *others}
+    async def play(listener: Door) -> None:
+        first = [await listener.come("127.0.0.2") for _ in range(4)]
+        await listener.come("127.0.0.2")
+        assert is_closed(listener.stood[-1])
+        others = [await listener.come(f"127.0.0.{n}") for n in (3, 4, 5)]
+        await listener.open()
+        await soon(lambda: len(listener.let_in) == 6)
+        assert set(listener.let_in) == {*first[:3], *others}
 
     at_the_door(play)
 
 
 def test_who_has_gone_meanwhile_takes_no_turn() -> None:
-    async def play(door: Door) -> None:
-        with socket.create_connection(door.listener.getsockname()):
-            await soon(lambda: len(door.room) == 1)
-        await soon(lambda: len(door.room) == 0)
-        assert door.let_in == []
+    async def play(listener: Door) -> None:
+        with socket.create_connection(listener.listener.getsockname()):
+            await soon(lambda: len(listener.room) == 1)
+        await soon(lambda: len(listener.room) == 0)
+        assert listener.let_in == []
 
     at_the_door(play)
 

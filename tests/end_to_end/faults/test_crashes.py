@@ -1,4 +1,4 @@
-"""Kill -9 over Flower, of the server, its SuperLink and parties: the campaign goes on, and privacy holds.
+"""Kill -9 of server, SuperLink and parties over Flower: the campaign continues, privacy holds.
 
 Every failpoint by itself, without Flower's processes, is in ``test_failpoints.py``.
 """
@@ -202,7 +202,7 @@ def test_a_superlink_and_a_party_are_killed_and_come_back(sites: Sites, tmp_path
         north = campaign.party("north")
         server.says("north joined")
         kill_superlink(server)
-        server.says("the SuperLink is back")
+        server.says("the SuperLink is running again")
         south = campaign.party("south", failpoint="voting")
         south.ends(-signal.SIGKILL)
         assert south.family()
@@ -240,7 +240,7 @@ def test_a_party_that_never_comes_back_is_done_without(sites: Sites, tmp_path: P
         server.ends(0)
         for party in stay:
             party.ends(0)
-        told = [line for line in server.lines if "going on without west" in line]
+        told = [line for line in server.lines if "continuing without west" in line]
         assert len(told) == 1
         end = Snapshot.take(campaign.place)
         votes = end.bodies[end.kinds.index("votes")]

@@ -251,6 +251,6 @@ def _again(play: Play, step: str, module: str, *arguments: str | Path) -> None:
     done = play.run(step, module, *arguments)
     until(lambda: done.code is not None, f"{step} ends")
     if step == "init" and done.code == 12:
-        assert "is an identity already" in done.text
+        assert "is already an identity" in done.text
     else:
         done.ends(0)

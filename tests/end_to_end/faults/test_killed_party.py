@@ -1,4 +1,4 @@
-"""An enrolled party that was killed: it is let in again at once, and takes part."""
+"""An enrolled party that was killed is admitted again at once, and takes part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-REFUSED = "does not let this party in"
+REFUSED = "does not admit this party"
 
 
 def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         server.says("keys from parties: 2 of 3")
         certificates = before, shown(campaign)
         kill_superlink(server)
-        server.says("the SuperLink is back")
+        server.says("the SuperLink is running again")
         parties["south"] = campaign.party("south")
         server.ends(0)
         for party in parties.values():
@@ -84,14 +84,14 @@ def test_the_server_came_back_with_a_new_certificate(played: Played) -> None:
     assert before != later
     for name in ("north", "west"):
         told = played.parties[name].text
-        assert "certificate" not in told, "parties need do nothing"
+        assert "certificate" not in told, "parties need not act"
         assert "connecting to 127.0.0.1" in told
 
 
 def test_a_superlink_that_is_killed_is_started_again_by_its_server(played: Played) -> None:
     told = played.server.text
-    assert told.count("the SuperLink ended (exit code -9); starting it again") == 1
-    assert told.count("the SuperLink is back") == 1
+    assert told.count("the SuperLink ended (exit code -9); restarting it") == 1
+    assert told.count("the SuperLink is running again") == 1
     assert "attempt 1 of" not in told
 
 

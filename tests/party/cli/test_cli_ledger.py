@@ -143,7 +143,7 @@ def test_a_damaged_ledger_is_an_error(home: Path) -> None:
     at = body.index(b'"labels_released":4')
     body[at + 18] = ord("9")
     path.write_bytes(body)
-    fails(LedgerError, "its digest does not hold", "ledger", "--home", str(home))
+    fails(LedgerError, "its digest does not match", "ledger", "--home", str(home))
 
 
 def test_the_one_home_there_is(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_plausible_deniability_is_told_only_for_a_k_that_holds(site: Site) -> No
         free = ("--drop", "patient", "--method", "uniform", *options)
         return " ".join(site.typed(*free, out=out).stderr.split())
 
-    assert "deniability with k=300 holds of itself" in told("--k", "300", out="1.parquet")
+    assert "deniability with k=300 holds automatically" in told("--k", "300", out="1.parquet")
     none = told("--k", "301", out="2.parquet")
     assert "no row has a seed" in none
     assert "301" not in none
@@ -308,7 +308,7 @@ def test_files_of_other_schemas_do_not_merge(site: Site) -> None:
         typed("merge", *files, "--out", str(site.folder / "all.parquet"))
     plain = site.folder / "plain.parquet"
     pq.write_table(pq.read_table(files[0]).replace_schema_metadata(None), plain)
-    with pytest.raises(DataError, match="does not say that its rows are synthetic"):
+    with pytest.raises(DataError, match="has no metadata of synthetic rows"):
         typed("merge", str(plain), "--out", str(site.folder / "all.parquet"))
 
 
@@ -321,11 +321,11 @@ SEEDED = ("--method", "cfs", "--release", "seeded")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--rows", "0"), "--rows is a whole number from 1"),
-        (("--epsilon", "0"), "--epsilon is a number above 0"),
+        (("--rows", "0"), "--rows must be a whole number from 1"),
+        (("--epsilon", "0"), "--epsilon must be a number above 0"),
         (("--epsilon", "-1"), "--epsilon is a number such as"),
         (("--epsilon", "nan"), "--epsilon is a number such as"),
-        (("--delta", "1"), "--delta lies between 0 and 1"),
+        (("--delta", "1"), "--delta must be between 0 and 1"),
         (("--attempts", "10"), "--attempts is for seeds"),
         (("--omega", "2"), "--omega is for seeds"),
         (("--release", "seeded"), "--release seeded goes with --method cfs, not l1"),
@@ -333,13 +333,16 @@ SEEDED = ("--method", "cfs", "--release", "seeded")
         ((*SEEDED, "--k", "0"), "k counts records"),
         (("--k", "0"), "--k counts records"),
         (("--gamma", "1"), "--gamma is a number above 1, got 1"),
-        ((*SEEDED, "--omega", "5"), "--omega lies between 1 and the 4 columns"),
-        ((*SEEDED, "--omega", "0-2"), "--omega lies between 1 and the 4 columns"),
+        ((*SEEDED, "--omega", "5"), "--omega must be between 1 and the 4 columns"),
+        ((*SEEDED, "--omega", "0-2"), "--omega must be between 1 and the 4 columns"),
         ((*SEEDED, "--omega", "many"), "--omega is a number, or some"),
-        ((*SEEDED, "--attempts", "0"), "--attempts is a whole number from 1"),
-        (("--max-delta", "1e-6"), "give that, too"),
-        (("--max-epsilon", "0"), "--max-epsilon is a number above 0"),
-        (("--max-epsilon", "5", "--max-delta", "0"), "--max-epsilon: delta lies between 0 and 1"),
+        ((*SEEDED, "--attempts", "0"), "--attempts must be a whole number of at least 1"),
+        (("--max-delta", "1e-6"), "which is missing"),
+        (("--max-epsilon", "0"), "--max-epsilon must be a number above 0"),
+        (
+            ("--max-epsilon", "5", "--max-delta", "0"),
+            "--max-epsilon: delta must be between 0 and 1",
+        ),
     ],
 )
 def test_options_that_make_no_sense(site: Site, options: tuple[str, ...], words: str) -> None:
@@ -350,7 +353,7 @@ def test_places_that_cannot_be_are_told_before_anything_is_paid(site: Site) -> N
     site.fails(UsageError, "must end in .parquet", out="rows.csv")
     site.fails(UsageError, "there is no folder", out="none/rows.parquet")
     (site.folder / "model.npz").touch()
-    site.fails(UsageError, "is there already", "--model-out", str(site.folder / "model.npz"))
+    site.fails(UsageError, "exists already", "--model-out", str(site.folder / "model.npz"))
 
 
 # --- data: exit code 10 --------------------------------------------------------------------------
@@ -389,7 +392,7 @@ def test_data_that_the_schema_does_not_describe(
 
 
 ODD: list[tuple[str, str]] = [
-    ("99", "its cell in column 'age' is none that the schema has"),
+    ("99", "its cell in column 'age' is not in the schema"),
     *((cell, "'age' is none") for cell in ("old", "inf", "", ">150", "12,5")),
 ]
 
@@ -565,7 +568,7 @@ def test_an_enrolled_party_takes_only_its_coordinators_schema(site: Site) -> Non
     identities = Identities.create(site.folder / "server", (), 9092, now)
     bundle = identities.invite("hospital", now=now, server="127.0.0.1:9092")
     enrol(bundle, site.home, file=site.folder / "answer", send=False)
-    site.fails(SchemaError, "is not signed: .* is not there")
+    site.fails(SchemaError, "is not signed: .* is missing")
     schema = site.folder / "schema.json"
     signature = schema.with_name(schema.name + SUFFIX)
     signature.write_bytes(sign(schema.read_bytes(), identities.signing_key))
@@ -586,7 +589,7 @@ def test_what_does_not_fit_the_policy(site: Site) -> None:
     site.fails(BudgetError, words, "--epsilon", "2")
     site.fails(BudgetError, "largest_epsilon of our policy is 1", "--epsilon", "2", "--dry-run")
     site.makes("--epsilon", "0.9")
-    with pytest.raises(BudgetError, match=r"0.9 of it is spent.*would fit"):
+    with pytest.raises(BudgetError, match=r"0.9 is spent.*would fit"):
         site.typed("--drop", "patient", "--epsilon", "0.9", out="other.parquet")
     assert len(site.books.syntheses()) == 1
 
@@ -617,14 +620,14 @@ def test_votes_before_count(site: Site) -> None:
     answer(books, settled(public_queries=10**4, cap=Fraction(10)), queries(0, 1000))
     site.fails(
         BudgetError,
-        r"would come to epsilon 5.97.*\(5.2591 of it is spent\); --epsilon 0.41 would fit",
+        r"epsilon would be 5.97.*\(5.2591 is spent\); --epsilon 0.41 would fit",
         "--max-epsilon",
         "5.7",
     )
 
 
 def test_seeds_are_refused_with_the_price_of_none(site: Site) -> None:
-    """At a hospital's size seeds never fit; what would is said beside."""
+    """At a hospital's size seeds never fit; the message says what would."""
     site.fails(
         BudgetError,
         r"25 attempts with k=50 gamma=4 eps0=1 cost eps=\d+.* \(delta 1e-06\); .*; seedless: eps=1$",

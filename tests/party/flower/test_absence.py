@@ -31,7 +31,7 @@ def test_the_line_says_what_our_ledger_knows(tmp_path: Path) -> None:
     assert "campaign d2d2d2d2 may have ended" in of_absence(ledger)
     ledger.end("c1" * 16, queries_asked=3, labels_released=3, epsilon=1.5, delta=1e-5)
     # What was heard last is what whoever waits here is about.
-    assert of_absence(ledger).startswith("campaign c1c1c1c1 has ended, as our ledger has it")
+    assert of_absence(ledger).startswith("campaign c1c1c1c1 has ended, according to our ledger")
 
 
 @pytest.mark.e2e
@@ -40,7 +40,7 @@ def test_it_is_said_once_when_the_server_is_away_for_long(
     tmp_path: Path, absence: float, max_wait: float, times: int
 ) -> None:
     said: list[str] = []
-    with pytest.raises(UnreachableError, match="given up after"):
+    with pytest.raises(UnreachableError, match="gave up after"):
         Connection(
             f"127.0.0.1:{free_port()}",
             ClientApp(),
@@ -83,7 +83,7 @@ def test_a_server_is_waited_for_as_long_as_was_said(
     connection = Connection(
         "127.0.0.1:1", ClientApp(), tmp_path, max_wait=max_wait, on_event=said.append
     )
-    with pytest.raises(UnreachableError, match="given up after"):
+    with pytest.raises(UnreachableError, match="gave up after"):
         connection.run(lambda: False)
     # The first look ends after 5 seconds, and the last one may take one.
     assert max_wait <= away.now - 1005 <= max_wait + 1.5

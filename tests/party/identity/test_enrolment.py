@@ -86,17 +86,17 @@ def opened(identities: Identities, host: str = "127.0.0.1") -> tuple[Gateway, Do
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
     home = tmp_path_factory.mktemp("server")
-    gateway, door = opened(Identities.create(home, (), 9092, now()))
-    yield door
+    gateway, service = opened(Identities.create(home, (), 9092, now()))
+    yield service
     gateway.stop()
 
 
 @pytest.fixture(autouse=True)
-def nobody(door: Door) -> None:
-    """Each test begins without parties, and with a server that is tired of nobody."""
-    (door.identities.directory / "parties.json").write_bytes(door.identities.registry.empty())
+def nobody(service: Door) -> None:
+    """Each test begins without parties, and with a server that has refused no one."""
+    (service.identities.directory / "parties.json").write_bytes(service.identities.registry.empty())
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -107,16 +107,16 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_party_enrols_over_the_network(door: Door, tmp_path: Path) -> None:
-    bundle = door.invite("a")
+def test_a_party_enrols_over_the_network(service: Door, tmp_path: Path) -> None:
+    bundle = service.invite("a")
     done = enrol(bundle, tmp_path, file=tmp_path / "unused")
     assert (done.answer, done.why) == (None, "")
     kept = Enrolment.load(tmp_path)
     assert kept is not None
-    assert (kept.name, kept.server) == ("a", door.address)
-    assert kept.campaign_key == door.identities.signing_key.public_key().public_bytes_raw()
-    assert kept.ca.read_bytes() == door.identities.ca.read_bytes()
-    member = door.identities.enrolled()["a"]
+    assert (kept.name, kept.server) == ("a", service.address)
+    assert kept.campaign_key == service.identities.signing_key.public_key().public_bytes_raw()
+    assert kept.ca.read_bytes() == service.identities.ca.read_bytes()
+    member = service.identities.enrolled()["a"]
     assert member.identity == done.identity
     assert identity_key(tmp_path).public_key().public_bytes_raw() == done.identity
     node = load_ssh_private_key(kept.node_key.read_bytes(), None)
@@ -127,8 +127,8 @@ def test_a_party_enrols_over_the_network(door: Door, tmp_path: Path) -> None:
         assert file.stat().st_mode & 0o077 == 0 or file.is_dir(), file
 
 
-def test_the_private_keys_and_the_code_stay_at_home(door: Door, tmp_path: Path) -> None:
-    bundle = door.invite("a")
+def test_the_private_keys_and_the_code_stay_at_home(service: Door, tmp_path: Path) -> None:
+    bundle = service.invite("a")
     enrol(bundle, tmp_path / "a", file=tmp_path / "answer", send=False)
     kept = Enrolment.load(tmp_path / "a")
     assert kept is not None
@@ -136,65 +136,67 @@ def test_the_private_keys_and_the_code_stay_at_home(door: Door, tmp_path: Path) 
     assert identity_key(tmp_path / "a").private_bytes_raw().hex().encode() not in answer
     assert bundle.code.hex().encode() not in answer
     assert bundle.code.hex().encode() not in b"".join(snapshot(tmp_path / "a").values())
-    assert door.identities.admit(Answer.from_json(answer), now())
+    assert service.identities.admit(Answer.from_json(answer), now())
 
 
 def test_before_it_enrols_there_is_nothing(tmp_path: Path) -> None:
     assert Enrolment.load(tmp_path) is None
 
 
-def test_a_refused_party_keeps_what_it_had(door: Door, tmp_path: Path) -> None:
-    enrol(door.invite("a"), tmp_path, file=tmp_path / "unused")
+def test_a_refused_party_keeps_what_it_had(service: Door, tmp_path: Path) -> None:
+    enrol(service.invite("a"), tmp_path, file=tmp_path / "unused")
     before = snapshot(tmp_path)
-    door.invite("b")  # so that the route exists
-    wrong = replace(door.invite("a", again=True), code=bytes(32))
+    service.invite("b")  # so that the route exists
+    wrong = replace(service.invite("a", again=True), code=bytes(32))
     for new_identity in (False, True):
-        with pytest.raises(RefusedError, match="does not say why"):
+        with pytest.raises(RefusedError, match="gives no reason"):
             enrol(wrong, tmp_path, file=tmp_path / "unused", new_identity=new_identity)
         assert snapshot(tmp_path) == before
-    assert "right code" in door.events[-1]
+    assert "a wrong code" in service.events[-1]
 
 
 def test_a_used_code_is_refused_and_so_is_a_server_that_invited_nobody(
-    door: Door, tmp_path: Path
+    service: Door, tmp_path: Path
 ) -> None:
-    bundle = door.invite("a")
+    bundle = service.invite("a")
     enrol(bundle, tmp_path / "a", file=tmp_path / "unused")
     for others in ((), ("b",)):  # the route is shut, then open for somebody else
         for name in others:
-            door.invite(name)
+            service.invite(name)
         with pytest.raises(RefusedError, match="was used"):
             enrol(bundle, tmp_path / "thief", file=tmp_path / "unused")
         assert Enrolment.load(tmp_path / "thief") is None
-    assert set(door.identities.enrolled()) == {"a"}
+    assert set(service.identities.enrolled()) == {"a"}
 
 
-def test_replayed_altered_and_late_answers_get_the_same_reply(door: Door, tmp_path: Path) -> None:
-    enrol(door.invite("a"), tmp_path / "a", file=tmp_path / "a.json", send=False)
+def test_replayed_altered_and_late_answers_get_the_same_reply(
+    service: Door, tmp_path: Path
+) -> None:
+    enrol(service.invite("a"), tmp_path / "a", file=tmp_path / "a.json", send=False)
     body = (tmp_path / "a.json").read_bytes()
     altered = json.loads(body)
     altered["name"] = "b"
-    door.invite("b")
-    assert door.post(json.dumps(altered).encode()) == 403
-    assert door.post(body[:-20]) == 403
-    assert door.post(b"") == 403
-    assert door.post(body) == 200
-    before = list(door.events)
-    assert door.post(body) == 200, "the same once more: its sender may not have heard"
-    assert door.events == before
-    door.identities.invite("c", now=now() - 15 * DAY, server=door.address)
-    late = door.identities.invite("c", now=now() - 15 * DAY, server=door.address)
+    service.invite("b")
+    assert service.post(json.dumps(altered).encode()) == 403
+    assert service.post(body[:-20]) == 403
+    assert service.post(b"") == 403
+    assert service.post(body) == 200
+    before = list(service.events)
+    assert service.post(body) == 200, "the same once more: its sender may not have heard"
+    assert service.events == before
+    service.identities.invite("c", now=now() - 15 * DAY, server=service.address)
+    late = service.identities.invite("c", now=now() - 15 * DAY, server=service.address)
     enrol(late, tmp_path / "c", file=tmp_path / "c.json", send=False)
-    assert door.post((tmp_path / "c.json").read_bytes()) == 403
-    assert set(door.identities.enrolled()) == {"a"}
+    assert service.post((tmp_path / "c.json").read_bytes()) == 403
+    assert set(service.identities.enrolled()) == {"a"}
 
 
 def test_enrolling_again_changes_the_nodes_key_and_keeps_the_identity(
-    door: Door, tmp_path: Path
+    service: Door, tmp_path: Path
 ) -> None:
-    first = enrol(door.invite("a"), tmp_path, file=tmp_path / "unused")
+    first = enrol(service.invite("a"), tmp_path, file=tmp_path / "unused")
     before = Enrolment.load(tmp_path)
-    second = enrol(door.invite("a", again=True), tmp_path, file=tmp_path / "unused")
+    second = enrol(service.invite("a", again=True), tmp_path, file=tmp_path / "unused")
     after = Enrolment.load(tmp_path)
     assert before is not None
     assert after is not None
@@ -212,7 +214,7 @@ class Crash(BaseException):
     "where", ["before it is sent", "after it", "enrolment.json", "identity.key", "pending"]
 )
 def test_a_crash_while_enrolling_is_mended_by_the_same_command(
-    door: Door,
+    service: Door,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     where: str,
@@ -222,9 +224,9 @@ def test_a_crash_while_enrolling_is_mended_by_the_same_command(
     """Wherever it breaks off, the old enrolment or the new one is whole, and none is lost."""
     home, unused = tmp_path / "home", tmp_path / "unused"
     if earlier:
-        enrol(door.invite("a"), home, file=unused)
-    before = door.identities.enrolled().get("a")
-    bundle = door.invite("a", again=True)
+        enrol(service.invite("a"), home, file=unused)
+    before = service.identities.enrolled().get("a")
+    bundle = service.invite("a", again=True)
     send, write = enrolment._send, home_module.write_file
 
     def broken_send(server: Server, answer: Answer) -> str:
@@ -244,7 +246,7 @@ def test_a_crash_while_enrolling_is_mended_by_the_same_command(
             raise Crash
         os.unlink(path)  # noqa: PTH108 - its method is what is replaced
 
-    door.events.clear()
+    service.events.clear()
     monkeypatch.setattr(enrolment, "_send", broken_send)
     monkeypatch.setattr(enrolment, "write_file", broken_write)
     monkeypatch.setattr(pathlib.Path, "unlink", broken_unlink)
@@ -273,7 +275,7 @@ def test_a_crash_while_enrolling_is_mended_by_the_same_command(
     kept = Enrolment.load(home)
     assert kept is not None
     assert not kept.pending
-    member = door.identities.enrolled()["a"]
+    member = service.identities.enrolled()["a"]
     assert (member.identity, member.node) == (done.identity, public_node_key(kept))
     assert identity_key(home).public_key().public_bytes_raw() == done.identity
     if before is not None:
@@ -289,12 +291,12 @@ def public_node_key(kept: Enrolment) -> bytes:
 
 
 def test_an_answer_as_a_file_leaves_the_enrolment_before_it_in_use(
-    door: Door, tmp_path: Path
+    service: Door, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    enrol(door.invite("a"), home, file=tmp_path / "unused")
+    enrol(service.invite("a"), home, file=tmp_path / "unused")
     before = Enrolment.load(home)
-    bundle = door.invite("a", again=True)
+    bundle = service.invite("a", again=True)
     done = enrol(bundle, home, file=tmp_path / "answer", send=False)
     assert done.waits
     kept = Enrolment.load(home)
@@ -302,23 +304,23 @@ def test_an_answer_as_a_file_leaves_the_enrolment_before_it_in_use(
     assert before is not None
     assert kept.pending
     assert kept.node_key == before.node_key
-    assert public_node_key(kept) == door.identities.enrolled()["a"].node
-    assert door.identities.admit(Answer.from_json((tmp_path / "answer").read_bytes()), now())
+    assert public_node_key(kept) == service.identities.enrolled()["a"].node
+    assert service.identities.admit(Answer.from_json((tmp_path / "answer").read_bytes()), now())
     done = enrol(bundle, home, file=tmp_path / "unused")
     assert not done.waits
     kept = Enrolment.load(home)
     assert kept is not None
     assert not kept.pending
-    assert public_node_key(kept) == door.identities.enrolled()["a"].node
+    assert public_node_key(kept) == service.identities.enrolled()["a"].node
 
 
 def test_an_answer_that_may_have_been_taken_is_not_thrown_away_for_a_refusal(
-    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused at the second time, say because the address sent too many wrong ones."""
     home = tmp_path / "home"
-    enrol(door.invite("a"), home, file=tmp_path / "unused")
-    bundle = door.invite("a", again=True)
+    enrol(service.invite("a"), home, file=tmp_path / "unused")
+    bundle = service.invite("a", again=True)
 
     def lost(server: Server, answer: Answer) -> str:
         assert send(server, answer) == ""
@@ -341,22 +343,22 @@ def test_an_answer_that_may_have_been_taken_is_not_thrown_away_for_a_refusal(
     assert not enrol(bundle, home, file=tmp_path / "answer").waits
     kept = Enrolment.load(home)
     assert kept is not None
-    assert public_node_key(kept) == door.identities.enrolled()["a"].node
+    assert public_node_key(kept) == service.identities.enrolled()["a"].node
 
 
-def test_a_damaged_enrolment_is_no_hindrance_to_a_new_one(door: Door, tmp_path: Path) -> None:
-    enrol(door.invite("a"), tmp_path, file=tmp_path / "unused")
+def test_a_damaged_enrolment_is_no_hindrance_to_a_new_one(service: Door, tmp_path: Path) -> None:
+    enrol(service.invite("a"), tmp_path, file=tmp_path / "unused")
     for file in ("enrolment.json", "enrolment.pending.json"):
         (tmp_path / file).write_bytes(b"[]")
-    done = enrol(door.invite("a", again=True), tmp_path, file=tmp_path / "answer", send=False)
+    done = enrol(service.invite("a", again=True), tmp_path, file=tmp_path / "answer", send=False)
     assert not done.waits, "nothing that could be used was there"
     assert Enrolment.load(tmp_path) is not None
 
 
-def test_a_revoked_party_needs_a_new_identity(door: Door, tmp_path: Path) -> None:
-    first = enrol(door.invite("a"), tmp_path, file=tmp_path / "unused")
-    door.identities.revoke("a", now())
-    bundle = door.invite("a", again=True)
+def test_a_revoked_party_needs_a_new_identity(service: Door, tmp_path: Path) -> None:
+    first = enrol(service.invite("a"), tmp_path, file=tmp_path / "unused")
+    service.identities.revoke("a", now())
+    bundle = service.invite("a", again=True)
     with pytest.raises(RefusedError, match="--new-identity"):
         enrol(bundle, tmp_path, file=tmp_path / "unused")
     second = enrol(bundle, tmp_path, file=tmp_path / "unused", new_identity=True)
@@ -366,24 +368,24 @@ def test_a_revoked_party_needs_a_new_identity(door: Door, tmp_path: Path) -> Non
 
 
 def test_a_server_that_is_away_leaves_a_file_for_the_coordinator(
-    door: Door, tmp_path: Path
+    service: Door, tmp_path: Path
 ) -> None:
-    bundle = replace(door.invite("a"), server=f"127.0.0.1:{free_port()}")
+    bundle = replace(service.invite("a"), server=f"127.0.0.1:{free_port()}")
     done = enrol(bundle, tmp_path / "a", file=tmp_path / "answer")
     assert done.answer == tmp_path / "answer"
     assert "does not answer" in done.why
     assert Enrolment.load(tmp_path / "a") is not None
-    assert door.identities.admit(Answer.from_json(done.answer.read_bytes()), now())
+    assert service.identities.admit(Answer.from_json(done.answer.read_bytes()), now())
 
 
 def test_a_false_server_gets_nothing(
-    door: Door, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    service: Door, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Its certificate is of another authority; no file is offered as a way around."""
     others = Identities.create(tmp_path / "others", (), 9092, now())
     gateway, false = opened(others)
     try:
-        bundle = replace(door.invite("a"), server=false.address)
+        bundle = replace(service.invite("a"), server=false.address)
         with pytest.raises(UntrustedServerError, match="not one that this party trusts"):
             enrol(bundle, tmp_path / "a", file=tmp_path / "answer")
     finally:
@@ -396,68 +398,68 @@ def test_a_false_server_gets_nothing(
 @pytest.mark.slow
 def test_a_server_whose_certificate_has_expired_is_said_to_be_so(tmp_path: Path) -> None:
     old = Identities.create(tmp_path / "old", (), 9092, now() - CERTIFICATE_LIFE - DAY)
-    gateway, door = opened(old)
+    gateway, service = opened(old)
     try:
         with pytest.raises(UntrustedServerError, match=r"has expired.*pate-server rotate"):
-            Server(door.address, old.ca).probe()
+            Server(service.address, old.ca).probe()
     finally:
         gateway.stop()
     old.rotate(now())
-    gateway, door = opened(old)
+    gateway, service = opened(old)
     try:
         # Trusted again, by a party that did nothing; that no SuperLink is there is another matter.
         with pytest.raises(UnreachableError, match="not ready"):
-            Server(door.address, old.ca).probe()
+            Server(service.address, old.ca).probe()
     finally:
         gateway.stop()
 
 
-def test_a_certificate_of_another_host_is_said_to_be_so(door: Door) -> None:
-    gateway, elsewhere = opened(door.identities, "127.0.0.2")
+def test_a_certificate_of_another_host_is_said_to_be_so(service: Door) -> None:
+    gateway, elsewhere = opened(service.identities, "127.0.0.2")
     try:
         with pytest.raises(UntrustedServerError, match="is for another host"):
-            Server(elsewhere.address, door.identities.ca).probe()
+            Server(elsewhere.address, service.identities.ca).probe()
     finally:
         gateway.stop()
 
 
-def test_who_comes_in_clear_is_told_to_enrol(door: Door) -> None:
+def test_who_comes_in_clear_is_told_to_enrol(service: Door) -> None:
     with pytest.raises(UntrustedServerError, match=r"speaks TLS.*pate-party enroll"):
-        Server(door.address).probe()
+        Server(service.address).probe()
 
 
-def test_who_brings_tls_to_a_server_without_is_told_so(door: Door) -> None:
+def test_who_brings_tls_to_a_server_without_is_told_so(service: Door) -> None:
     plain = Gateway("127.0.0.1", 0)
     plain.start()
     try:
         with pytest.raises(UntrustedServerError, match="does not speak TLS"):
-            Server(f"127.0.0.1:{plain.port}", door.identities.ca).probe()
+            Server(f"127.0.0.1:{plain.port}", service.identities.ca).probe()
     finally:
         plain.stop()
 
 
 @pytest.mark.slow
-def test_nothing_older_than_tls_13_is_spoken(door: Door) -> None:
-    context = ssl.create_default_context(cafile=str(door.identities.ca))
+def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
+    context = ssl.create_default_context(cafile=str(service.identities.ca))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with httpx.Client(verify=context, trust_env=False) as client, pytest.raises(httpx.ConnectError):
-        client.get(f"https://{door.address}/health")
+        client.get(f"https://{service.address}/health")
     context.maximum_version = ssl.TLSVersion.TLSv1_3
     with httpx.Client(verify=context, trust_env=False) as client:
-        assert client.get(f"https://{door.address}/health").status_code == 503
+        assert client.get(f"https://{service.address}/health").status_code == 503
 
 
 @pytest.mark.e2e
-def test_a_node_key_is_not_used_in_clear(door: Door, tmp_path: Path) -> None:
+def test_a_node_key_is_not_used_in_clear(service: Door, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in clear"):
-        Connection(door.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")
+        Connection(service.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")
 
 
 @pytest.fixture(scope="module")
-def home(door: Door, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A party that enrolled; tests that damage it mend it."""
+def home(service: Door, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An enrolled party; tests that damage it restore it."""
     home = tmp_path_factory.mktemp("party")
-    enrol(door.invite("kept"), home, file=home / "answer", send=False)
+    enrol(service.invite("kept"), home, file=home / "answer", send=False)
     return home
 
 
@@ -522,14 +524,14 @@ def test_the_screen_says_what_expires_a_month_before(home: Path) -> None:
         kept.require_valid(until)
 
 
-def test_bundles_are_read_with_care(door: Door, tmp_path: Path) -> None:
+def test_bundles_are_read_with_care(service: Door, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     with pytest.raises(StateError, match="cannot read"):
         read_bundle(file, now())
     file.write_bytes(b"no")
     with pytest.raises(ProtocolError):
         read_bundle(file, now())
-    bundle = door.invite("a")
+    bundle = service.invite("a")
     file.write_bytes(bundle.to_json())
     assert read_bundle(file, now()) == bundle
     with pytest.raises(StateError, match=r"the code in .* expired"):

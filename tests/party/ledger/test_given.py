@@ -76,7 +76,7 @@ def test_whatever_the_noise(ledger: PartyLedger, earlier: Offer, late: Offer) ->
     give(ledger, earlier, queries(0, 4))
     with pytest.raises(RefusedError, match="other data or settings of ours"):
         give(ledger, late, queries(3, 4), source=OTHER)
-    with pytest.raises(RefusedError, match="are not those that we gave to campaign"):
+    with pytest.raises(RefusedError, match="differ from those that we sent to campaign"):
         give(ledger, late, queries(0, 4), votes=others(queries(0, 4)))
     give(ledger, late, queries(0, 4), source=OTHER, votes=others(queries(0, 4)), allow_other=True)
     assert PartyLedger(ledger.path).head == ledger.head
@@ -91,7 +91,7 @@ def test_other_votes_within_a_campaign_are_never_allowed(ledger: PartyLedger) ->
     give(ledger, FIRST, queries(0, 4), allow_other=True)
     for hashes in (queries(0, 4), queries(2, 4)):
         clash = [bytes(16)] * 4
-        with pytest.raises(RefusedError, match="are not those that we gave before"):
+        with pytest.raises(RefusedError, match="differ from those that we sent before"):
             give(ledger, FIRST, hashes, votes=clash, allow_other=True)
     give(ledger, FIRST, queries(0, 4))
     give(ledger, FIRST, queries(2, 4))
@@ -125,7 +125,7 @@ def test_other_columns_cannot_be_compared(ledger: PartyLedger) -> None:
 
 @pytest.mark.parametrize("first", ["images 8x8x1", "images 8x8x1 window 0 4095"])
 def test_a_window_that_makes_other_pictures_of_ours(ledger: PartyLedger, first: str) -> None:
-    """Through it a server could take the votes of who alone has deep images out of a second sum."""
+    """With it a server could remove the only party with deep images from a second sum."""
     give(ledger, FIRST, queries(0, 4), view=view_of(first))
     black = view_of("images 8x8x1 window 65534 65535")
     with pytest.raises(RefusedError, match="our images another window"):
@@ -184,7 +184,7 @@ def test_an_older_ledger_is_read_by_its_own_rules_and_bound_by_the_new_ones(
         give(again, FIRST, queries(0, 4))
     give(again, FIRST, queries(0, 4), allow_other=True)
     # From the first answer of this version on, the batch has its votes.
-    with pytest.raises(RefusedError, match="are not those that we gave before"):
+    with pytest.raises(RefusedError, match="differ from those that we sent before"):
         give(again, FIRST, queries(0, 4), votes=others(queries(0, 4)), allow_other=True)
     assert PartyLedger(again.path).head == again.head
 

@@ -81,13 +81,13 @@ def test_an_older_ledger_goes_on_and_is_counted_anew_aloud(ledger: PartyLedger) 
     before = ledger.cumulative_epsilon(Delta(1e-5))
     first, counted = bind(ledger, FOUR)
     assert first == (
-        "our own accountant keeps from now on, as our ledger has it: epsilon 4 at delta 1e-05, of "
+        "new bound of this party's accountant, recorded in its ledger: epsilon 4 at delta 1e-05, of "
         "which 1e-06 is for campaigns and releases that may fail outright"
     )
     assert counted.endswith(f"by the rules of this version: {before.in_words}")
     tight = replace(FREE, largest_epsilon=0.5)
     *_, stopped = bind(ledger, tight)
-    assert "that is more than 0.5 (" in stopped
+    assert "that exceeds 0.5 (" in stopped
     assert "nothing more will leave" in stopped
     more = queries(50, 1)
     with pytest.raises(RefusedError, match=r"largest_epsilon is 0\.5"):
@@ -102,7 +102,7 @@ def test_a_change_says_what_all_bounds_promise(ledger: PartyLedger) -> None:
     assert "together: epsilon 6 at delta 1.1e-05" in lines[1]
     lines = bind(ledger, replace(FOUR, delta=1e-6, failing_share=Fraction(1, 2)))
     assert "together: epsilon 6 at delta 1.2e-05" in lines[1]
-    assert "before it kept epsilon 4 at delta 1e-06" in lines[1]
+    assert "earlier bound: epsilon 4 at delta 1e-06" in lines[1]
     bind(ledger, FREE)
     assert together(ledger.bounds()) == "nothing, as there was no bound at one time"
 
@@ -176,7 +176,7 @@ def test_what_no_ledger_has(wrong: dict[str, Any]) -> None:
 
 def test_an_entry_that_changes_nothing_is_none(ledger: PartyLedger) -> None:
     bind(ledger, FOUR)
-    with pytest.raises(PateError, match="in force already"):
+    with pytest.raises(PateError, match="already in force"):
         ledger._log.append(BOUND, FOUR.bound.to_dict())
 
 

@@ -55,7 +55,7 @@ def end(ledger: PartyLedger, number: int) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Books of some campaigns, each with an opened batch, one that is not opened, and an end."""
+    """A ledger of some campaigns, each with an unmasked batch, another batch, and an end."""
     ledger = PartyLedger(tmp_path / "home" / LEDGER_FILE)
     for number in range(MANY):
         answer_and_open(ledger, offer_of(number), queries(10 * number, 4))
@@ -71,10 +71,10 @@ def test_a_campaign_that_ended_is_refused_as_before(path: Path) -> None:
     for hashes in (queries(0, 4), queries(3, 4), queries(7, 2)):
         with pytest.raises(RefusedError, match="has ended: no more votes"):
             answer(ledger, offer_of(0), hashes)
-    with pytest.raises(RefusedError, match="has ended: nothing of it is opened"):
+    with pytest.raises(RefusedError, match="has ended: none of its sums is unmasked"):
         ledger.open_batch(first, batch_of(other), other, SIX)
     ledger.open_batch(first, batch_of(queries(0, 4)), queries(0, 4), SIX)  # what it has already
-    with pytest.raises(RefusedError, match="opened with other parties before"):
+    with pytest.raises(RefusedError, match="unmasked with other parties before"):
         ledger.open_batch(first, batch_of(queries(0, 4)), queries(0, 4), FIVE)
     with pytest.raises(RefusedError, match="changed its epsilon"):
         ledger.join(replace(offer_of(0), epsilon=9.0))

@@ -1,4 +1,4 @@
-"""A ledger that is gone or older than it was: no party goes on with it unless that is said."""
+"""A missing or older ledger: no party continues with it unless told to explicitly."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def remove(home: Path) -> None:
 def test_a_ledger_that_is_gone_is_missed(home: Path) -> None:
     remove(home)
     for _ in range(2):  # the refusal makes none
-        with pytest.raises(LedgerError, match=r"is gone.*ledger.head is there.*pate-party restore"):
+        with pytest.raises(
+            LedgerError, match=r"is missing.*ledger.head exists.*pate-party restore"
+        ):
             PartyLedger(home / LEDGER_FILE)
 
 
@@ -53,7 +55,7 @@ def test_so_is_that_of_a_home_from_before_there_was_a_mark(home: Path, sign: str
     remove(home)
     (home / MARK).unlink()
     (home / sign).write_bytes(b"what a party makes once it has books")
-    with pytest.raises(LedgerError, match=f"is gone.*{sign} is there"):
+    with pytest.raises(LedgerError, match=f"is missing.*{sign} exists"):
         PartyLedger(home / LEDGER_FILE)
 
 
@@ -68,7 +70,7 @@ def test_an_older_copy_is_refused_and_the_right_one_taken(home: Path, tmp_path: 
     shutil.copy(home / LEDGER_FILE, tmp_path / "newest.db")
     remove(home)
     shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
-    with pytest.raises(LedgerError, match=r"older copy.*has written entry 6"):
+    with pytest.raises(LedgerError, match=r"older copy.*lacks entry 6"):
         PartyLedger(home / LEDGER_FILE)
     assert PartyLedger(home / LEDGER_FILE, read_only=True).campaigns()  # to look is no harm
     shutil.copy(tmp_path / "newest.db", home / LEDGER_FILE)
@@ -118,13 +120,13 @@ def test_an_older_copy_is_not_taken_for_the_newest_by_who_only_looks(
     assert books.head == PartyLedger(home / LEDGER_FILE).head
     back_up(home, tmp_path / "new")
     remove(home)
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="is missing"):
         PartyLedger.newest(home / LEDGER_FILE)
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="is missing"):
         back_up(home, tmp_path / "stale")
     shutil.copy(tmp_path / "older.db", home / LEDGER_FILE)
     mark = (home / MARK).read_bytes()
-    with pytest.raises(LedgerError, match=r"older copy.*has written entry 6"):
+    with pytest.raises(LedgerError, match=r"older copy.*lacks entry 6"):
         PartyLedger.newest(home / LEDGER_FILE)
     with pytest.raises(LedgerError, match=r"home/ledger.db is an older copy"):
         back_up(home, tmp_path / "stale")
@@ -152,7 +154,7 @@ def test_a_restore_that_fails_lowers_no_mark(
         with pytest.raises(DiskError):
             restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert (home / MARK).read_bytes() == mark
-    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is gone"):
+    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is missing"):
         restore(tmp_path / "backup", home, head=head)
     restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert PartyLedger(home / LEDGER_FILE).head == head
@@ -169,7 +171,7 @@ def test_restore_wants_the_entry_of_the_mark_in_the_copy(home: Path, tmp_path: P
     remove(home)
     with pytest.raises(UsageError, match=f"the last that was noted in .* is {newest}"):
         restore(tmp_path / "backup", home, head=None)
-    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is gone"):
+    with pytest.raises(LedgerError, match="entry 6 was in this ledger and is missing"):
         restore(tmp_path / "backup", home, head=head)
     restore(tmp_path / "backup", home, head=None, entries_lost=True)
     assert PartyLedger(home / LEDGER_FILE).totals()[0].queries == 2

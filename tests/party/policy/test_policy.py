@@ -147,11 +147,11 @@ def test_the_noise_of_shares_is_that_of_the_certain_ones() -> None:
 def test_numbers_of_queries() -> None:
     policy = dataclasses.replace(FREE, max_queries=10, max_queries_in_all=40)
     admit(policy, settled(queries=10), already=(20, 10))
-    refused(policy, settled(queries=11), "max_queries is 10, and this campaign would come to 11")
+    refused(policy, settled(queries=11), "max_queries is 10, and this campaign would have 11")
     refused(
         policy,
         settled(queries=10),
-        "max_queries_in_all is 40, and all would come to 41",
+        "max_queries_in_all is 40, and all campaigns would have 41",
         already=(20, 11),
     )
 
@@ -165,7 +165,7 @@ def test_a_repeated_request_does_not_count_again(tmp_path: Path) -> None:
     answer(ledger, settled(), hashes)
     policy.admit(offer, ledger.view(offer, batch_of(hashes), hashes), MONDAY_NOON)
     more = queries(3, 2)
-    with pytest.raises(RefusedError, match="would come to 5"):
+    with pytest.raises(RefusedError, match="would have 5"):
         policy.admit(settled(), ledger.view(settled(), batch_of(more), more), MONDAY_NOON)
 
 
@@ -179,11 +179,11 @@ def test_the_own_accountant_has_the_last_word() -> None:
     refused(
         policy,
         settled(queries=100),
-        "largest_epsilon is 2 at delta 1e-05, and our answers would come to 2.656",
+        "largest_epsilon is 2 at delta 1e-05, and our cumulative epsilon would be 2.656",
         already=(100, 100),
     )
     offer = gated(1.0, 2e-6, queries=100)
-    refused(policy, offer, "more than the 1e-06 of it that is set aside for them (failing_share)")
+    refused(policy, offer, "more than the 1e-06 that is set aside for them (failing_share)")
     admit(dataclasses.replace(policy, failing_share=Fraction(1, 5)), offer)
 
 
@@ -197,7 +197,7 @@ def test_what_a_gated_server_takes_if_nothing_is_said_fits_a_party_to_which_noth
     assert of_gated_delta("gated", taken) == of_gated_delta("capped", 1e-5) == ""
     # One that is typed is said to be refused just where it is.
     assert "refuse this one" in of_gated_delta("gated", 1e-5)
-    refused(policy, gated(delta=1e-5), "a smaller delta, or a larger share, would fit")
+    refused(policy, gated(delta=1e-5), "a smaller delta, or a larger share")
 
 
 @pytest.mark.parametrize("digit", range(1, 10))
@@ -217,27 +217,29 @@ def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
     offer = gated(1.5, 1e-6)
     assert offer.gate is not None
     admit(FREE, offer)
-    refused(FREE, dataclasses.replace(offer, epsilon=1.4), "announces epsilon 1.4, but what its")
+    refused(FREE, dataclasses.replace(offer, epsilon=1.4), "announces epsilon 1.4, but its")
     wider = dataclasses.replace(offer.gate, target=offer.gate.target * 2)
-    refused(FREE, dataclasses.replace(offer, gate=wider), "announces epsilon 1.5, but what its")
+    refused(FREE, dataclasses.replace(offer, gate=wider), "announces epsilon 1.5, but its")
     # It would fail more often than delta says.
     refused(
-        FREE, dataclasses.replace(offer, delta=1e-7), "its terms promise nothing: this gate fails"
+        FREE, dataclasses.replace(offer, delta=1e-7), "its terms give no guarantee: this gate fails"
     )
-    refused(FREE, dataclasses.replace(offer, cap=Fraction(2)), "promise nothing: one batch may be")
+    refused(
+        FREE, dataclasses.replace(offer, cap=Fraction(2)), "give no guarantee: one batch may be"
+    )
     # Of a campaign that may release nothing any gate would be worth 0.
     lying = dataclasses.replace(offer, gate=wider, cap=Fraction(0))
-    refused(FREE, lying, "is gated and pays for 0 batches")
-    refused(FREE, dataclasses.replace(offer, rounds=2), "has 2 rounds: a gate is for one")
+    refused(FREE, lying, "is gated and its cap is 0 batches")
+    refused(FREE, dataclasses.replace(offer, rounds=2), "has 2 rounds: a gate allows only one")
     huge = dataclasses.replace(offer.gate, order=Fraction(10**6), target=Fraction(10**6))
     refused(FREE, dataclasses.replace(offer, gate=huge), "campaign c1c1c1c1")
     often = dataclasses.replace(offer.gate, failure=Fraction(1, 3))
-    refused(FREE, dataclasses.replace(offer, gate=often), "its terms promise nothing")
+    refused(FREE, dataclasses.replace(offer, gate=often), "its terms give no guarantee")
 
 
 def test_a_gate_that_is_not_told_is_refused_by_everyone() -> None:
     """Servers of before the terms had it: nothing but their word was there to check."""
-    refused(FREE, gated(gate=None), "its terms do not say how, so its promise cannot be checked")
+    refused(FREE, gated(gate=None), "its terms lack the gate, so its guarantee cannot be checked")
     admit(FREE, joining())  # before the terms are known there is nothing to say
 
 
@@ -245,7 +247,7 @@ def test_terms_that_are_worth_more_than_was_announced_are_refused_by_everyone() 
     refused(
         FREE,
         settled(epsilon=1.7),
-        "announces epsilon 1.7, but what its terms allow is worth 1.7601",
+        "announces epsilon 1.7, but its terms convert to 1.7601",
     )
     admit(FREE, settled(epsilon=1.8))
 
@@ -276,18 +278,18 @@ def test_noisy_sums_of_no_more_queries_than_the_cap_pays_for() -> None:
     worst = noisy().mechanisms[0].worst[0]  # type: ignore[index]
     cap = 2 * composition_named("zcdp").cost(worst)
     admit(FREE, noisy(queries=2, cap=cap, composition="zcdp"))
-    refused(FREE, noisy(queries=3, cap=cap, composition="zcdp"), "more than its cap pays for")
+    refused(FREE, noisy(queries=3, cap=cap, composition="zcdp"), "more than its cap covers")
 
 
 def test_only_parties_that_are_known_by_key() -> None:
-    """Or a coordinator could enrol five of its own, and take their votes off the sum."""
+    """Otherwise a coordinator could enrol five fake parties and subtract their votes."""
     keys = {name: name.encode().hex() * 32 for name in SIX}
     policy = dataclasses.replace(FREE, parties=keys)
     known = tuple(keys.values())
     admit(policy, joining())
     admit(policy, settled(identities=known))
-    refused(policy, settled(), "a comes with another key")
-    refused(policy, settled(identities=(*known[:5], "00" * 32)), "f comes with another key")
+    refused(policy, settled(), "a has another key")
+    refused(policy, settled(identities=(*known[:5], "00" * 32)), "f has another key")
     refused(
         dataclasses.replace(policy, parties={name: keys[name] for name in SIX[:5]}),
         settled(identities=known),
@@ -333,14 +335,14 @@ def test_somebody_is_asked_once_and_after_all_other_rules() -> None:
     assert len(asked) == 1
     assert "epsilon 2 at delta 1e-05 per record" in asked[0]
     admit(policy, joining(), joined=True)  # agreed to before
-    refused(policy, joining(), "there is nobody to ask")
+    refused(policy, joining(), "there is no operator to ask")
     refused(policy, joining(), "the answer was no", ask=lambda _: False)
 
 
 def test_the_books_of_another_request_are_no_good() -> None:
     offer = settled(queries=5)
     view = LedgerView((Totals(offer),), (offer.campaign, 4))
-    with pytest.raises(UsageError, match="this very request"):
+    with pytest.raises(UsageError, match="for another request"):
         FREE.admit(offer, view, MONDAY_NOON)
 
 
@@ -368,7 +370,7 @@ def test_in_words() -> None:
     assert "own accountant reaches epsilon 10 at delta 1e-05, of which 1e-06 is for" in lines
     assert "at least 3 parties" in lines
     few = dataclasses.replace(FREE, hours=Hours.parse("20:00-06:00"), max_queries=5)
-    assert "at most 5 queries a campaign" in "\n".join(few.in_words())
+    assert "at most 5 queries per campaign" in "\n".join(few.in_words())
     assert "votes only 20:00-06:00, local time" in few.in_words()
 
 
@@ -429,32 +431,32 @@ def test_what_is_not_named_is_as_by_default() -> None:
     [
         (
             "max_querys = 5",
-            "policy.toml: no key is called 'max_querys'; did you mean 'max_queries'?",
+            "policy.toml: unknown key 'max_querys'; did you mean 'max_queries'?",
         ),
         ("[campaigns]\nkey = 'aa'", "policy.toml: campaigns: a word, or a list"),
         ("campaigns = 'none'", "policy.toml: campaigns is one of enrolled, any, ask"),
         ("campaigns = [{key = 'aa'}]", "64 hexadecimal digits"),
-        (f"campaigns = [{{key = '{'a' * 64}', name = 'b'}}]", "no key is called 'name'"),
+        (f"campaigns = [{{key = '{'a' * 64}', name = 'b'}}]", "unknown key 'name'"),
         (f"campaigns = [{{key = '{'a' * 64}', id = 'b'}}]", "the campaign's id, hexadecimal"),
-        ("max_queries = 0", "max_queries is a whole number from 1 on"),
+        ("max_queries = 0", "max_queries must be a whole number of at least 1"),
         ("max_queries = 1.5", "policy.toml: max_queries: a whole number or 'none' is wanted"),
         ("max_queries = true", "a whole number"),
-        ("least_sigma = -1", "least_sigma is a number above 0"),
+        ("least_sigma = -1", "least_sigma must be a number above 0"),
         ("least_sigma = nan", "a number is wanted"),
         ("least_sigma = true", "a number is wanted"),
         ("least_sigma = 1e-999999", "a number is wanted"),
         ("largest_epsilon = inf", "a number is wanted"),
         ("largest_epsilon = 'any'", "a number is wanted"),
-        ("delta = 1", "delta lies between 0 and 1"),
+        ("delta = 1", "delta must be between 0 and 1"),
         ("delta = 'none'", "a number is wanted"),
         ("aggregation = 'masked'", "a list of texts is wanted"),
         ("aggregation = []", "aggregation is a list of one or more of plain, masked"),
         ("noise = ['loud']", "noise is a list of one or more of central, distributed"),
         ("units = [1]", "a list of texts is wanted"),
         ("hours = '8-18'", "policy.toml: hours: hours are written as 08:00-18:00"),
-        ("hours = '08:00-24:01'", "are no span"),
-        ("hours = '08:00-08:00'", "are no span"),
-        ("hours = '24:00-08:00'", "are no span"),
+        ("hours = '08:00-24:01'", "are an empty span"),
+        ("hours = '08:00-08:00'", "are an empty span"),
+        ("hours = '24:00-08:00'", "are an empty span"),
         ("weekdays = ['monday']", "policy.toml: weekdays: weekdays is a list of some of mon"),
         ("weekdays = []", "weekdays is a list"),
         ("repeat_queries = true", "a text is wanted"),
@@ -489,8 +491,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ("largest_epsilon = 1e99999999999999999999", DataError, "a number in it is too large"),
-        ("largest_epsilon = -1e99999999999999999999", DataError, "a number in it is too large"),
+        ("largest_epsilon = 1e99999999999999999999", DataError, "a number that is too large"),
+        ("largest_epsilon = -1e99999999999999999999", DataError, "a number that is too large"),
         ("least_sigma = 1e999999999", UsageError, "least_sigma: a number is wanted"),
         ("largest_epsilon = 1" + "0" * 400, UsageError, "largest_epsilon: a number is wanted of"),
         ("delta = 1" + "0" * 400, UsageError, "delta: a number is wanted of sane size"),
@@ -498,13 +500,13 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("delta = 0." + "1" * 101, UsageError, "delta: a number of at most 100 digits"),
         ("max_queries = 1" + "0" * 400, UsageError, "a whole number below 2^63 is wanted"),
         ("max_queries = 9223372036854775808", UsageError, "a whole number below 2^63 is wanted"),
-        ("max_queries = " + "9" * 5000, DataError, "a number in it is too large"),
+        ("max_queries = " + "9" * 5000, DataError, "a number that is too large"),
         ("max_queries = 0x" + "f" * 5000, UsageError, "got one that is too large to show"),
         ("hours = 0x" + "f" * 5000, UsageError, "got one that is too large to show"),
         ("campaigns = " + "[" * 3000 + "]" * 3000, DataError, "nested too deeply"),
         ("campaigns = " + "{a=" * 3000 + "1" + "}" * 3000, DataError, "nested too deeply"),
         ("max_queries" + ".a" * 2000 + " = 1", UsageError, "got one that is too large to show"),
-        ("k" * 100_000 + " = 1", UsageError, "no key is called 'kkkk"),
+        ("k" * 100_000 + " = 1", UsageError, "unknown key 'kkkk"),
         ("hours = '" + "8" * 100_000 + "'", UsageError, "hours are written as 08:00-18:00"),
         ('[parties]\n"a\\nb" = "c"', UsageError, "parties: 'a\\nb': an identity key"),
     ],

@@ -550,7 +550,7 @@ def test_what_the_server_declared_is_known_from_the_own_ledger(asked: CheckOptio
     found = check_schema(asked, data)
     assert "records take no part: its label is not in the class list" in found.text
     stated = replace(asked, classes="0,1")
-    with pytest.raises(SchemaError, match="classes that the campaign has not: 0"):
+    with pytest.raises(SchemaError, match="classes that the campaign lacks: 0"):
         check_schema(stated, data)
 
 

@@ -100,7 +100,7 @@ def test_the_tight_accounting_is_tighter_and_asks_for_k_seeds() -> None:
     assert fixed.epsilon < mixed.epsilon < theorem_1(TEST, power(9)).epsilon
     assert mixed.t == 39  # 50 - ceil(ln(1e9 / (1.3679 * 20000)))
     assert float(mixed.delta) == pytest.approx(math.exp(-11) / ((1 + math.exp(-1)) * 20_000))
-    with pytest.raises(InfeasibleError, match="more than the 49 seeds"):
+    with pytest.raises(InfeasibleError, match="more than the 49 guaranteed seeds"):
         theorem_1(TEST, power(9), Tight(49, fixed=True))
 
 

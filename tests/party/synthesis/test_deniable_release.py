@@ -258,7 +258,7 @@ def test_what_floats_cannot_judge_is_dropped() -> None:
 
 def test_fewer_seeds_than_were_charged_for_release_nothing() -> None:
     plan = SeededRelease(RandomizedTest(5, Fraction(4), ONE), (4,), 10, 10, Fraction(1, 8), 1000)
-    with pytest.raises(InfeasibleError, match="fewer seeds than the cost supposes") as caught:
+    with pytest.raises(InfeasibleError, match="fewer seeds than the cost assumes") as caught:
         release_seeded(
             seeds_of(NETWORK, 999), NETWORK, plan, SimulatedNoise(1), SimulatedRandomness(1)
         )

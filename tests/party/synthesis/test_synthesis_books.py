@@ -83,7 +83,7 @@ def ledger(path: Path) -> PartyLedger:
 def test_votes_and_rows_are_summed_before_they_are_converted(
     ledger: PartyLedger, path: Path, composition: str, rows_first: bool
 ) -> None:
-    """1,000 labels at sigma 40 are worth 5.644 in zCDP, rows at epsilon 1 beside them 5.745."""
+    """1,000 labels at sigma 40 give 5.644 in zCDP, with rows at epsilon 1 5.745."""
     offer = thousand(composition=composition)
     if rows_first:
         ledger.reserve(synthesis())
@@ -197,7 +197,7 @@ def test_free_rows_change_nothing(ledger: PartyLedger) -> None:
 
 
 def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
-    """A campaign that fits the largest epsilon alone does not fit beside the rows."""
+    """A campaign that fits the largest epsilon by itself does not fit together with the rows."""
     offer = replace(thousand(composition="zcdp", epsilon=5.7), queries=1000)
     policy = Policy(campaigns="any", least_survivors=0, largest_epsilon=5.7)
 
@@ -207,7 +207,7 @@ def test_the_policy_counts_rows_in(ledger: PartyLedger) -> None:
 
     admits()
     ledger.reserve(synthesis())
-    with pytest.raises(RefusedError, match=r"would come to 5\.745"):
+    with pytest.raises(RefusedError, match=r"would be 5\.745"):
         admits()
     view = LedgerView((Totals(offer),), (offer.campaign, 0), syntheses=(
         synthesis(private=False, epsilon=None, rho=Fraction(0)),
@@ -254,10 +254,10 @@ def test_a_model_has_to_be_paid_for_here(ledger: PartyLedger) -> None:
 
 
 def test_nothing_is_reserved_or_spent_twice(ledger: PartyLedger) -> None:
-    with pytest.raises(RefusedError, match="nobody had paid for"):
+    with pytest.raises(RefusedError, match="were not paid for"):
         ledger.spend("a1" * 16, output=OUTPUT)
     ledger.reserve(synthesis())
-    with pytest.raises(RefusedError, match="in the ledger already"):
+    with pytest.raises(RefusedError, match="already in the ledger"):
         ledger.reserve(synthesis(rho=Fraction(0), epsilon=Fraction(0)))
     ledger.spend("a1" * 16, output=OUTPUT)
     with pytest.raises(RefusedError, match="written before"):
@@ -312,7 +312,9 @@ def test_the_text_of_an_entry_is_written_down() -> None:
     [{"rho": "0.5"}, {"rho": "2/4"}, {"more": 1}, {"private": 1}, {"settings": []}, {"epsilon": 1}],
 )
 def test_what_no_ledger_holds(wrong: dict[str, Any]) -> None:
-    with pytest.raises(LedgerError, match=f"a release of synthetic rows: .*{next(iter(wrong))}"):
+    with pytest.raises(
+        LedgerError, match=f"an impossible release of synthetic rows: .*{next(iter(wrong))}"
+    ):
         Synthesis.from_dict(synthesis().to_dict() | wrong)
     assert Synthesis.from_dict(synthesis().to_dict()) == synthesis()
 
@@ -330,5 +332,5 @@ def test_a_cheaper_entry_is_noticed(ledger: PartyLedger, path: Path) -> None:
             "BEGIN SELECT RAISE(ABORT, 'this ledger is append-only'); END"
         )
     db.close()
-    with pytest.raises(PateError, match="its digest does not hold"):
+    with pytest.raises(PateError, match="its digest does not match"):
         PartyLedger(path)

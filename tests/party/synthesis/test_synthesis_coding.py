@@ -63,7 +63,7 @@ def test_the_order_of_columns_is_free(tmp_path: Path) -> None:
 def test_each_cell_is_coded_by_itself(tmp_path: Path) -> None:
     # Any text in a column makes it one of categories: the other rows' codes must not notice.
     alone = encode(table(tmp_path, "7.0,1e-1,f,02"), DOMAIN, "it")
-    with pytest.raises(DataError, match=r"row 2, column age: 'old' is no number"):
+    with pytest.raises(DataError, match=r"row 2, column age: 'old' is not a number"):
         encode(table(tmp_path, "7.0,1e-1,f,02", "old,x,f,x"), DOMAIN, "it")
     mixed = Table(
         DOMAIN.names, (np.array(["7.0"]), np.array(["1e-1"]), np.array(["f"]), np.array(["02"]))
@@ -76,13 +76,16 @@ def test_each_cell_is_coded_by_itself(tmp_path: Path) -> None:
     [
         ("99,0,f,1", "row 2, column age: 99 outside 0..79"),
         ("-1,0,f,1", "row 2, column age: -1 outside 0..79"),
-        ("1.5,0,f,1", "row 2, column age: 1.5 is no whole number"),
-        (",0,f,1", "row 2, column age: no value, and the schema has no missing ones there"),
+        ("1.5,0,f,1", "row 2, column age: 1.5 is not a whole number"),
+        (
+            ",0,f,1",
+            "row 2, column age: no value, but the schema does not allow missing values there",
+        ),
         ("1,1.01,f,1", "row 2, column ratio: 1.01 outside 0..1"),
-        ("1,0,x,1", "row 2, column sex: 'x' is none of the schema's 3 codes"),
-        ("1,0,f,3", "row 2, column stage: '3' is none of the schema's 3 codes"),
+        ("1,0,x,1", "row 2, column sex: 'x' is not one of the schema's 3 codes"),
+        ("1,0,f,3", "row 2, column stage: '3' is not one of the schema's 3 codes"),
         ("1,0,f,", "row 2, column stage: no value"),
-        ("1,0,f,one", "row 2, column stage: 'one' is none"),
+        ("1,0,f,one", "row 2, column stage: 'one' is not one"),
     ],
 )
 def test_a_cell_without_a_code_names_row_and_column(tmp_path: Path, row: str, says: str) -> None:

@@ -1,4 +1,4 @@
-"""What is public and cannot be is told before a release is reserved: nothing is paid for it."""
+"""Invalid public values are reported before a release is reserved: nothing is charged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_release_that_can_be_is_paid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "kind", "words"),
     [
-        (replace(SEEDED, rows=1_000_000, attempts=None), UsageError, "attempts are 1 to"),
+        (replace(SEEDED, rows=1_000_000, attempts=None), UsageError, "attempts must be from 1 to"),
         (replace(SEEDED, resampled=(1, 2), gamma=Fraction("1.0005")), UsageError, "at least 1.001"),
         (replace(SEEDED, k=10_000), InfeasibleError, "k=10000 is more than the"),
         (replace(SEEDED, k=0), UsageError, "k counts records"),
@@ -90,7 +90,7 @@ def test_gamma_and_attempts_of_a_test_with_noise() -> None:
     plan_of(replace(asked, resampled=(1,), gamma=Fraction("1.0005")), domain)
     with pytest.raises(UsageError, match=r"at least 1\.001"):
         plan_of(replace(asked, resampled=(1, 2), gamma=Fraction("1.0005")), domain)
-    with pytest.raises(UsageError, match="attempts are 1 to"):
+    with pytest.raises(UsageError, match="attempts must be from 1 to"):
         plan_of(replace(asked, attempts=10**6 + 1), domain)
 
 
@@ -152,5 +152,5 @@ def test_a_file_of_others_is_read_only_if_its_rows_are_those_it_names(
     )
     pq.write_table(held, tmp_path / "a.parquet")
     monkeypatch.delattr(parquet, "read_parquet")
-    with pytest.raises(DataError, match="not the rows that it says"):
+    with pytest.raises(DataError, match="not have the stated number of rows"):
         parquet.read(tmp_path / "a.parquet")

@@ -56,7 +56,7 @@ def test_the_system_never_gives_the_same_twice_and_a_seed_always_does() -> None:
 
 def test_only_the_system_may_make_a_release() -> None:
     require_production(SystemRandomness())
-    with pytest.raises(UsageError, match="protects nobody"):
+    with pytest.raises(UsageError, match="gives no protection"):
         require_production(SimulatedRandomness(1))
 
 

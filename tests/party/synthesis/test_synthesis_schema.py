@@ -93,7 +93,7 @@ def _category(**change: object) -> dict[str, object]:
         (_column(buckets=[0, 1, -1]), "bucket"),
         (_category(codes=[]), "codes"),
         (_category(codes=["f", "f"]), "repeats"),
-        (_category(codes=["1", 2]), "no text"),
+        (_category(codes=["1", 2]), "must be text"),
         (_category(codes=["f", "?"]), "empty cell"),
         (_category(codes=["f", "NaN"]), "empty cell"),
         (_category(codes=["f", " m"]), "space"),
@@ -101,11 +101,11 @@ def _category(**change: object) -> dict[str, object]:
         (_category(codes=["1.0", "2"]), "'1'"),
         (_category(codes=["x" * 300]), "characters"),
         (_category(missing="yes"), "missing"),
-        (_category(codes=["f", "m\ud800"]), "half of a pair"),
+        (_category(codes=["f", "m\ud800"]), "lone surrogate"),
         (_category(codes=["f", "m\x1b[31m"]), "control character"),
         (_category(codes=["f", "m\x00"]), "control character"),
         (_category(codes=["f", "m\u2028n"]), "control character"),
-        (_category(name="sex\udfff"), "half of a pair"),
+        (_category(name="sex\udfff"), "lone surrogate"),
         (_column(name="age\nof a patient"), "control character"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_digest_tells_any_two_domains_apart() -> None:
 
 def test_one_code_is_allowed_and_said() -> None:
     domain = Domain((Attribute("site", ("a",), (0,)),), 1, None)
-    assert schema.warnings(domain) == ["column 'site' has one code: it says nothing about a row"]
+    assert schema.warnings(domain) == ["column 'site' has one code: it carries no information"]
 
 
 @pytest.fixture

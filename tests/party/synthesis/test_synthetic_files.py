@@ -118,12 +118,12 @@ def test_a_file_that_was_cut_or_has_other_rows(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="truncated"):
         read(path)
     more = About(ABOUT.schema, (replace(SOURCE, rows=4),))
-    with pytest.raises(DataError, match="not the rows that it says"):
+    with pytest.raises(DataError, match="not have the stated number of rows"):
         read(written(tmp_path, "b.parquet", TABLE, more))
     with pytest.raises(DataError, match="there is no file"):
         read(tmp_path / "none.parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "c.parquet")
-    with pytest.raises(DataError, match="does not say that its rows are synthetic"):
+    with pytest.raises(DataError, match="has no metadata of synthetic rows"):
         read(tmp_path / "c.parquet")
 
 
@@ -281,7 +281,7 @@ def test_nothing_leaves_with_seeded_noise(
 ) -> None:
     domain, ledger = small(), PartyLedger(tmp_path / LEDGER_FILE)
     plan = plan_of(ReleaseRequest(rows=4), domain)
-    with pytest.raises(UsageError, match="protects nobody"):
+    with pytest.raises(UsageError, match="gives no protection"):
         release(
             plan,
             entry_of(plan, domain, "record", "00" * 32),

@@ -315,7 +315,7 @@ def test_what_was_asked_of_another_party_changes_nothing(liar: Liar) -> None:
 
 
 def test_a_request_of_an_earlier_attempt_ends_the_present_one_and_opens_nothing(liar: Liar) -> None:
-    """Whoever could tell a party an old request could stop a sum, and learn nothing of it."""
+    """An attacker who replays an old request could stop a sum, but learn nothing."""
     old = liar.aggregation()
     begins = old.request("d")
     liar.through(old, [NAMES, NAMES, NAMES])
@@ -323,7 +323,7 @@ def test_a_request_of_an_earlier_attempt_ends_the_present_one_and_opens_nothing(
     reply = liar.tell("a", begins)
     # New keys for the old attempt: what was masked with the ones before is not opened by them.
     assert reply.WhichOneof("body") == "keys"
-    liar.refuses("a", aggregation.request("a"), "not begun here")
+    liar.refuses("a", aggregation.request("a"), "not started here")
     liar.refuses("a", old.request("a"), "and the next is")
     liar.through(aggregation, [NAMES[1:], NAMES[1:]])
     # Its masked vote was in: the others open the sum without it, as of a party that dropped out late.
@@ -335,14 +335,14 @@ def test_messages_out_of_order(liar: Liar) -> None:
     aggregation = liar.aggregation()
     later = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
     consent = later.request("a")
-    liar.refuses("a", _renamed(consent, aggregation), "not begun here")
+    liar.refuses("a", _renamed(consent, aggregation), "not started here")
     liar.step(aggregation, advance=False)
     liar.refuses("a", _renamed(consent, aggregation), "and the next is")
     masked = vote_pb2.PartyRequest()
     masked.ask_masked.attempt = aggregation.attempt
     liar.refuses("a", masked, "and the next is")
     # That attempt ended the one before it.
-    liar.refuses("a", consent, "not begun here")
+    liar.refuses("a", consent, "not started here")
 
 
 def _renamed(
@@ -425,7 +425,7 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
 
 @pytest.mark.slow
 def test_the_same_batch_may_be_run_again_with_the_same_parties(liar: Liar) -> None:
-    """A server that lost the first result is told the same sum, and nothing new."""
+    """A server that lost the first result gets the same sum, and nothing new."""
     one = liar.through(liar.aggregation(), [NAMES] * 5).result()
     for name in NAMES:
         liar.start(name)
@@ -459,7 +459,9 @@ def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
     permuted = vote_pb2.Campaign()
     permuted.CopyFrom(liar.campaign)
     permuted.classes[:] = CLASSES[::-1]
-    liar.refuses("a", aggregation.request("a"), "on other terms than it was begun on", permuted)
+    liar.refuses(
+        "a", aggregation.request("a"), "with other terms than it was started with", permuted
+    )
     # What is left is the sum that was begun.
     np.testing.assert_array_equal(liar.what_comes(aggregation), [[4, 6]] * 6)
 
@@ -547,7 +549,7 @@ def test_the_same_teachers_with_other_votes_give_none(
         liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
     again = liar.aggregation(WHOLE if batch == "the same" else PART)
     liar.through(again, [NAMES, NAMES])
-    liar.refuses("a", again.request("a"), "are not those that we gave")
+    liar.refuses("a", again.request("a"), "differ from those that we sent")
     assert liar.what_comes(again) is None
     # With the votes that it gave it takes part again.
     liar.start("a")
@@ -640,7 +642,7 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
     liar.through(liar.aggregation(), [NAMES] * 3)
     head = PartyLedger(home / "ledger.db", read_only=True).head
     _lose(home)
-    with pytest.raises(LedgerError, match="was in this ledger and is gone"):
+    with pytest.raises(LedgerError, match="was in this ledger and is missing"):
         restore(copy, home, head=head)
 
 
@@ -736,7 +738,7 @@ def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
     aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
     other = aggregation.request("a")
     other.ask_proof.seed = bytes(32)
-    liar.refuses("a", other, "not the one that this attempt began with")
+    liar.refuses("a", other, "not the one of this attempt")
     early = liar.aggregation()
     liar.step(early, advance=False)
     asked = vote_pb2.PartyRequest()

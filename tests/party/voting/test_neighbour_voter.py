@@ -354,7 +354,7 @@ def test_terms_that_do_not_fit_together_are_no_request(
 
 def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
     """It would count as what was announced, whatever the noise; there is nothing to gate."""
-    a.refuses(a.ask(a.campaign(composition="gate")), "ProtocolError", "nothing to gate")
+    a.refuses(a.ask(a.campaign(composition="gate")), "ProtocolError", "cannot be gated")
     assert a.answered == 0
 
 

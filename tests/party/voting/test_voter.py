@@ -126,7 +126,7 @@ def make(
 
 
 def test_noise_shares_from_a_seed_are_refused(home: Path) -> None:
-    with pytest.raises(UsageError, match="seeded source protects nobody"):
+    with pytest.raises(UsageError, match="seeded source gives no protection"):
         Voter(
             name="a", identity=identity_key(home), ensemble=Parity(), home=home, site=site(home),
             noise=SimulatedNoise(1),
@@ -205,7 +205,7 @@ def test_an_end_at_another_guarantee_than_was_agreed_to(
 
 
 class Narrow(Parity):
-    """Looks at the first column of a table alone."""
+    """Uses only the first column of a table."""
 
     def conform(self, inputs: Inputs) -> Inputs:
         assert isinstance(inputs, Table)

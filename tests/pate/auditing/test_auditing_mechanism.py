@@ -148,7 +148,7 @@ class TestAttack:
             worlds.reverse()
         worth, event = learn(worlds[0], worlds[1], 2000, self.worth)
         assert event.reverse is swap
-        hits, false = event.tally(worlds[0], worlds[1])
+        hits, false = event.count_hits(worlds[0], worlds[1])
         rare = int((worlds[int(swap)][:, 2] > 0).sum())
         assert hits == rare > 5 * false
         assert 1.0 < worth < float(self.worth(np.array(hits), np.array(false)))
@@ -157,7 +157,7 @@ class TestAttack:
         runs = self.runs([0.2, 0.3, 0.5])
         worth, event = learn(runs, runs.copy(), 2000, self.worth)
         assert worth == 0.0
-        hits, false = event.tally(runs, runs)
+        hits, false = event.count_hits(runs, runs)
         assert hits == false
 
     def test_an_event_is_met_at_its_threshold(self) -> None:
@@ -329,7 +329,7 @@ def made(**changes: float) -> Audit:
 
 
 class HalfNoise:
-    """A generator that draws with half of the sigma that it is told."""
+    """A generator that draws with half of the given sigma."""
 
     production: ClassVar[bool] = True
 

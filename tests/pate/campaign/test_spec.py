@@ -99,7 +99,7 @@ def test_a_changed_text_form_is_refused(change: str | float) -> None:
 def test_a_resume_with_other_parameters_names_the_field() -> None:
     spec = make_spec(sigma2=Fraction(40))
     spec.require_same(make_spec(sigma2=Fraction(40), id=new_campaign_id()))
-    with pytest.raises(StateError, match=r"sigma2 = 40, asked for is 1/3"):
+    with pytest.raises(StateError, match=r"sigma2 = 40, but 1/3 was given"):
         spec.require_same(make_spec(sigma2=Fraction(1, 3)))
 
 

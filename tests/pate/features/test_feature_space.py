@@ -59,7 +59,7 @@ def test_the_choice_looks_at_the_public_set_alone() -> None:
         space_over(photographs.take(np.arange(99)), "diffusion-scattering")
     with pytest.raises(UsageError, match="no feature space 'table'"):
         space_over(photographs, "table")
-    with pytest.raises(DataError, match="look alike"):
+    with pytest.raises(DataError, match="have the same features"):
         space_over(Images(np.zeros((500, 8, 8, 1), np.uint8)))
 
 

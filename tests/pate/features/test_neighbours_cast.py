@@ -130,7 +130,7 @@ def test_ties_go_to_the_first_query_wherever_the_record_stands() -> None:
 
 
 def test_nearest_far_from_the_origin() -> None:
-    """Where the distances are small beside the points, rounding must not decide."""
+    """Where the distances are small relative to the points, rounding must not decide."""
     rng = np.random.default_rng(1)
     middle = np.float32(1000)
     queries = (rng.normal(size=(20, 5)) + middle).astype(np.float32)
@@ -153,7 +153,7 @@ def test_what_is_refused() -> None:
         cast_votes(queries, records, labels[:1], 2)
     with pytest.raises(DataError, match="groups of shape"):
         cast_votes(queries, records, labels, 2, groups=groups[:1])
-    with pytest.raises(UsageError, match="0 votes a group"):
+    with pytest.raises(UsageError, match="without groups, got 0"):
         cast_votes(queries, records, labels, 2, groups=groups, cap=0)
     with pytest.raises(UsageError, match="1 without groups"):
         cast_votes(queries, records, labels, 2, cap=2)

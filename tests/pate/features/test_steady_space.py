@@ -62,9 +62,9 @@ def test_other_distortions_of_strangers_are_recognised() -> None:
 
 
 def test_too_few_or_no_images_are_refused() -> None:
-    with pytest.raises(DataError, match="499 public inputs; a steady space needs 500"):
+    with pytest.raises(DataError, match="499 public inputs; a steady feature space needs 500"):
         InvariantSpace.fit(BASE, strokes(499, SIZE))
-    with pytest.raises(DataError, match="look alike"):
+    with pytest.raises(DataError, match="have the same features"):
         InvariantSpace.fit(BASE, Images(np.zeros((500, *SIZE), np.uint8)))
     with pytest.raises(SchemaError, match="for images"):
         InvariantSpace.fit(BASE, Table(("a",), (np.arange(600.0),)))

@@ -63,7 +63,7 @@ def test_an_encoding_is_of_one_list_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "otherwise"),
     [
-        ({"version": 2}, "version 2 are not known"),
+        ({"version": 2}, "version 2 of masked sums"),
         ({"campaign": bytes(15)}, "campaign id of a masked sum has 15 bytes"),
         ({"attempt": bytes(17)}, "attempt id of a masked sum has 17 bytes"),
         ({"batch": b""}, "batch hash of a masked sum has 0 bytes"),
@@ -164,9 +164,9 @@ def test_extreme_integers_have_their_residues() -> None:
 def test_bytes_that_are_no_residues_are_refused() -> None:
     with pytest.raises(ProtocolError, match="3 bytes, 4 are expected"):
         Ring(16).unpack(bytes(3), 2)
-    with pytest.raises(ProtocolError, match=r"no residue modulo 2\^3"):
+    with pytest.raises(ProtocolError, match=r"not a residue modulo 2\^3"):
         Ring(3).unpack(bytes([8]), 1)
-    with pytest.raises(UsageError, match="no residue modulo"):
+    with pytest.raises(UsageError, match="not a residue modulo"):
         centred(np.array([256]), 8)
     for bits in (0, 33, True):
         with pytest.raises(UsageError, match="1 to 32 bits"):

@@ -35,7 +35,7 @@ NAMES = CONTEXT.names
 
 
 def attempt_at(phase: Phase, missing_votes: int = 0) -> Attempt:
-    """An attempt in which everybody has answered all phases before ``phase``."""
+    """An attempt in which all parties have answered all phases before ``phase``."""
     attempt = Attempt(CONTEXT)
     voters = NAMES[: len(NAMES) - missing_votes]
     steps: list[Callable[[], object]] = [
@@ -257,7 +257,7 @@ def test_boxes_that_are_not_for_me_or_not_from_their_sender_are_refused() -> Non
             f"box from {PEER} to {ME} does not open: {PEER} sealed it wrongly",
         ),
         "short": (mine | {PEER: mine[PEER][:-1]}, f"box from {PEER} has {BOX_BYTES - 1} bytes"),
-        "from myself": (mine | {ME: mine[PEER]}, f"box from {ME}, who does not mask with {ME}"),
+        "from myself": (mine | {ME: mine[PEER]}, f"box from {ME}, which does not mask with {ME}"),
         "from a stranger": (
             {name: mine[name] for name in NAMES[1:4]} | {"mallory": mine[PEER]},
             "'mallory' in a list of boxes",
@@ -332,8 +332,8 @@ def test_values_that_are_no_integers_are_refused() -> None:
     [
         (NAMES[1:], ProtocolError, f"{ME} is asked to sign a list of survivors without it"),
         (NAMES[:3], QuorumError, "3 parties survive, 4 are needed"),
-        ((*NAMES[:4], PEER), ProtocolError, "in the list of survivors twice"),
-        ((*NAMES[:3], PEER), ProtocolError, "in the list of survivors twice"),
+        ((*NAMES[:4], PEER), ProtocolError, "list of survivors has a party twice"),
+        ((*NAMES[:3], PEER), ProtocolError, "list of survivors has a party twice"),
         ((*NAMES[:4], "mallory"), ProtocolError, "'mallory' in a list of survivors"),
         ((*NAMES, PEER), ProtocolError, "7 parties in a list of survivors"),
     ],
@@ -353,7 +353,7 @@ def test_a_survivor_whose_box_never_came_is_refused() -> None:
     boxes = attempt.server.boxes_for(ME)
     del boxes[PEER]
     me(attempt).mask(boxes, attempt.values[ME])
-    with pytest.raises(ProtocolError, match=f"{PEER} is listed as a survivor, and its box never"):
+    with pytest.raises(ProtocolError, match=f"{PEER} is listed as a survivor, but its box never"):
         me(attempt).sign_survivors(NAMES)
     me(attempt).sign_survivors([name for name in NAMES if name != PEER])
 
@@ -363,7 +363,7 @@ def test_a_survivor_that_announced_no_keys_is_refused() -> None:
     attempt.announce(NAMES[:5])
     attempt.share(NAMES[:5])
     attempt.vote(NAMES[:5])
-    with pytest.raises(ProtocolError, match=f"{NAMES[5]} is listed as a survivor and announced no"):
+    with pytest.raises(ProtocolError, match=f"{NAMES[5]} is listed as a survivor but announced no"):
         me(attempt).sign_survivors(NAMES)
 
 

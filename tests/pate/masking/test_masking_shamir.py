@@ -65,12 +65,12 @@ def test_a_wrong_share_gives_another_secret(secret: bytes, threshold: int, by: i
 
 
 def test_shares_that_give_no_32_bytes_do_not_belong_together() -> None:
-    with pytest.raises(ProtocolError, match="do not belong together"):
+    with pytest.raises(ProtocolError, match="are inconsistent"):
         reconstruct({1: PRIME - 1}, 1)
 
 
 class Tape:
-    """A random source that gives what it was told."""
+    """A scripted random source."""
 
     def __init__(self, given: tuple[int, ...]) -> None:
         self.given = bytes(given)

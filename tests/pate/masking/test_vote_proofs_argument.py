@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 P = FIELD.prime
 CODEWORDS = "its rows are not codewords"
-LINK = "its link is not of the counts"
-COUNTS = "its test of counts is not of those"
-RANGE = "a count is out of range, or a row has another sum"
-COLUMN = "a column is not one that it is committed to"
+LINK = "its link does not match the committed counts"
+COUNTS = "its test of counts does not match"
+RANGE = "a count is out of range, or a row has a wrong sum"
+COLUMN = "a column does not match its commitment"
 
 
 def refused(cheat: Prover, why: str, seed: bytes = SEED) -> None:
@@ -450,7 +450,7 @@ def test_a_proof_of_another_length_is_not_looked_at(length: int) -> None:
     cut = proof + bytes(length) if length > 0 else proof[: len(proof) + length or 0]
     if length == 0:
         cut = b""
-    with pytest.raises(ProtocolError, match=rf"has {len(proof)} bytes, and this has {len(cut)}"):
+    with pytest.raises(ProtocolError, match=rf"has {len(proof)} bytes, but this has {len(cut)}"):
         verify(prover.statement, prover.commitment, SEED, cut)
 
 
@@ -461,7 +461,7 @@ def test_each_element_has_one_written_form(part: str, value: int) -> None:
     proof = prover.prove(SEED)
     at = parts_of(prover.statement, proof)[part]
     other = proof[:at] + value.to_bytes(4, "little") + proof[at + 4 :]
-    with pytest.raises(ProtocolError, match="no element of the field"):
+    with pytest.raises(ProtocolError, match="not an element of the field"):
         verify(prover.statement, prover.commitment, SEED, other)
 
 
@@ -492,7 +492,7 @@ def test_a_proof_is_for_one_seed_party_context_and_commitment() -> None:
 
 
 def test_a_leaf_is_bound_to_party_and_context() -> None:
-    """So nobody can take over another party's commitment, whatever the challenges say."""
+    """So no party can take over another party's commitment, whatever the challenges."""
     names = [Statement(statement().shape, CONTEXT, name).binding for name in ("mercy", "unity")]
     places = [Statement(statement().shape, held, "mercy").binding for held in (CONTEXT, bytes(32))]
     shapes = [statement(teachers=k, most=15).binding for k in (9, 10)]
@@ -548,7 +548,7 @@ def test_a_sum_is_linked_to_its_proofs_and_no_other_is() -> None:
         {"links": links[:2]},
         {"links": [links[0], links[0], links[2]]},
     ):
-        with pytest.raises(ProtocolError, match="nobody can be named"):
+        with pytest.raises(ProtocolError, match="cannot be identified"):
             check(**changed)
 
 
@@ -558,17 +558,17 @@ def test_a_count_is_not_taken_for_another_with_its_residue(shift: int) -> None:
     shape, links, total, masks = three()
     votes = total.copy()
     votes[0, 0] += shift
-    with pytest.raises(ProtocolError, match="nobody can be named"):
+    with pytest.raises(ProtocolError, match="cannot be identified"):
         check_link(shape, CONTEXT, SEED, links=links, votes=votes, masks=masks, teachers=2**31)
 
 
 def test_each_test_of_the_link_counts() -> None:
-    """Four together err with 2^-123; one alone with 2^-31."""
+    """Four together err with 2^-123; a single one with 2^-31."""
     shape, links, total, masks = three()
     for test in range(4):
         wrong = [links[0].copy(), *links[1:]]
         wrong[0][test, 3] = (wrong[0][test, 3] + np.uint64(1)) % np.uint64(P)
-        with pytest.raises(ProtocolError, match="nobody can be named"):
+        with pytest.raises(ProtocolError, match="cannot be identified"):
             check_link(shape, CONTEXT, SEED, links=wrong, votes=total, masks=masks, teachers=30)
 
 

@@ -240,7 +240,7 @@ def test_masking_other_votes_than_proved_breaks_the_link_and_names_nobody(part: 
 
     moving = Moving(FOUR, name=PEER, identity=identity_of(PEER), random=bytes_from("moving"))
     attempt = Proved(FOUR, {PEER: moving}).up_to(Phase.UNMASK)
-    with pytest.raises(ProtocolError, match="nobody can be named; the batch is refused") as error:
+    with pytest.raises(ProtocolError, match="cannot be identified; the batch is refused") as error:
         attempt.open(NAMES)
     assert not any(name in str(error.value) for name in NAMES)
     with pytest.raises(ProtocolError, match="no sum yet"):
@@ -280,7 +280,7 @@ def test_another_party_cannot_be_copied() -> None:
 def test_a_proof_of_another_attempt_is_refused() -> None:
     other = Proved(proved_context(4, attempt=1)).up_to(Phase.PROOFS)
     attempt = Proved(FOUR).up_to(Phase.PROOFS)
-    with pytest.raises(ProtocolError, match=f"the votes of {ME} are not proved: a column is not"):
+    with pytest.raises(ProtocolError, match=f"the votes of {ME} are not proved: a column does not"):
         attempt.server.take_proof(ME, other.parties[ME].prove(SEED))
 
 
@@ -299,7 +299,7 @@ def test_a_party_answers_the_seed_that_was_fixed_and_no_other() -> None:
     attempt = Proved(FOUR).up_to(Phase.PROOFS)
     party = attempt.parties[ME]
     for seed in (bytes(32), SEED[::-1]):
-        with pytest.raises(ProtocolError, match="not the one that this attempt began with"):
+        with pytest.raises(ProtocolError, match="not the one of this attempt"):
             party.prove(seed)
     for wrong in (b"", bytes(31), None):
         with pytest.raises(ProtocolError, match="the seed of proofs"):
@@ -344,7 +344,7 @@ def test_without_proofs_none_is_given() -> None:
     server = ServerMasking(plain)
     with pytest.raises(ProtocolError, match="proofs of votes of"):
         server.take_proof(ME, b"")
-    with pytest.raises(ProtocolError, match="no seed is shown"):
+    with pytest.raises(ProtocolError, match="the seed is secret"):
         _ = server.seed
     with pytest.raises(UsageError, match="votes are not proved"):
         plain.shape_of(ME)
@@ -370,7 +370,7 @@ def test_the_seed_is_shown_when_all_masked_votes_are_in() -> None:
         if phase is Phase.MASKED:
             attempt.up_to(phase)
         assert attempt.server.phase is phase
-        with pytest.raises(ProtocolError, match="no seed is shown while"):
+        with pytest.raises(ProtocolError, match="the seed is secret while"):
             _ = attempt.server.seed
     attempt.vote(NAMES)
     assert attempt.server.seed == SEED
@@ -380,7 +380,7 @@ def test_the_seed_is_shown_when_all_masked_votes_are_in() -> None:
 def test_a_server_needs_the_seed_of_its_context(seed: bytes | None) -> None:
     with pytest.raises(UsageError, match="needs the seed"):
         ServerMasking(FOUR, seed=seed)
-    with pytest.raises(UsageError, match="and one without proofs none"):
+    with pytest.raises(UsageError, match="and one without proofs no seed"):
         ServerMasking(replace(FOUR, proofs=None), seed=SEED)
 
 
@@ -395,7 +395,7 @@ def test_masked_votes_are_taken_as_they_should_be() -> None:
         (packed + b"\0", "has"),
         (packed[32:], "has"),
         (None, "is NoneType"),
-        (too_large, "a masked link is no element"),
+        (too_large, "a masked link is not an element"),
     ):
         with pytest.raises(ProtocolError, match=why):
             server.take_masked(ME, wrong)  # type: ignore[arg-type]
@@ -446,8 +446,8 @@ def test_everything_about_proofs_is_in_the_context() -> None:
 @pytest.mark.parametrize(
     ("teachers", "why"),
     [
-        ((), "how many teachers each party has"),
-        ([3, 9, 1, 20], "how many teachers each party has"),
+        ((), "the number of teachers of each party"),
+        ([3, 9, 1, 20], "the number of teachers of each party"),
         ((3, 9, 1), "the teachers of 3 parties, the roster has 4"),
         ((3, 9, 0, 20), "a whole number of teachers"),
         ((3, 9, -1, 20), "a whole number of teachers"),
@@ -532,7 +532,7 @@ def test_each_part_is_summed_in_its_own_group(bits: int) -> None:
 
 
 def test_masked_links_hide_link_masks() -> None:
-    """Every masked vector of a survivor has a mask of its own on every element."""
+    """Every masked vector of a survivor has a separate mask on every element."""
     attempt = Proved(FOUR).up_to(Phase.MASKED)
     party = attempt.parties[ME]
     packed = party.mask(attempt.server.boxes_for(ME), attempt.values[ME])

@@ -210,7 +210,7 @@ def test_the_rule_of_a_central_mechanism_at_its_noise() -> None:
     central = InteractiveGNMax(5, Fraction(150), Fraction(40), Fraction(3, 5), 1)
     assert over_noisy_sums(central, 16) == INTERACTIVE
     for other in (LNMax(Fraction(20), 1), PLAIN):
-        with pytest.raises(UsageError, match="noise shares do not suit"):
+        with pytest.raises(UsageError, match="does not support noise shares"):
             over_noisy_sums(other, 16)
 
 

@@ -93,7 +93,7 @@ def test_all_shipped_mechanisms_stand_and_json_is_alone_on_the_standard_output()
         assert 3500 <= each["runs"] < 3550
         assert each["observer"] == ("server" if "distributed-g" in each["subject"] else "public")
         assert "cast otherwise" in each["adjacency"]
-        assert each["unit"].startswith(("whoever reaches 2 of", "whoever casts 2 votes"))
+        assert each["unit"].startswith(("a unit with 2 of", "a unit with 2 votes"))
         assert each["pair"]
         told = {bug["bug"]: bug for bug in each["bugs"]}
         # An epsilon of 4 is not refuted by so few runs at such a confidence; a mu of 1.4 is.
@@ -118,7 +118,7 @@ def test_a_table_names_the_terms_of_its_figures() -> None:
     assert f"≤ {mu:.2f}" in done.stdout
     for words in ("≥ ", "stands", "delta 0.01", "1400", "confidence 0.99999999",
                   "winner changes", "every second charge skipped", "NO",
-                  "unit: whoever reaches 2", "adjacency: 2 of the votes", "observer: public",
+                  "unit: a unit with 2", "adjacency: 2 of the votes", "observer: public",
                   "proves nothing"):  # fmt: skip
         assert words in done.stdout, words
 
@@ -318,7 +318,7 @@ def test_a_ledger_that_forgets_its_charges_is_found() -> None:
 def test_a_bug_is_found_in_whole_campaigns(
     mechanism: Mechanism, bug: Bug, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Worlds that noise would hide are told apart in each run: 60 of them are enough, by far."""
+    """Worlds that noise would hide are distinguished in each run: 60 runs are more than enough."""
     seed(monkeypatch, bug.name)
     plant(monkeypatch, bug, mechanism, counted=False)
     reach = mechanism.votes_per_unit  # type: ignore[attr-defined]

@@ -97,7 +97,7 @@ def test_refuses_tables_other_sizes_and_absent_devices() -> None:
 def test_a_lesson_must_hold_together() -> None:
     public, _ = digits()
     two = np.array([1, 2], dtype=np.int64)
-    with pytest.raises(DataError, match="not a single label"):
+    with pytest.raises(DataError, match="there are no labels"):
         Lesson(public.inputs, two[:0], two[:0], public.classes)
     with pytest.raises(DataError, match="two labels"):
         Lesson(public.inputs, two * 0, two, public.classes)

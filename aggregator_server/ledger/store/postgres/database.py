@@ -1,12 +1,12 @@
-"""One ledger in a database: made whole or not at all, written by one process at a time, durably.
+"""A ledger in a database: created atomically, written by one process at a time, durably.
 
-The one writer is the session that holds the campaign's lock, and everything is written by that
-session. So a connection that is lost takes the lock and the way to write with it: whatever another
-server does meanwhile, this one writes nothing any more, and never connects again.
+The one writer is the session with the campaign's lock, which writes everything. So a lost
+connection loses the lock and the ability to write: this server then writes nothing more and never
+reconnects, whatever another server does.
 
-One address may lead to two databases that both take writes (a failover gone wrong, a copy that was
-brought up), and each gives its lock away. So the campaign's folder is locked, too, and this server
-stops once the folder says anything else than what it wrote there itself.
+One address may lead to two writable databases (a failed failover, a started copy), each of which
+grants its lock. So the campaign's folder is locked, too, and this server stops once the folder has
+other content than it wrote itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Transaction:
         self._link = link
 
     def execute(self, question: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """Ask something, or write a row; ``?`` in it stands for a value."""
+        """Run a query, or write a row; ``?`` stands for a value."""
         if not values:
             return self._link.execute(question.encode())
         return self._link.execute(question.replace("?", "%s").encode(), values)
@@ -61,7 +61,7 @@ class PostgresDatabase:
     """An open ledger in a database.
 
     Attributes:
-        place: where it is, with the last entry that was known when it was opened.
+        place: with the last entry that was known when it was opened.
     """
 
     def __init__(
@@ -70,22 +70,22 @@ class PostgresDatabase:
         link: psycopg.Connection[Any] | None = None,
         lock: Lock | None = None,
     ) -> None:
-        """Take a ledger's place, the session that may write there, if any, and its folder's lock."""
+        """Store a ledger's place, its writing session, if any, and its folder's lock."""
         self.place = place
         self._lock = lock
-        #: What the folder says, as far as this process knows.
+        #: The folder's content, as far as this process knows.
         self._noted = None if link is None else read_anchor(place.anchor)
         self._link = link
-        #: Sessions that only read, and wait for the next one who does.
+        #: Idle sessions for reading.
         self._idle: list[psycopg.Connection[Any]] = []
         self._closed = False
 
     @classmethod
     def create(cls, place: InDatabase, fill: Callable[[Transaction], None]) -> Self:
-        """Make a ledger and write into it what ``fill`` writes, all in one transaction; open it.
+        """Create a ledger with the content of ``fill`` in one transaction, and open it.
 
         Raises:
-            StateError: if there is one already, there was one, or another process is at it.
+            StateError: if it exists, existed, or another process uses it.
             UnreachableError: if the database does not answer.
             DiskError: if its disk, or that of the campaign's folder, is full or not writable.
         """
@@ -98,11 +98,11 @@ class PostgresDatabase:
                 raise StateError(_gone(database.place))
             if database.is_there():
                 raise StateError(
-                    f"there is a ledger already: {place}; `pate-server resume` it, or choose another "
+                    f"a ledger exists already: {place}; `pate-server resume` it, or choose another "
                     "--campaign"
                 )
         try:
-            # Before it exists: from now on this campaign is nowhere else.
+            # Before it exists: from now on this campaign has no other place.
             database.note(place)
             with database.writing() as db:
                 schema = layout.quoted(place.schema)
@@ -113,7 +113,7 @@ class PostgresDatabase:
                 fill(db)
                 reach("ledger-drafted")
         except BaseException:
-            # Unless it is certain that there is none, the folder goes on saying where to look.
+            # Unless it certainly does not exist, the folder keeps its anchor.
             with suppress(PateError):
                 if not database.is_there():
                     place.anchor.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ class PostgresDatabase:
         """Open a ledger for writing.
 
         Raises:
-            StateError: if there is none, another process has it, or a newer version wrote it.
+            StateError: if there is none, another process uses it, or a newer version wrote it.
             LedgerError: if it is not one.
             UnreachableError: if the database does not answer.
         """
@@ -153,10 +153,10 @@ class PostgresDatabase:
 
     @classmethod
     def exists(cls, place: InDatabase) -> bool:
-        """Say whether there is a ledger.
+        """Return whether there is a ledger.
 
         Raises:
-            StateError: if there was one, and it is gone.
+            StateError: if there was one, but it is missing.
             UnreachableError: if the database does not answer.
         """
         database = cls(place)
@@ -170,18 +170,18 @@ class PostgresDatabase:
 
     @staticmethod
     def facts(place: InDatabase) -> Facts:
-        """Return what kind of database it is.
+        """Return facts about the database.
 
         Raises:
             UnreachableError: if it does not answer.
-            StateError: if it is no server that a ledger can be trusted to.
+            StateError: if the server is not suitable for a ledger.
         """
         with translated(place):
             return facts_of(place)
 
     @contextmanager
     def closed_on_error(self) -> Iterator[None]:
-        """Close it if the block raises: nobody gets an object to close."""
+        """Close it if the block raises, since the caller gets no object to close."""
         try:
             yield
         except BaseException:
@@ -202,7 +202,7 @@ class PostgresDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """One consistent view of what is committed."""
+        """A consistent view of the committed state."""
         with translated(self.place):
             link = self._reader()
             try:
@@ -219,7 +219,7 @@ class PostgresDatabase:
         while self._idle:
             link = self._idle.pop()
             with suppress(psycopg.Error):
-                link.execute("SELECT")  # it may have been lost since
+                link.execute("SELECT")  # it may be lost meanwhile
                 link.rollback()
                 return link
             link.close()
@@ -230,9 +230,9 @@ class PostgresDatabase:
             self._idle.pop().close()
 
     def check(self, db: Transaction, *, pages: bool = False) -> None:
-        """Compare all that is in the schema with what a new ledger has there.
+        """Compare the schema's content with that of a new ledger.
 
-        Pages are not looked at: the database checks what it reads, and all was read.
+        Pages are not checked: the database checks what it reads, and all was read.
 
         Raises:
             LedgerError: if anything is missing, changed or new, or a newer version wrote it.
@@ -246,10 +246,10 @@ class PostgresDatabase:
         layout.require_alone(db)
 
     def remember(self, head: Head) -> None:
-        """Write down that an entry is in the database, where the database cannot forget it.
+        """Record in the folder that an entry is in the database.
 
         Raises:
-            StateError: if the folder says something else than what this process wrote there.
+            StateError: if the folder has other content than this process wrote.
             DiskError: if the campaign's folder cannot be written.
         """
         self.note(self.place.at(head))
@@ -259,16 +259,16 @@ class PostgresDatabase:
         return self.place.head
 
     def could_be_older(self, seq: int) -> bool:
-        """Say whether nothing here shows that there never was an entry after number ``seq``."""
+        """Return whether entries after number ``seq`` cannot be excluded."""
         noted = self._noted
-        # One that was only just made has its first entry, of which the folder was not told.
+        # A newly created ledger has its first entry, which is not yet in the folder.
         return noted is None or (noted.head is None and seq > 1)
 
     def note(self, place: InDatabase) -> None:
-        """Write into the campaign's folder where its ledger is, and hold the folder from now on.
+        """Write the ledger's anchor into the campaign's folder, and lock the folder from now on.
 
         Raises:
-            StateError: if another server holds it, or it says something else than was known.
+            StateError: if another server has locked it, or it has unexpected content.
             DiskError: if it cannot be written.
         """
         if self._lock is None:
@@ -276,28 +276,28 @@ class PostgresDatabase:
             self._lock = Lock(place.anchor)
         if read_anchor(place.anchor) != self._noted:
             raise StateError(
-                f"{place.anchor} is not as this server wrote it last: another server is at this "
-                "campaign, or its folder was put back; this one writes nothing more. Find out which "
-                "database went on before you `pate-server resume`"
+                f"{place.anchor} differs from what this server wrote last: another server uses "
+                "this campaign, or its folder was restored; this one writes nothing more. Find "
+                "out which database is newer before you `pate-server resume`"
             )
         write_anchor(place)
         self._noted = place
 
     def close(self) -> None:
-        """Close all connections, and give up the lock with them."""
+        """Close all connections, and release the lock with them."""
         self._closed = True
         self._close_readers()
         if self._link is not None:
-            self._link.close()  # whatever state it is in
+            self._link.close()  # in whatever state
         if self._lock is not None:
             self._lock.release()
 
     @classmethod
     def _locked(cls, place: InDatabase) -> Self:
-        # A folder that is not there is made, and locked, once there is something to say in it.
+        # A missing folder is created and locked once there is something to write.
         lock = Lock(place.anchor) if place.anchor.parent.is_dir() else None
         try:
-            # Again, now that nobody else can change it.
+            # Again, now that no one else can change it.
             held = read_anchor(place.anchor)
             if held is not None and (held.address, held.schema) != (place.address, place.schema):
                 raise StateError(f"{place.anchor} names another place than {place}: try again")
@@ -316,7 +316,7 @@ class PostgresDatabase:
             raise
 
     def is_there(self) -> bool:
-        """Say whether there is a schema of that name."""
+        """Return whether the schema exists."""
         with self.reading() as db:
             (found,) = db.execute(
                 "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = ?)",
@@ -325,7 +325,7 @@ class PostgresDatabase:
             return bool(found)
 
     def require_there(self) -> None:
-        """Check that there is one.
+        """Check that the schema exists.
 
         Raises:
             StateError: if there is none.
@@ -340,6 +340,6 @@ class PostgresDatabase:
 
 def _gone(place: InDatabase) -> str:
     return (
-        f"{place}: the ledger of this campaign was there, up to its entry {place.head}, and is gone; "
-        "put the database back, or restore a backup under another --campaign"
+        f"{place}: the ledger of this campaign existed up to its entry {place.head} and is "
+        "missing; restore the database, or a backup under another --campaign"
     )

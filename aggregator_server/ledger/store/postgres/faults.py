@@ -1,7 +1,7 @@
-"""What PostgreSQL says, in the words of our error tree.
+"""Translation of PostgreSQL's errors.
 
-Of an error of the server its first line alone is passed on: its details show the row that it was
-about, and rows hold votes.
+Only the first line of a server error is passed on: its details show the row, and rows contain
+votes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LONGEST: Final = 300
 
 @contextmanager
 def translated(where: object) -> Iterator[None]:
-    """Turn errors of the database at ``where`` into ours.
+    """Translate errors of the database at ``where``.
 
     Raises:
         UnreachableError: it does not answer, or the connection broke.
         DiskError: its disk is full, read-only or failing.
-        StateError: somebody else is at it, or our role may not.
+        StateError: another process uses it, or our role lacks the permission.
         LedgerError: it is damaged, or a rule of its tables was broken.
     """
     try:
@@ -55,23 +55,23 @@ def _of(error: psycopg.Error, where: object) -> PateError:
     if state.startswith(_IN_USE):
         return StateError(f"{where} is in use by another process ({said})")
     if state.startswith(_FORBIDDEN):
-        return StateError(f"{where}: the role of --ledger may not do that ({said})")
-    return LedgerError(f"{where} does not hold: {said}")
+        return StateError(f"{where}: the role of --ledger lacks the permission ({said})")
+    return LedgerError(f"{where} is damaged: {said}")
 
 
 def lost(where: object, said: str) -> str:
-    """Return what to say when there is no connection any more."""
+    """Return the message for a lost connection."""
     return (
-        f"{where}: the database does not answer ({said}); what was committed stands, and nothing more "
-        "is written: `pate-server resume` once it is back"
+        f"{where}: the database does not answer ({said}); committed entries are safe, and "
+        "nothing more is written: `pate-server resume` once it is available"
     )
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, one line, without the details of a row."""
+    """Return the first line of an error, without the details of a row."""
     diagnosis = getattr(error, "diag", None)
     text = str(getattr(diagnosis, "message_primary", None) or type(error).__name__)
     if not getattr(error, "sqlstate", None) and isinstance(error, psycopg.OperationalError):
-        text = str(error)  # of libpq itself: it knows of no rows
+        text = str(error)  # of libpq itself, which knows no rows
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

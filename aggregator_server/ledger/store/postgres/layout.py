@@ -1,4 +1,4 @@
-"""The layout of a ledger in a database: all that must be in its schema, and nothing else may."""
+"""The layout of a ledger in a database: the exact content of its schema."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _TYPES: Final = {"INTEGER": "integer", "TEXT": "text", "BLOB": "bytea"}
 
-#: Says of a schema that it is one of ours, as the application id says it of a file.
+#: Identifies a schema as a ledger, like the application id of a file.
 COMMENT: Final = "the privacy ledger of a PATE campaign"
 
 #: Bits of pg_trigger.tgtype: for each row, before, on insert, delete, update, truncate.
 _ROW, _BEFORE, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 2, 4, 8, 16, 32
-#: Each asks for lines about the schema that is the first in the path of the session.
+#: Each returns lines about the first schema in the session's path.
 _OBJECTS: Final = (
     """SELECT 'relation ' || relname || ' ' || relkind::text || relpersistence::text
                || CASE WHEN relrowsecurity OR relforcerowsecurity THEN ' row security' ELSE '' END
@@ -53,8 +53,8 @@ _OBJECTS: Final = (
         FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class c ON c.oid = ev_class
         WHERE relnamespace = quote_ident(current_schema())::regnamespace""",
 )  # fmt: skip
-#: What somebody else than the owner of the schema may do: kind and name of a thing, the role. Default
-#: privileges of a database may give it at the moment in which a table is made.
+#: Privileges of others than the owner of the schema: kind and name of an object, the role. Default
+#: privileges of a database may grant them when a table is created.
 _OTHERS: Final = """
 WITH ours AS (SELECT oid, nspname, nspowner, nspacl FROM pg_catalog.pg_namespace
               WHERE oid = quote_ident(current_schema())::regnamespace),
@@ -82,7 +82,7 @@ def require_ours(db: Transaction) -> None:
     """Check that the session's schema is a ledger's.
 
     Raises:
-        LedgerError: if it is something else.
+        LedgerError: if it is not.
     """
     (found,) = db.execute(
         "SELECT pg_catalog.obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')"
@@ -92,7 +92,7 @@ def require_ours(db: Transaction) -> None:
 
 
 def shut_out(db: Transaction) -> None:
-    """Take from everybody but its owner whatever they may do in the session's schema."""
+    """Revoke all privileges of others than the owner in the session's schema."""
     for kind, name, part, role in db.execute(_OTHERS).fetchall():
         columns = "" if part is None else f" ({quoted(part)})"
         whom = "PUBLIC" if role is None else quoted(role)
@@ -100,26 +100,27 @@ def shut_out(db: Transaction) -> None:
 
 
 def require_alone(db: Transaction) -> None:
-    """Check that nobody but the owner of the session's schema may do anything in it.
+    """Check that only the owner of the session's schema has privileges in it.
 
     Raises:
-        StateError: if others may: sums of votes are in its tables.
+        StateError: if others have: its tables contain sums of votes.
     """
     found = db.execute(_OTHERS).fetchall()
     if found:
         roles = ", ".join(sorted({"PUBLIC" if role is None else role for *_, role in found}))
         names = ", ".join(sorted({f"{kind.lower()} {name}" for kind, name, *_ in found}))
         raise StateError(
-            f"the ledger is open to other roles ({roles}: {names}), and sums of votes are in it: "
-            "REVOKE ALL on the schema and its tables from them, and let its owner own all of it"
+            f"the ledger is accessible to other roles ({roles}: {names}), and contains sums of "
+            "votes: REVOKE ALL on the schema and its tables from them, and let its owner own "
+            "all of it"
         )
 
 
 def differences(db: Transaction) -> list[str]:
-    """Compare all that is in the session's schema with what the migrations put there.
+    """Compare the session's schema with the layout of the migrations.
 
     Returns:
-        The kinds and names of what is missing, changed or new.
+        Kinds and names of missing, changed or new objects.
     """
     found = {str(line) for question in _OBJECTS for (line,) in db.execute(question)}
     return sorted({" ".join(line.split()[:2]) for line in frozenset(_wanted()) ^ found})
@@ -150,5 +151,5 @@ def _wanted() -> Iterator[str]:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it, whatever is in it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'

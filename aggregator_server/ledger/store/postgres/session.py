@@ -1,7 +1,7 @@
-"""One connection to the database, set up so that a commit that returns is on its disk.
+"""A connection to the database, configured so that a commit is durable when it returns.
 
-What the server must be is looked at on every connection, and, on the one that writes, before every
-commit: its configuration may be changed and reloaded at any time.
+Requirements on the server are checked on every connection, and on the writing one before every
+commit: its configuration may be reloaded at any time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pate.errors import StateError, UnreachableError, UsageError
 if TYPE_CHECKING:
     from aggregator_server.ledger.store.place import InDatabase
 
-#: The oldest server that has all that is used; tested with 15.
+#: The oldest supported server; tested with 15.
 _OLDEST: Final = 130_000
 #: Settings of a session: names and values.
 _SETTINGS: Final = {
@@ -29,17 +29,17 @@ _SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "0",
     # The lock of a campaign lives as long as its session, which waits for parties for days.
     "idle_session_timeout": "0",
-    # A server that is gone must not keep its lock for hours.
+    # A dead server must not keep its lock for hours.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
-    "row_security": "off",  # rows that would be hidden are an error
+    "row_security": "off",  # hidden rows are an error
     "DateStyle": "ISO",
     "bytea_output": "hex",
 }
-#: What a commit may wait for, and be on the disk when it returns.
+#: Values of synchronous_commit with which a commit is on the disk when it returns.
 _DURABLE: Final = ("on", "remote_apply")
-#: What must hold of the server and of the session that writes.
+#: Requirements on the server and on the writing session.
 _STANDING = """
 SELECT current_setting('fsync'), current_setting('full_page_writes'),
        current_setting('synchronous_commit'), pg_catalog.pg_is_in_recovery(),
@@ -64,12 +64,12 @@ SELECT current_setting('server_version'), current_user,
 
 
 def connect(place: InDatabase, *, read_only: bool) -> psycopg.Connection[Any]:
-    """Connect to the database of a ledger, and see to it that it is one to trust a ledger to.
+    """Connect to the database of a ledger, and check that it is suitable.
 
     Raises:
-        UnreachableError: if it does not answer, or does not let us in.
-        UsageError: if an option of the address is none, or the way to it is open to others.
-        StateError: if it is no server that a ledger can be trusted to.
+        UnreachableError: if it does not answer, or refuses the login.
+        UsageError: for an invalid option of the address, or an unprotected connection.
+        StateError: if the server is not suitable for a ledger.
     """
     try:
         link = psycopg.connect(autocommit=True, **place.address.parameters())
@@ -100,7 +100,7 @@ def connect(place: InDatabase, *, read_only: bool) -> psycopg.Connection[Any]:
 
 
 def take_lock(link: psycopg.Connection[Any], place: InDatabase) -> None:
-    """Become the one writer of a ledger, for as long as this session lives.
+    """Become the only writer of a ledger, as long as this session lives.
 
     Raises:
         StateError: if another server is.
@@ -114,11 +114,11 @@ def take_lock(link: psycopg.Connection[Any], place: InDatabase) -> None:
 
 
 def require_durable(link: psycopg.Connection[Any], schema: str | None = None) -> None:
-    """Check that what is committed now would be on the disk, and, given a schema, that it is ours.
+    """Check that commits are durable, and, given a schema, that its lock is ours.
 
     Raises:
         StateError: if not.
-        UnreachableError: if the lock is not held any more.
+        UnreachableError: if the lock was lost.
     """
     key = 0 if schema is None else lock_key(schema)
     ((fsync, pages, commit, standby, locked),) = _ask(link, _STANDING, key >> 32, key & 0xFFFFFFFF)
@@ -127,8 +127,8 @@ def require_durable(link: psycopg.Connection[Any], schema: str | None = None) ->
     for name, value in (("fsync", fsync), ("full_page_writes", pages)):
         if value != "on":
             raise StateError(
-                f"the database has {name} = {value}: a power cut there would undo charges whose labels "
-                f"are out; set {name} = on in its postgresql.conf and reload it"
+                f"the database has {name} = {value}: a power cut could undo charges whose "
+                f"labels were released; set {name} = on in its postgresql.conf and reload it"
             )
     if commit not in _DURABLE:
         raise StateError(
@@ -140,16 +140,16 @@ def require_durable(link: psycopg.Connection[Any], schema: str | None = None) ->
 
 @dataclass(frozen=True)
 class Facts:
-    """What a database is, for the operator.
+    """Facts about a database, for the operator.
 
     Attributes:
         version: of the server.
-        way: how it is reached.
-        role: as whom.
-        may_create: whether that role may make schemas.
+        way: of the connection.
+        role: of the connection.
+        may_create: whether that role may create schemas.
         synchronous_commit: of our sessions.
         in_use: whether a server has the ledger open.
-        logs_values: whether its log would hold what is written, and so votes.
+        logs_values: whether its log would contain written values, and so votes.
     """
 
     version: str
@@ -162,7 +162,7 @@ class Facts:
 
 
 def facts_of(place: InDatabase) -> Facts:
-    """Connect, look, and go; errors as of :func:`connect`."""
+    """Connect, read the facts, and disconnect; errors as of :func:`connect`."""
     key = lock_key(place.schema)
     with connect(place, read_only=True) as link:
         ((version, role, may_create, commit, in_use, logs),) = _ask(
@@ -184,15 +184,15 @@ def lock_key(schema: str) -> int:
 
 
 def _require_private_way(link: psycopg.Connection[Any]) -> None:
-    """Check the way to a server that a service file or the environment named."""
+    """Check the connection to a server from a service file or the environment."""
     info = {option.keyword.decode(): option.val for option in link.pgconn.info}
     mode = (info.get("sslmode") or b"").decode()
     host, address = link.info.host, link.info.hostaddr
-    # By the number that was connected to: a name, also `localhost`, may stand for another machine.
+    # By the IP address: a name, even `localhost`, may be another machine.
     if host.startswith(("/", "@")) or (address and is_here(address)) or mode in PROVEN:
         return
     raise UsageError(
-        f"the database is on another machine, and sslmode={mode} asks for no proof of that: set "
+        f"the database is on another machine, and sslmode={mode} does not authenticate it: set "
         "sslmode=verify-full in the service file, PGSSLMODE or --ledger"
     )
 
@@ -206,10 +206,10 @@ def _require_able(link: psycopg.Connection[Any]) -> None:
         "current_setting('session_replication_role')",
     )
     if backend != link.info.backend_pid:
-        # It would give one session to several of us, and their locks with it.
+        # It would share one session, and its locks, between several clients.
         raise StateError(
-            "--ledger leads to a connection pooler: name the database server itself, since the lock "
-            "of a campaign is held by its session"
+            "--ledger leads to a connection pooler: name the database server itself, since the "
+            "lock of a campaign belongs to its session"
         )
     if encoding != "UTF8":
         raise StateError(f"the database has the encoding {encoding}: create one with UTF8")
@@ -218,7 +218,7 @@ def _require_able(link: psycopg.Connection[Any]) -> None:
 
 
 def _settle(link: psycopg.Connection[Any], schema: str) -> None:
-    # Nobody's temporary table, and nothing in `public`, stands before ours.
+    # No temporary table, and nothing in `public`, precedes our schema.
     path = f"{quoted(schema)}, pg_temp"
     _ask(
         link,

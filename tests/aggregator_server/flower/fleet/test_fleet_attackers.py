@@ -342,14 +342,14 @@ def test_the_signature_is_checked_before_the_body_is_read(server: Server) -> Non
     # What it does take passes here, too, at either end of the time that it allows.
     for age in (-4.0, 0.0, 300.0):
         body = PullMessagesRequest(node=me.node).SerializeToString()
-        for door in (inside, me):
-            reply = door.client.post("pull-messages", content=body, headers=signed(me.key, age))
+        for client in (inside, me):
+            reply = client.client.post("pull-messages", content=body, headers=signed(me.key, age))
             assert reply.status_code == 200, age
     inside.client.close()
 
 
 def test_a_stranger_is_turned_away_on_every_route(server: Server) -> None:
-    """He signs well, but with a key of nobody; nothing of it reaches the SuperLink."""
+    """A valid signature by an unknown key: nothing reaches the SuperLink."""
     stranger = Attacker(server.deployment.address, trust_in(server.identities))
     for route in FLEET_ROUTES:
         reply = stranger.client.post(
@@ -363,7 +363,7 @@ def test_a_stranger_is_turned_away_on_every_route(server: Server) -> None:
 def test_a_reply_that_nobody_fetches_is_not_kept_for_ever(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The party came anew, so nobody waits for what it was asked before; then that expires."""
+    """The party reconnected, so its earlier requests are not waited for and expire."""
     derwent = server.parties["derwent"]
     _, asked = server.ask("derwent")
     server.deployment._wire.renew(derwent.id)
@@ -402,7 +402,7 @@ def test_a_superlink_that_outgrows_its_bound_is_started_anew_and_at_last_given_u
     session = avon.announce(avon.answer_to(asked), name).session_id
     assert avon.stored(asked.metadata.run_id, session, name, content)
     monkeypatch.setattr(deploying, "MOST_MEMORY", 2**20)
-    until(lambda: any("started anew" in e or "starting it again" in e for e in server.events), "so")
+    until(lambda: any("restarted" in e or "restarting it" in e for e in server.events), "so")
     assert any("Most was sent by avon" in event for event in server.events), server.events
     until(lambda: given_up(server), "it is given up")
     assert server.deployment.superlink_pid is None

@@ -156,7 +156,7 @@ def test_a_database_of_another_encoding_or_without_leave_is_refused(
     with pytest.raises(StateError, match="encoding LATIN1"):
         Ledger.create(latin, make_spec())
     other = replace(place, address=Address.parse(cluster.url.replace("/pate?", "/postgres?")))
-    with pytest.raises(StateError, match="role of --ledger may not"):
+    with pytest.raises(StateError, match="role of --ledger lacks"):
         Ledger.create(other, make_spec())
     assert not other.anchor.exists()  # another database may be named
     gone = replace(place, address=Address.parse(cluster.url.replace("/pate?", "/nowhere?")))
@@ -193,7 +193,7 @@ def test_a_folder_remembers_where_its_ledger_is(
         assert isinstance(held, InDatabase)
         assert (held.schema, held.head) == (place.schema, ledger.state().head)
     assert place_of(folder, cluster.url) == held
-    with pytest.raises(StateError, match="another place is asked for"):
+    with pytest.raises(StateError, match="another place was given"):
         place_of(folder, cluster.network_url)
     (folder / "ledger.db").touch()
     with pytest.raises(StateError, match=r"has a ledger in ledger\.db and names another"):
@@ -216,7 +216,7 @@ def test_a_folder_remembers_where_its_ledger_is(
 )  # fmt: skip
 def test_a_damaged_anchor_is_no_new_campaign(tmp_path: Path, text: str) -> None:
     (tmp_path / ANCHOR_FILE).write_text(text)
-    with pytest.raises(StateError, match="does not say where the ledger is"):
+    with pytest.raises(StateError, match="is not a valid anchor"):
         place_of(tmp_path)
 
 

@@ -218,12 +218,12 @@ def test_a_database_that_goes_back_in_time_is_not_gone_on_with(
     assert verify(replace(place, head=None)).head == old
     for opened in (verify, Ledger.open):
         with pytest.raises(
-            LedgerError, match=f"entry {charge.entry} was in this ledger and is gone"
+            LedgerError, match=f"entry {charge.entry} was in this ledger and is missing"
         ):
             opened(again(place))
     cluster.ask(f'DROP SCHEMA "{place.schema}" CASCADE', database="pate")
     for each in (stores.exists, Ledger.open, lambda place: Ledger.create(place, make_spec())):
-        with pytest.raises(StateError, match=f"up to its entry {charge.entry}:.*is gone"):
+        with pytest.raises(StateError, match=f"up to its entry {charge.entry}.*is missing"):
             each(again(place))
 
 

@@ -78,7 +78,7 @@ def test_a_folder_that_is_lost_takes_no_database_at_its_word(
     assert "--head" in text
     assert "\n" not in text
     code, text = resumed(place, "--head", str(newest))
-    assert (code, "was in this ledger and is gone" in text) == (LedgerError.exit_code, True)
+    assert (code, "was in this ledger and is missing" in text) == (LedgerError.exit_code, True)
     assert not place.anchor.exists()  # nothing vouches for it
     # Nor does a new campaign of that name go on with it.
     with pytest.raises(UsageError, match="--head"):
@@ -133,7 +133,7 @@ def test_a_folder_that_knew_of_no_entry_knows_the_first_alone(
 
 @pytest.fixture
 def twin(cluster: Cluster, place: InDatabase, heads: tuple[Head, Head]) -> Iterator[InDatabase]:
-    """The ledger in another database that takes writes, too, with locks of its own."""
+    """The ledger in another writable database, with its own locks."""
     cluster.ask("CREATE DATABASE twin TEMPLATE pate OWNER pate")
     yield replace(again(place), address=Address.parse(cluster.url.replace("/pate?", "/twin?")))
     cluster.ask("DROP DATABASE twin WITH (FORCE)")
@@ -160,7 +160,7 @@ def test_a_folder_that_says_something_else_ends_the_server(
             place.anchor.unlink()
         else:
             write_anchor(twin if change == "moved" else place.at(heads[0]))
-        with pytest.raises(StateError, match="not as this server wrote it last"):
+        with pytest.raises(StateError, match="differs from what this server wrote last"):
             ledger.charge([7])
         with pytest.raises(StateError, match="closed or failed"):
             ledger.charge([8])
@@ -219,7 +219,7 @@ def test_a_schema_that_went_on_is_not_the_backup(
         newest = ledger.charge([5]).entry
     shutil.rmtree(folder)
     head = None if close else str(heads[1])
-    with pytest.raises(StateError, match="is there already, and is not this backup"):
+    with pytest.raises(StateError, match="exists already, and is not this backup"):
         backup.restore(copy, folder, head=head, close=close, database=cluster.url)
     assert not folder.exists()
     assert verify(place).head.seq == newest

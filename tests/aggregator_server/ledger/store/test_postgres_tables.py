@@ -1,4 +1,4 @@
-"""Tables of a ledger in PostgreSQL: append-only, and nobody changes them unnoticed."""
+"""Tables of a ledger in PostgreSQL: append-only, and every change is detected."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ READ_BY_OTHERS = {
 
 @pytest.fixture(scope="module")
 def onlooker(cluster: Cluster) -> Iterator[str]:
-    """A role that is nobody's."""
+    """An unrelated role."""
     cluster.ask("CREATE ROLE onlooker")
     yield "onlooker"
     cluster.ask("DROP OWNED BY onlooker", database="pate")
@@ -153,7 +153,7 @@ def test_a_ledger_that_others_may_read_is_refused(
     path = f'SET search_path = "{place.schema}"'
     cluster.ask(f"{path}; {change.format(schema=place.schema)}", database="pate")
     for opened in (verify, Ledger.open):
-        with pytest.raises(StateError, match=f"open to other roles .*{words}"):
+        with pytest.raises(StateError, match=f"accessible to other roles .*{words}"):
             opened(place)
 
 
