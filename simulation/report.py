@@ -172,7 +172,7 @@ def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 6.4), dpi=120, layout="constrained")
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     voters = f"{report.teachers} teachers" if report.teachers else "whose records vote themselves"
     promise = in_words(
         report.epsilon,

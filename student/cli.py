@@ -100,7 +100,9 @@ def evaluate(
     group_column: GroupColumnOption = None,
     out: Annotated[
         Path | None,
-        of_output(metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."),
+        of_output(
+            metavar="DIR", help="For the figures. Default: MODEL-evaluation beside the model."
+        ),
     ] = None,
     window: WindowOption = None,
     as_json: JsonOption = False,

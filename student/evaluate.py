@@ -150,7 +150,7 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise:
     width = max(side + 2.6 * (columns - 1), 7.6 if groups else 0.0)
     figure = Figure(figsize=(width, side + below), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     if promise:
         figure.suptitle(textwrap.fill(promise, int(width / _LETTER)), fontsize=9)
     # One part, or two: the groups lie below.

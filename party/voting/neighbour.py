@@ -141,10 +141,10 @@ class NeighbourVotes:
         labels = columns[voters.labels]
         votes = np.zeros((len(queries), len(classes)), dtype=np.int64)
         # Each record's vote is its own, so any cut of them gives the same sum.
-        for start in told(range(0, len(held), _AT_ONCE)):
-            some = range(start, min(start + _AT_ONCE, len(held)))
+        for start in told(range(0, len(voters), _AT_ONCE)):
+            some = range(start, min(start + _AT_ONCE, len(voters)))
             with telling(None):
-                described = space.embed(held.inputs.take(some))
+                described = space.embed(voters.inputs.take(some))
             votes += cast_votes(places, described, labels[some.start : some.stop], len(classes))
             if some.stop == len(voters) or (start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # A share, since the number of records is private.

@@ -119,7 +119,7 @@ def _drawn(found: tuple[Marginal, ...], title: str) -> bytes:
     lines = math.ceil(len(shown) / columns)
     width = 3.6 * max(2, columns)
     figure = Figure(figsize=(width, 2.6 * lines + 1.0), dpi=100, layout="constrained")
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     heading = [textwrap.fill(text, int(width / _LETTER)) for text in (title, _LOOK_FOR)]
     figure.suptitle("\n".join(heading), fontsize=9, parse_math=False)
     axes = np.atleast_1d(np.asarray(figure.subplots(lines, columns))).ravel()

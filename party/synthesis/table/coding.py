@@ -49,7 +49,7 @@ def encode(table: Table, domain: Domain, source: str, reading: Reading = PLAIN) 
     columns = _columns(table, domain, source)
     codes = []
     for attribute in domain.attributes:
-        found, at, cells = _encode(held[attribute.name], attribute, reading)
+        found, at, cells = _encode(columns[attribute.name], attribute, reading)
         wrong = np.flatnonzero(found < 0)
         if wrong.size:
             row = int(wrong[0])

@@ -32,7 +32,7 @@ def draw(path: Path, report: PlanReport, search: Search) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 6.2), dpi=120, layout="constrained")
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr]
+    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     axes, spec, among = figure.subplots(), report.spec, report.population
     neighbours = neighbours_of(spec.unit, records_vote=False)
     promise = in_words(search.epsilon, spec.delta, spec.unit, OBSERVER, neighbours=neighbours)

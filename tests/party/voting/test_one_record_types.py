@@ -177,20 +177,20 @@ def test_npz_of_which_one_record_changes_the_types(
     place: Path, at: int, picture: Any, label: Any, group: Any, window: tuple[int, int] | None,
     base: type, kind: type, named: bool,
 ) -> None:  # fmt: skip
-    images = PIXELS[:SIZE, :, :, 0].astype(base)
+    images: Any = PIXELS[:SIZE, :, :, 0].astype(base)
     if base is np.float32:
         images = images / np.float32(255)
     labels = [kind(at % 2) for at in range(SIZE)]
     groups = [at % 9 for at in range(SIZE)]
     classes = ("a", "b") if named else ("0", "1")
-    listed = {"classes": np.array(classes)} if named else {}
-    np.savez(place / "without.npz", images=images, labels=labels, groups=groups, **listed)  # type: ignore[arg-type]
+    listed: Any = {"classes": np.array(classes)} if named else {}
+    np.savez(place / "without.npz", images=images, labels=labels, groups=groups, **listed)
     more = np.stack([*images[:at], picture, *images[at:]])
     labels.insert(at, label)
     groups.insert(at, group)
     np.savez(
         place / "with.npz", images=more, labels=np.array(labels), groups=np.array(groups), **listed
-    )  # type: ignore[arg-type]
+    )
     files = [OwnFile(data=place / f"{name}.npz") for name in ("without", "with")]
     check(files[0], files[1], Images(PIXELS[SIZE:], window), classes)
 
