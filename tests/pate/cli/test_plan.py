@@ -96,8 +96,8 @@ def test_without_a_budget_the_noise_is_the_least_that_a_server_chooses() -> None
     wanted = figures(
         "--teachers", "100", "--mechanism", "gnmax", "--queries", "3000", "--epsilon", "4"
     )
-    assert wanted["plans"]["given"]["mechanism"]["sigma"] == "23"
-    assert any("noise that the server chooses: sigma2 23" in note for note in wanted["notes"])
+    assert wanted["plans"]["given"]["mechanism"]["sigma"] == "22"
+    assert any("noise that the server chooses: sigma2 22" in note for note in wanted["notes"])
 
 
 @pytest.mark.slow
