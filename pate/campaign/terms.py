@@ -7,6 +7,7 @@ written into the ledger; a ledger that is read is checked with the same function
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -114,7 +115,13 @@ def noise_of(
     if spec.sums.distributed:
         carried = math.sqrt(spec.wanted_parties / spec.sums.honest)
     number = classes or len(spec.classes or ()) or CLASSES
-    return default_noise(teachers, number, wanted, paid, carried)
+    found = default_noise(teachers, number, wanted, paid, carried)
+    if spec.aggregator != "lnmax":
+        return found
+    # Its one number is called otherwise, and is half as large a share.
+    (made,) = _central(spec, teachers, votes_per_unit, found.factor)
+    words = found.reason.replace(f"sigma2 {found.sigma2}", f"scale {made.to_dict()['scale']}")
+    return replace(found, reason=words.replace("16 %", "8 %"))
 
 
 @lru_cache(maxsize=64)

@@ -105,6 +105,17 @@ def test_labels_carry_no_more_noise_where_shares_are_added_that_nobody_counts() 
     assert noise.sigma2 < central.sigma2
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1e4])
+def test_the_reason_names_the_number_that_the_mechanism_has(epsilon: float) -> None:
+    spec = make_spec(aggregator="lnmax", epsilon=epsilon)
+    noise = noise_of(spec, 100, 1, 2)
+    (made,) = resolve(spec, 100, 1, 2)
+    assert noise is not None
+    assert f"scale {made.to_dict()['scale']}" in noise.reason
+    assert "sigma2" not in noise.reason
+    assert "16 %" not in noise.reason
+
+
 def test_the_rule_is_quick_and_sure_for_any_roster() -> None:
     for teachers in (1, 2, 3, 7, 2**17):
         for classes in (2, 1000):
