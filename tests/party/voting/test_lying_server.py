@@ -418,7 +418,7 @@ def test_a_batch_is_not_run_again_with_fewer_parties(
     again, rest = liar.aggregation(batch), NAMES[:3]
     liar.through(again, [rest, rest, rest, rest])
     for name in rest:
-        liar.refuses(name, again.request(name), "opened")
+        liar.refuses(name, again.request(name), "unmasked")
     assert liar.what_comes(again) is None
     assert liar.opened() == dict.fromkeys(NAMES, 1)
 
@@ -599,7 +599,7 @@ def test_another_campaign_over_the_same_queries_with_fewer_parties(liar: Liar) -
     again = liar.aggregation()
     liar.through(again, [NAMES, NAMES, rest, rest])
     for name in rest:
-        liar.refuses(name, again.request(name), "opened")
+        liar.refuses(name, again.request(name), "unmasked")
     assert liar.what_comes(again) is None
 
 
