@@ -53,6 +53,6 @@ def test_only_a_share_is_sent(wrong: float) -> None:
     with (
         serving(server) as port,
         StudentClient(f"127.0.0.1:{port}", identify(public.inputs), max_wait=20) as client,
-        pytest.raises(DataError, match="share"),
+        pytest.raises(DataError, match="an accuracy"),
     ):
         client.submit(2, np.full((400, 2), 0.5, dtype=np.float32), wrong)

@@ -210,7 +210,7 @@ def test_senseless_gates_are_refused(changes: dict[str, Any], message: str) -> N
 def test_a_gate_that_is_worth_more_than_epsilon_is_refused() -> None:
     spec = spec_of(gate_target=Fraction(3))
     mechanisms = resolve(spec, TEACHERS, 1)
-    with pytest.raises(BudgetError, match="converts to more than epsilon 2"):
+    with pytest.raises(BudgetError, match="the gated batch costs more than epsilon 2"):
         budget(spec, mechanisms, composition_of(spec, mechanisms))
     narrow = spec_of(sigma2=Fraction(3, 2))
     with pytest.raises(UsageError, match="at least sigma 2"):
