@@ -103,7 +103,7 @@ def test_a_head_of_another_history_is_refused(root: Path) -> None:
 
 
 def test_an_old_copy_beside_a_newer_one_is_refused(root: Path) -> None:
-    with pytest.raises(LedgerError, match="second goes on to entry"):
+    with pytest.raises(LedgerError, match="second continues to entry"):
         restore(root / "copies" / "first", root / "new", head=None, entries_lost=True)
 
 
@@ -147,7 +147,7 @@ def test_a_restore_that_is_killed_half_way_can_be_done_again(root: Path) -> None
     assert restore(place, home, head=head)["head"] == head
     again = NoiseShares(home / NOISE_FILE).share(CAMPAIGN, BATCH, VOTES, never, answered=False)
     assert again.tolist() == [[0, 1, 2], [3, 4, 5]]
-    with pytest.raises(StateError, match=r"ledger.db is there already"):
+    with pytest.raises(StateError, match=r"ledger.db exists already"):
         restore(place, home, head=head)
 
 
@@ -157,7 +157,7 @@ def test_noise_of_another_moment_stays_though_there_is_no_ledger(root: Path) -> 
     head = head_of(home)
     for path in home.glob(f"{LEDGER_FILE}*"):
         path.unlink()
-    with pytest.raises(StateError, match=r"noise.db is there already"):
+    with pytest.raises(StateError, match=r"noise.db exists already"):
         restore(root / "copies" / "second", home, head=head)
 
 

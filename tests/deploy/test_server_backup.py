@@ -172,7 +172,7 @@ def test_an_old_copy_beside_a_newer_one_is_refused_whatever_is_said(root: Path) 
     folder = root / "elsewhere" / "trial"
     head = str(head_of(root / "voted"))
     for close in (False, True):
-        with pytest.raises(LedgerError, match=r"is an old copy.*finished goes on to entry"):
+        with pytest.raises(LedgerError, match=r"is an old copy.*finished continues to entry"):
             restore(root / "voted", folder, head=head, close=close)
     assert not folder.exists()
 

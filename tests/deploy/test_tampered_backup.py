@@ -375,7 +375,7 @@ def test_a_party_takes_back_what_it_signed_and_nothing_that_another_did(
             scene.restore()
     scene.write(signed=True)
     with pytest.raises(
-        DataError, match=r"is signed by [0-9a-f]{64}, and [0-9a-f]{64} was expected"
+        DataError, match=r"is signed by [0-9a-f]{64}, but [0-9a-f]{64} was expected"
     ):
         scene.restore(unsigned=True)
     attacker = ATTACKER.public_key().public_bytes_raw().hex()
@@ -402,7 +402,7 @@ def test_one_that_nobody_signed_is_taken_where_a_key_is_known_only_if_that_is_sa
     del scene.fields["signer"]
     scene.fields["format"] = 1
     scene.write(signed=False)
-    with pytest.raises(DataError, match=r"is not signed, and .* --unsigned"):
+    with pytest.raises(DataError, match=r"is not signed, but .* --unsigned"):
         scene.restore()
     assert not (home / "ledger.db").exists()
     scene.restore(unsigned=True)
