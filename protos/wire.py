@@ -205,7 +205,7 @@ def read_votes(
     check(hmac.compare_digest(matrix.batch, batch), "votes are for other queries than were asked")
     check(
         matrix.rows == queries and matrix.classes == classes,
-        f"votes are {matrix.rows} x {matrix.classes}, asked were {queries} x {classes}",
+        f"votes are {matrix.rows} x {matrix.classes}, expected {queries} x {classes}",
     )
     check(
         matrix.teachers == teachers,

@@ -111,7 +111,8 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         yield "parties", "not all are here: the roster, the classes and the budget are not fixed"
         return
     yield "parties", f"{len(parties)}: {', '.join(parties)}"
-    yield "teachers", str(found.get("teachers") or "none: records vote themselves")
+    if "teachers" in found:
+        yield "teachers", str(found["teachers"])
     yield "classes", f"{len(classes)}: {', '.join(classes)}"
     yield "sums of votes", f"{found['aggregation']}, noise by the {_NOISE[str(found['noise'])]}"
     for observer, name in ((found["observer"], "epsilon"), ("server", "epsilon_server")):

@@ -354,7 +354,7 @@ class Policy:
             f"accepts guarantees per {' or '.join(self.units)}",
         ]
         for value, text in (
-            (self.max_queries, "answers at most {} queries a campaign"),
+            (self.max_queries, "answers at most {} queries per campaign"),
             (self.max_queries_in_all, "answers at most {} queries in all"),
             (self.least_sigma, "needs noise of a standard deviation of at least {} votes"),
             (

@@ -9,22 +9,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
-from pate.errors import UsageError
 from pate.noise.exact import Integers, discrete_gaussian, discrete_laplace
+from pate.noise.seed import seed_bytes
 
 if TYPE_CHECKING:
     from fractions import Fraction
-
-
-def seed_bytes(seed: int) -> bytes:
-    """Return the seed of a simulation as 16 bytes.
-
-    Raises:
-        UsageError: unless it is from 0 to 2^128 - 1.
-    """
-    if not 0 <= seed < 2**128:
-        raise UsageError(f"a seed must be between 0 and 2^128 - 1, got {seed}")
-    return seed.to_bytes(16, "little")
 
 
 class SimulatedNoise:

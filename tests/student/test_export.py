@@ -281,7 +281,7 @@ def swap(folder: Path, content: bytes) -> None:
     [
         ({"format": "pate-student/9"}, "format"),
         ({"kind": "oracle"}, "oracle"),
-        ({"classes": ["a"]}, "two classes"),
+        ({"classes": ["a"]}, "two distinct classes"),
         ({"classes": ["a", "b"]}, "other classes"),
         ({"architecture": {}}, "fields"),
         ({"architecture": None}, "its architecture: must be an object, got None"),

@@ -174,11 +174,9 @@ def _codes(cells: list[str], attribute: Attribute, reading: Reading) -> list[int
 def _why(cell: str, attribute: Attribute, reading: Reading) -> str:
     number = None if attribute.edges is None else reading.number(cell)
     if not cell or (number is not None and math.isnan(number)):
-        return "no value, and the schema has no missing ones there"
+        return "no value, but the schema does not allow missing values there"
     if attribute.edges is None:
-        return (
-            f"{plain_names([cell])[0]!r:.80} is none of the schema's {len(attribute.codes)} codes"
-        )
+        return f"{plain_names([cell])[0]!r:.80} is not one of the schema's {len(attribute.codes)} codes"
     if number is None:
         return f"{cell!r:.80} is not a number"
     low, high = attribute.edges[0], attribute.edges[-1]

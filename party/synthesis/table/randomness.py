@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from pate.errors import UsageError
 from pate.noise.exact import uniform_below
-from pate.noise.simulated import seed_bytes
+from pate.noise.seed import seed_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

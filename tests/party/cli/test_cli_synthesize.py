@@ -376,10 +376,13 @@ def _without(site: Site) -> None:
     ("change", "words"),
     [
         (_change(17, 1, "99"), r"data.csv: row 17, column age: 99 outside 18..80"),
-        (_change(17, 1, "33.5"), "row 17, column age: 33.5 is no whole number"),
-        (_change(17, 1, "old"), "row 17, column age: 'old' is no number"),
-        (_change(17, 2, "X"), "row 17, column sex: 'X' is none of the schema's 2 codes"),
-        (_change(17, 2, ""), "row 17, column sex: no value, and the schema has no missing ones"),
+        (_change(17, 1, "33.5"), "row 17, column age: 33.5 is not a whole number"),
+        (_change(17, 1, "old"), "row 17, column age: 'old' is not a number"),
+        (_change(17, 2, "X"), "row 17, column sex: 'X' is not one of the schema's 2 codes"),
+        (
+            _change(17, 2, ""),
+            "row 17, column sex: no value, but the schema does not allow missing values",
+        ),
         (_without, "lacks column 'ill' of the schema"),
         (lambda site: site.write("patient,age,sex,room,ill"), "lacks column 'ward'"),
     ],

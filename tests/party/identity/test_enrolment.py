@@ -268,7 +268,7 @@ def test_a_crash_while_enrolling_is_mended_by_the_same_command(
             assert public_node_key(kept) == before.node
             assert "waits" in kept.warnings(now())[0]
     else:
-        with pytest.raises(StateError, match="begun"):
+        with pytest.raises(StateError, match="was not completed"):
             Enrolment.load(home)
     done = enrol(bundle, home, file=unused, new_identity=new_identity)
     assert (done.answer, done.waits) == (None, False)

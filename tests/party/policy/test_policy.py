@@ -183,7 +183,7 @@ def test_the_own_accountant_has_the_last_word() -> None:
         already=(100, 100),
     )
     offer = gated(1.0, 2e-6, queries=100)
-    refused(policy, offer, "more than the 1e-06 that is set aside for them (failing_share)")
+    refused(policy, offer, "exceed the 1e-06 that is set aside for them (failing_share)")
     admit(dataclasses.replace(policy, failing_share=Fraction(1, 5)), offer)
 
 

@@ -287,7 +287,7 @@ def test_a_plan_that_makes_no_sense_is_refused(
 
 
 def test_more_seeds_than_there_are_cannot_be_asked_for() -> None:
-    with pytest.raises(InfeasibleError, match="k = 50 is more than the 49 seeds"):
+    with pytest.raises(InfeasibleError, match="k = 50 is more than the 49 guaranteed seeds"):
         SeededRelease(RandomizedTest(50, Fraction(4), ONE), (4,), 10, 10, Fraction(1, 8), 49)
 
 

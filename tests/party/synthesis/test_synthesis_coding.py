@@ -85,7 +85,7 @@ def test_each_cell_is_coded_by_itself(tmp_path: Path) -> None:
         ("1,0,x,1", "row 2, column sex: 'x' is not one of the schema's 3 codes"),
         ("1,0,f,3", "row 2, column stage: '3' is not one of the schema's 3 codes"),
         ("1,0,f,", "row 2, column stage: no value"),
-        ("1,0,f,one", "row 2, column stage: 'one' is not one"),
+        ("1,0,f,one", "row 2, column stage: 'one' is not one of the schema's"),
     ],
 )
 def test_a_cell_without_a_code_names_row_and_column(tmp_path: Path, row: str, says: str) -> None:

@@ -238,7 +238,7 @@ def test_cnn_takes_any_size(size: tuple[int, int, int], monkeypatch: pytest.Monk
 def test_devices() -> None:
     assert pick_device("cpu") == "cpu"
     assert pick_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(UsageError, match="none of auto, cpu, cuda"):
+    with pytest.raises(UsageError, match="not one of auto, cpu, cuda"):
         pick_device("tpu")
     if not torch.cuda.is_available():
         with pytest.raises(UsageError, match="finds no CUDA device"):

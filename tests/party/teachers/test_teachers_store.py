@@ -122,7 +122,7 @@ def test_kinds_by_name(model: str, inputs: Images | Table, name: str) -> None:
             "forest is not for images; use auto, linear, nearest, cnn or resnet",
         ),
         ("logistic", IMAGES, "cpu", "logistic is not for images"),
-        ("linear", IMAGES, "tpu", "none of auto, cpu, cuda"),
+        ("linear", IMAGES, "tpu", "not one of auto, cpu, cuda"),
     ],
 )
 def test_kinds_that_do_not_fit(

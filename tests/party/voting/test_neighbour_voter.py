@@ -479,7 +479,7 @@ def test_the_own_figure_stops_a_second_matrix(tmp_path: Path) -> None:
 
 
 def test_the_promise_is_held_against_the_terms(a: Site) -> None:
-    a.refuses(a.ask(a.campaign(cap="1")), "RefusedError", "worth")
+    a.refuses(a.ask(a.campaign(cap="1")), "RefusedError", "its terms convert to")
 
 
 # --- a published statement -----------------------------------------------------------------------

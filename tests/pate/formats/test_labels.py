@@ -80,7 +80,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "not JSON": ("{", "not JSON"),
     "a list": ("[]", "must be a JSON object"),
     "deep": ("[" * 100_000, "not JSON"),
-    "key twice": (GOLDEN.replace('"queries": 9', '"queries": 9, "queries": 9'), "twice"),
+    "key twice": (
+        GOLDEN.replace('"queries": 9', '"queries": 9, "queries": 9'),
+        "a field is repeated",
+    ),
     "NaN": (GOLDEN.replace('"queries": 9', '"queries": NaN'), "NaN"),
     "other format": (changed(lambda f: f.update(format="pate-labels/1")), "pate-labels/1"),
     "a field more": (changed(lambda f: f.update(extra=1)), "extra"),
