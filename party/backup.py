@@ -5,7 +5,7 @@ voted on, with which survivors their sums were unmasked, and their total cost. A
 this could ask for the same sums with other survivors and subtract, ask for a batch again and get
 the same votes under fresh noise, or exceed the policy's total. A ledger spans all campaigns of a
 party, so it is never final: a copy is restored only if its chain has the newest head known from
-elsewhere, or if the operator states explicitly that entries are lost.
+another source, or if the operator states explicitly that entries are lost.
 
 Keys, enrolment and policy are not included: they rarely change, and need other protection.
 """
@@ -57,7 +57,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
     Raises:
         StateError: if there is no ledger, or something is at ``out``.
         LedgerError: if the ledger is missing, or its copy does not verify or is older than the
-            noted head: then so is the ledger.
+            noted head: the ledger is then older, too.
         DiskError: if it cannot be written.
     """
     head_file = HeadFile(home / LEDGER_FILE)
@@ -95,7 +95,7 @@ def restore(
     signed_by: str | None = None,
     unsigned: bool = False,
 ) -> dict[str, object]:
-    """Restore a party's ledger to its home, which has none but that of an interrupted restore.
+    """Restore a party's ledger to a home without one, or with one of an interrupted restore.
 
     Only the files of :data:`CONTENTS` are written, whatever the backup contains, and none is
     overwritten.
@@ -141,8 +141,7 @@ def restore(
         with backup.draft_folder(home / ".restored") as draft:
             found = asked.fill(draft, _look, given, noted).head
             asked.put_in_place(draft, home)
-            # The head file comes last: lowered earlier, it would admit any older copy if this
-            # fails.
+            # The head file is written last: lowered earlier, it would admit any older copy if this fails.
             HeadFile(home / LEDGER_FILE).note(Head.parse(found))
     return {"head": found, "folder": str(home), "signer": manifest.signer}
 

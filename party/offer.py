@@ -47,7 +47,7 @@ class Offer:
         key: (32,) bytes, the campaign's Ed25519 signing key.
         campaign: its id, hex.
         aggregator: name of the mechanism, such as ``gnmax``.
-        sums: how votes are summed, and from whom that hides them.
+        sums: how votes are summed, and from whom they are hidden.
         unit: of privacy.
         epsilon: announced budget, towards the public.
         delta: of that epsilon.
@@ -55,7 +55,7 @@ class Offer:
         rounds: how often a query may be put to a mechanism.
         public_set: content hash of the public set, hex, or None if unknown; likewise for
             ``schema``.
-        schema: the line that describes its inputs.
+        schema: one line that describes its inputs.
         classes: names, in the order of the vote columns; None before they are known.
         queries: number of queries of this request, 0 for joining.
         roster: names of all parties, or None before it is complete; likewise for the following.

@@ -1,4 +1,4 @@
-"""The options of ``pate-party start`` and ``pate-party check``, which has those of a start and more."""
+"""The options of ``pate-party start``, and of ``pate-party check``, which adds more."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PolicyOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Options(CommandOptions):
-    """What both commands are asked; each field is the option of that name."""
+    """The common options; each field is the option of that name."""
 
     data: Annotated[Path | None, _DATA] = None
     server: Annotated[
@@ -130,7 +130,7 @@ class Options(CommandOptions):
 
     @property
     def reading(self) -> Reading:
-        """How a table writes its cells."""
+        """The format of a table's cells."""
         return Reading.of(self.decimal, self.missing)
 
     @property
@@ -141,14 +141,14 @@ class Options(CommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class StartOptions(Options):
-    """What ``pate-party start`` is asked: it needs data."""
+    """The options of ``pate-party start``; data is required."""
 
     data: Annotated[Path, _DATA] = field()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(Options):
-    """What ``pate-party check`` is asked; none of it is needed.
+    """The options of ``pate-party check``; all are optional.
 
     Attributes:
         clock: this machine's.
@@ -180,14 +180,14 @@ class CheckOptions(Options):
 
     @property
     def place(self) -> Path:
-        """The home that ``enroll`` or ``start`` would take; else that of the only party here."""
+        """The home that ``enroll`` or ``start`` would use; else that of the only party on this machine."""
         if self.home is not None:
             return self.home
         above = default_home("party")
         if self.name is not None:
             return above / self.name
         if self.bundle is not None:
-            with contextlib.suppress(OSError, PateError):  # told by the checks
+            with contextlib.suppress(OSError, PateError):  # reported by the checks
                 return above / Bundle.from_json(self.bundle.read_bytes()).name
         if self.data is not None:
             return above / name_of(self.data)
@@ -196,5 +196,5 @@ class CheckOptions(Options):
 
 
 def name_of(data: Path) -> str:
-    """Return a name made of what the data is called: its file or folder, less the endings."""
+    """Return a name derived from the data's file or folder name, without suffixes."""
     return data.resolve().name.split(".")[0] or "party"

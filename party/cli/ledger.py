@@ -1,4 +1,4 @@
-"""``pate-party ledger`` and ``pate-party verify``: what left, and whether a statement is true to it."""
+"""``pate-party ledger`` and ``pate-party verify``: print the ledger, verify a statement against it."""
 
 from __future__ import annotations
 
@@ -151,13 +151,13 @@ def _delta(home: Path, policy: Path | None) -> Delta:
 
 
 def _print(lines: list[str], indent: int = 0) -> None:
-    """Print lines; on a terminal their further lines begin ``indent`` columns in, if that is said."""
+    """Print lines; on a terminal, continuation lines are indented by ``indent`` columns if it is given."""
     console = Console(highlight=False)
     for line in lines:
         if indent and console.is_terminal:
             further = " " * indent
             line = textwrap.fill(line, console.width, subsequent_indent=further)  # noqa: PLW2901
-        # Never as markup: names are of other people's choosing.
+        # Never as markup: others choose the names.
         console.print(line, soft_wrap=True, markup=False)
 
 
@@ -219,7 +219,7 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"{_number(end.labels_released, 'label')} released, "
             f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
         )
-    # A smaller delta makes the same noise a larger epsilon, which frightens if nothing is said.
+    # At a smaller delta the same noise has a larger epsilon, which alarms readers without an explanation.
     other = "" if offer.delta == delta.whole else ", for the same noise at our own delta"
     yield f"  our own figure{other}: {cumulative_epsilon([record.totals], delta).in_words}"
 
@@ -283,6 +283,6 @@ def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
 
 
 def _figure_json(figure: Figure) -> dict[str, object]:
-    """Return a figure; epsilon is null where there is none at that delta."""
+    """Return the JSON of a guarantee; epsilon is null if there is none at that delta."""
     made: dict[str, object] = asdict(figure)
     return made | {"epsilon": None if math.isinf(figure.epsilon) else figure.epsilon}

@@ -1,4 +1,4 @@
-"""``pate-party``: what a data holder runs."""
+"""``pate-party``: the program of a data holder."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def check(options: CheckOptions) -> None:
 
 
 def _checked_name(name: str, place: Path, *, asked: bool) -> str:
-    """Return the name that this party has: the one of its enrolment, or the one that it gives.
+    """Return the party's name: that of its enrolment, or else ``name``.
 
     Raises:
-        UsageError: if it cannot be a name, or was asked for and is not that of the enrolment.
+        UsageError: if the name is invalid, or differs from that of the enrolment.
         StateError: if the enrolment in ``place`` is damaged.
     """
     from party.identity.enrolment import Enrolment

@@ -1,4 +1,4 @@
-"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON, without times."""
+"""Releases of synthetic rows in ``pate-party ledger``: as lines, and as JSON; dates only, no times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
-    """Yield lines about one release; ``delta`` is that of the own figure."""
+    """Yield lines about one release; ``delta`` is that of the party's cumulative epsilon."""
     made = record.synthesis
     yield f"synthetic rows {made.id}, reserved on {_day(record)}"
     yield f"  made: at most {made.rows} rows by {made.method}, {made.release}, of the schema {made.schema}"
@@ -43,10 +43,10 @@ def as_json(record: SynthesisRecord) -> dict[str, Json]:
 
 
 def _day(record: SynthesisRecord) -> str:
-    """Return when it was reserved: the day alone.
+    """Return when it was reserved: only the date.
 
-    Learning a model takes longer of more records, so the second at which it began, beside that at
-    which it ended or the next release began, would tell about how many there are.
+    Learning a model from more records takes longer, so exact times of its start and of its end, or of
+    the next release, would reveal about how many records there are.
     """
     return record.reserved_at[:10]
 

@@ -78,7 +78,7 @@ def check_unmasking(
         RefusedError: if the difference of its sum and an earlier one would reveal votes.
     """
     for each in earlier:
-        # Votes of teachers less votes of records are nobody's votes.
+        # The difference between votes of teachers and of records reveals no votes.
         if each.offer.records_vote == offer.records_vote:
             same = each.offer.campaign == offer.campaign
             _check_query(offer, batch, how, each, allow=allow_other and not same)

@@ -1,8 +1,8 @@
-"""A published privacy statement, held against a party's own ledger.
+"""Verification of a published privacy statement against a party's own ledger.
 
-The ledger knows the signed terms, what this party answered and how the server said that the
-campaign ended. It does not know what others answered, or, before the end, how many labels left; of
-that it can only say what cannot be. A statement is as hostile as whoever published it may be.
+The ledger has the signed terms, this party's answers and the server's report of the campaign's end. It
+does not have other parties' answers, or, before the end, the number of released labels; of these it can
+only rule out impossible values. A statement is untrusted input.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
     from party.ledger.records import CampaignRecord
     from party.offer import Offer
 
-#: ``unclear``: the ledger cannot tell.
+#: ``unclear``: the ledger cannot decide it.
 Finding = Literal["ok", "differs", "unclear"]
 
-#: The same figure, worked out by another build of the same formulas.
+#: Relative tolerance between two builds of the same formulas.
 _SAME: Final = 1e-9
 _OBSERVERS: Final = ("public", "server")
-#: Fields that are compared, by their types. JSON may have put anything there.
+#: Compared fields, by their types: a JSON value may have any type.
 _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised", "ledger_head")
 _NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
 _LARGEST: Final = 2**63
-#: No text that can be right is longer.
+#: Longest valid text.
 _LONGEST_SHOWN: Final = 600
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check of a statement.
 
     Attributes:
-        name: what.
+        name: of the check.
         finding: ``ok``, ``differs`` or ``unclear``.
-        detail: both values where they differ, else what holds.
+        detail: both values if they differ, else the value or the reason.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Check:
         return f"{self.finding:<8} {self.name}: {self.detail}"
 
 
-#: Looks at a statement and the record of its campaign.
+#: Checks a statement against the record of its campaign.
 _Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check]]
 
 
 def verify_statement(
     statement: PrivacyStatement, record: CampaignRecord | None
 ) -> tuple[Check, ...]:
-    """Return what was checked, and what came of it.
+    """Return the checks and their findings.
 
     Args:
         statement: as published.
@@ -111,7 +111,7 @@ def agrees(checks: tuple[Check, ...]) -> bool:
 
 
 def unclear(checks: tuple[Check, ...]) -> list[str]:
-    """Return the names of what this party's ledger cannot tell."""
+    """Return the names of the checks that this party's ledger cannot decide."""
     return [each.name for each in checks if each.finding == "unclear"]
 
 
@@ -145,7 +145,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     elif offer.settled:
         yield _same("noise", said.noise, _noise_text(offer))
     if not offer.settled:
-        # As after missing the roster: then there is nothing to compare with, and nothing differs.
+        # As after missing the roster: there is nothing to compare with.
         yield Check(
             "terms",
             "unclear",
@@ -187,7 +187,7 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     try:
         worth = _composition(said).epsilon(offer.cap, offer.delta)
     except (PateError, ValueError, ArithmeticError) as error:
-        # A gate comes from the statement, and may be one that no number can be made of.
+        # A gate comes from the statement, and its parameters may be invalid.
         yield Check("epsilon", "differs", f"the cap cannot be worked out: {_shown(error)}")
         return
     yield _compared(
@@ -213,16 +213,16 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 
 
 def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
-    """Return the least that the answers of a statement were charged, in the terms' composition.
+    """Return the least possible charge for the answers of a statement, in the terms' composition.
 
-    Every query that was asked costs the first event of some mechanism, and a label all events,
-    unless it may be the student's own prediction: that costs the first event alone.
+    Every query costs the first event of some mechanism, and a label all events, unless it may be the
+    student's own prediction: that costs only the first event.
     """
     asked, labels = max(said.queries_asked, 0), max(said.labels_released, 0)
     if offer.composition is None or not offer.mechanisms:
         return Fraction(0)
     if offer.composition == Gate.name:
-        return Fraction(min(max(asked, labels), 1))  # one batch, whole
+        return Fraction(min(max(asked, labels), 1))  # one complete batch
     composition = composition_named(offer.composition)
     if offer.records_vote:
         return worst_cost(composition, offer.mechanisms, max(asked, labels))
@@ -254,7 +254,7 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     rounds = "" if offer.rounds == 1 else f" in {offer.rounds} rounds"
     answered = f"we answered {ours.asked}{rounds}"
     if 0 <= asked <= most:
-        # Without an ending nothing says that it was not more.
+        # Without an ending there is no upper bound.
         found: Finding = "unclear" if ours.ending is None else "ok"
         yield Check("queries asked", found, f"{asked}; {answered}")
     elif offer.roster is None or offer.sums.min_parties < len(offer.roster):
@@ -346,9 +346,9 @@ _RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head
 
 
 def _noise_text(offer: Offer) -> str:
-    """Return what a server of these terms writes about its noise, word by word.
+    """Return the exact text that a server of these terms writes about its noise.
 
-    The server's code has the same words; a test holds them together.
+    The server's code has the same text; a test compares the two.
     """
     if not offer.sums.distributed:
         return "central: exact discrete noise, drawn by the server"
@@ -370,7 +370,7 @@ def _composition(said: PrivacyStatement) -> Composition:
     """Return the composition that a statement names.
 
     Raises:
-        PateError: if there is none of that name, or its gate is no gate.
+        PateError: if there is none of that name, or its gate is invalid.
     """
     _, gate = _without_gate(said)
     if said.composition != Gate.name or gate is None:
@@ -380,7 +380,7 @@ def _composition(said: PrivacyStatement) -> Composition:
 
 
 def _same(name: str, said: Any, ours: Any, words: Callable[[Any], str] | None = None) -> Check:
-    """Compare two values; ``words`` says one for people."""
+    """Compare two values; ``words`` formats one for people."""
     if words is None or (said != ours and words(said) == words(ours)):
         words = _shown
     return Check(
@@ -404,7 +404,7 @@ def _composition_in_words(name: object) -> str:
 
 
 def _roughly(text: object) -> str:
-    """Return a fraction that may have many digits as one number; another text as it is."""
+    """Return a fraction as one decimal number, and any other text unchanged."""
     try:
         return f"about {float(fraction_from_text(str(text))):.6g}"
     except (PateError, OverflowError):
@@ -421,7 +421,7 @@ def _promise_in_words(promise: tuple[float | None, float | None]) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value as part of one line: nothing that a screen would obey, and not too long."""
+    """Return a value as part of one line, without control characters and not too long."""
     if isinstance(value, Fraction):
         return f"{value} (about {float(value):.6g})"
     if isinstance(value, float):

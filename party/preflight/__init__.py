@@ -1,1 +1,1 @@
-"""``pate-party check``: what would keep this party from taking part, found before it tries."""
+"""``pate-party check``: finds configuration problems before a party joins a campaign."""

@@ -1,4 +1,4 @@
-"""Which checks there are, in their order."""
+"""The checks of a party, in order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from party.options import CheckOptions
     from pate.data.values import Dataset
 
-#: PyTorch, Flower, and a few teachers beside the data.
+#: PyTorch, Flower, and a few teachers in addition to the data.
 _MEMORY: Final = 2 * 2**30
-#: Reading data, a ledger, or Flower takes so many times as long as a question to a server.
+#: Reading data, a ledger, or Flower may take this many times as long as a request to a server.
 _LONGER: Final = 12.0
 
 
 def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
-    """Return what to look at, by heading; the data and the server are looked at from now on."""
+    """Return the checks by heading; reading the data and contacting the server start now."""
     home, short, long = options.place, options.timeout, _LONGER * options.timeout
     data = begin(partial(records.read, options))
 
@@ -68,7 +68,7 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
 
 
 def _flower() -> Finding:
-    """Load what a party uses of Flower, all by its name."""
+    """Import every module of Flower that a party uses."""
     try:
         import party.flower.internals
         import party.flower.supernode_process  # noqa: F401
@@ -99,7 +99,7 @@ def _network(options: CheckOptions) -> tuple[Check, ...]:
             Check("server", lambda: Finding.skipped(why), short),
             Check("clock", lambda: network.check_clock(server, None, now()), short),
         )
-    # Less than a check's own time, so that what did not answer is said and not only that it was late.
+    # Less than a check's own timeout, so that the finding names the server that did not answer.
     met = begin(lambda: meet(server, timeout=0.8 * short, clock=now))
 
     def check(name: str, look: Callable[[], Finding], steps: int = 2) -> Check:

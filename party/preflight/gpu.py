@@ -1,4 +1,4 @@
-"""Whether there is a GPU, and whether PyTorch can use it."""
+"""Check for a GPU that PyTorch can use."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from pate.preflight import Finding
 
-#: One of these is there where an NVIDIA driver is: on Linux, and on Windows' Linux subsystem.
+#: One of these exists if there is an NVIDIA driver: on Linux, and in WSL.
 _DRIVER: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 _QUERY: Final = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
 _SMI_S: Final = 10.0
-#: PyTorch takes seconds to load, and many on a machine that is busy.
+#: PyTorch takes seconds to load, and longer on a busy machine.
 TORCH_S: Final = 60.0
-#: Runs in a process of its own: a driver that hangs must not hang the check.
+#: Runs in a child process: a hanging driver must not block the check.
 _ASK: Final = """
 import json, torch
 seen = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
@@ -31,7 +31,7 @@ def check_gpu(device: str, *, smi: str | None = None) -> Finding:
 
     Args:
         device: as ``--device``: ``cpu``, ``cuda`` or ``auto``.
-        smi: path of NVIDIA's own program; found by itself if left out.
+        smi: path of ``nvidia-smi``; None: searched for.
     """
     if device == "cpu":
         return Finding.skipped("--device cpu: none is used")
@@ -65,7 +65,7 @@ def check_gpu(device: str, *, smi: str | None = None) -> Finding:
 
 
 def _from_driver(smi: str) -> str:
-    """Return what the driver says of its cards."""
+    """Return the driver's description of its cards."""
     try:
         said = subprocess.run(
             [smi, *_QUERY], capture_output=True, text=True, timeout=_SMI_S, check=True
@@ -81,7 +81,7 @@ def ask_torch() -> dict[str, Any]:
     """Return PyTorch's version, CUDA's (None without), and the cards that it sees.
 
     Raises:
-        OSError, SubprocessError, ValueError: if it does not answer; the text is the last that it said.
+        OSError, SubprocessError, ValueError: if it does not answer; the text is its last output.
     """
     said = subprocess.run(
         [sys.executable, "-P", "-c", _ASK],

@@ -1,9 +1,9 @@
-"""Meeting the server once, as the connection would meet it.
+"""One health request to the server, by the same route as the connection's.
 
 Flower's requests, and ours, are HTTPS requests that obey the proxy variables of the environment; so is
-this one. What a request that fails means is said by :meth:`party.flower.supernode.Server.failure`, here as at
-a start. A certificate that is not accepted is then fetched once more without trusting it, to report
-what it says; nothing is sent there.
+this one. A failed request is explained by :meth:`party.flower.supernode.Server.failure`, as at a start.
+A rejected certificate is then fetched once more without trusting it, to report its content; nothing is
+sent to that server.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def enrolment_of(options: CheckOptions) -> Enrolment | None:
     """Return the enrolment in the home, None if there is none.
 
     Raises:
-        StateError: if it is damaged or half done. Reading one whose last step, a key that goes to its
-            place, is still to be made would make that step; a check must not.
+        StateError: if it is damaged or incomplete. Reading one whose new key is not moved to its place
+            yet would move it, which a check must not do.
     """
     home = options.place
     if any(home.glob("enrolments/*/identity.new")):
@@ -48,13 +48,13 @@ def enrolment_of(options: CheckOptions) -> Enrolment | None:
 def server_of(options: CheckOptions) -> Server | None:
     """Return the server that the party would connect to, None if none is known.
 
-    It is that of ``--server``, else of the bundle, else of the enrolment; whom it is trusted by is
-    the bundle's authority, else the enrolment's.
+    It is that of ``--server``, else of the bundle, else of the enrolment; its trusted authority is the
+    bundle's, else the enrolment's.
 
     Raises:
         StateError: if bundle or enrolment cannot be used.
-        ProtocolError: if the bundle is none.
-        UsageError: if the address cannot be read.
+        ProtocolError: if it is not a bundle.
+        UsageError: if the address is invalid.
     """
     if options.bundle is not None:
         bundle = read_bundle(options.bundle, options.clock())
@@ -70,16 +70,16 @@ def server_of(options: CheckOptions) -> Server | None:
 
 @dataclass(frozen=True)
 class Handshake:
-    """What came of meeting a server.
+    """The result of a request to a server.
 
     Attributes:
-        error: why it did not come about, None if it did; an ``UntrustedServerError`` if the server
-            could not prove who it is.
+        error: why it failed, else None; an ``UntrustedServerError`` if the server could not prove its
+            identity.
         status: HTTP status of the health check, None if there was no answer.
-        said: the time by the server's clock, in whole seconds, None if it did not say.
-        heard: the time by this machine's clock, halfway between question and answer.
-        certificate: what it showed, None in clear.
-        protocol: such as ``TLSv1.3``, None in clear.
+        said: the time by the server's clock, in whole seconds, None if there was no Date header.
+        heard: the time by this machine's clock, halfway between request and reply.
+        certificate: the server's, None in clear text.
+        protocol: such as ``TLSv1.3``, None in clear text.
     """
 
     error: UnreachableError | None = None
@@ -91,7 +91,7 @@ class Handshake:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether nothing is held against who the server is."""
+        """Whether the server's identity is not in doubt."""
         return not isinstance(self.error, UntrustedServerError)
 
 
@@ -101,10 +101,10 @@ def meet(
     timeout: float = 4.0,
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
 ) -> Handshake:
-    """Ask a server's health, once.
+    """Check a server's health once.
 
     Args:
-        server: which.
+        server: to contact.
         timeout: of each step, in seconds.
         clock: this machine's.
     """
@@ -142,7 +142,7 @@ def _ask(
 
 
 def _shown(reply: httpx.Response) -> tuple[x509.Certificate | None, str | None]:
-    """Return the certificate that stands behind a reply, and the protocol; also through a proxy."""
+    """Return the certificate of a reply's connection, and its protocol; also through a proxy."""
     stream = reply.extensions.get("network_stream")
     link = None if stream is None else stream.get_extra_info("ssl_object")
     if link is None or not (body := link.getpeercert(True)):

@@ -1,4 +1,4 @@
-"""Checks of who this party is: its enrolment, its keys, and whether the server lets it in."""
+"""Checks of a party's identity: its enrolment, its keys, and whether the server admits it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from party.options import CheckOptions
     from party.preflight.handshake import Handshake
 
-#: Where a node names its public key (PEM, in base64), and where one asks to be let in.
+#: The header with a node's public key (PEM, in base64), and the route that admits a node.
 KEY_HEADER: Final = "flwr-public-key"
 _ROUTE: Final = "/v1/fleet/activate-node"
 _LARGEST_REFUSAL: Final = 4096
-#: Files that are this party's alone; each may be absent before it is needed.
+#: Files that only this party may read; each may be absent before it is needed.
 _SECRET: Final = (
     "identity.key", "shard.key", "noise.db", "ledger.db", "enrolments/*/node.key",
     "enrolments/*/identity.new",
@@ -36,7 +36,7 @@ _SECRET: Final = (
 
 
 def check_enrolment(options: CheckOptions, server: Server | None) -> Finding:
-    """Say whether this party has enrolled, with whom, and for how long yet."""
+    """Report whether this party is enrolled, with which server, and until when."""
     found, now = enrolment_of(options), options.clock()
     if found is None:
         if options.bundle is not None:
@@ -59,7 +59,7 @@ def check_enrolment(options: CheckOptions, server: Server | None) -> Finding:
 
 
 def check_keys(options: CheckOptions) -> Finding:
-    """Look whether anybody else may read what is this party's alone."""
+    """Check that no other user may read this party's private files."""
     home = options.place
     files = [path for pattern in _SECRET for path in sorted(home.glob(pattern)) if path.is_file()]
     if not files:
@@ -79,10 +79,10 @@ def check_keys(options: CheckOptions) -> Finding:
 
 
 def check_admission(options: CheckOptions, server: Server, handshake: Handshake) -> Finding:
-    """Ask the server whether it knows this party's node key still.
+    """Check that the server still knows this party's node key.
 
     The request names the public key and is not signed: a server that knows it asks for a signature,
-    and one that does not says so. Neither changes anything there.
+    and one that does not reports it. Neither changes anything there.
     """
     from party.flower.internals import KEY_NEEDED, KEY_REFUSED
 
@@ -115,7 +115,7 @@ def check_admission(options: CheckOptions, server: Server, handshake: Handshake)
 
 
 def _code(reply: httpx.Response) -> object:
-    """Return the code in a refusal, of which no more is read than one can have."""
+    """Return the code in a refusal; only as many bytes are read as a valid one can have."""
     try:
         found = json.loads(next(reply.iter_raw(_LARGEST_REFUSAL), b""))
     except (ValueError, RecursionError):

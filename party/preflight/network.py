@@ -1,4 +1,4 @@
-"""Checks of the way to the server: its name, proxies, certificate, clock, and what else it leaves open."""
+"""Checks of the network: the server's name, proxies, certificate, clock, and other open ports and routes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from party.flower.supernode import Server
     from party.preflight.handshake import Handshake
 
-#: A certificate that ends sooner is worth a warning.
+#: Remaining validity of a certificate below which a warning is given.
 SOON: Final = dt.timedelta(days=30)
-#: A request is signed with the time: the SuperLink takes one that is at most so many seconds older
-#: than its own clock, or newer. (Flower: 300 seconds, and 5 for clocks that differ.)
+#: A request is signed with the time: the SuperLink accepts a time at most this many seconds older, or
+#: newer, than its own. (Flower: 300 seconds, and 5 for clocks that differ.)
 OLDEST_S: Final = 305.0
 NEWEST_S: Final = 5.0
-#: The server's Date has whole seconds, and a way in between: so much may be an error of measuring.
+#: Measurement error: the server's Date has whole seconds, and the reply takes time.
 _UNSURE_S: Final = 1.0
-#: Ports on which a Flower installation offers what is not for parties.
+#: Ports of Flower's interfaces that are not for parties.
 FLOWER_PORTS: Final = {
     8000: "a SuperLink itself",
     9091: "Flower's ServerAppIo",
     9093: "Flower's Control",
 }
-#: What a gateway of ours does not have: interfaces for operators and for runs, and their description.
+#: Routes that our gateway does not have: interfaces for operators and for runs, and their description.
 _NOT_FOR_PARTIES: Final = ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/docs")
-#: Statuses of a route that is there, whatever it says to a stranger.
+#: Statuses of a route that exists.
 _THERE: Final = frozenset({200, 400, 401, 405, 411, 412, 415, 422})
 _PORT_S: Final = 1.5
 _PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
@@ -48,7 +48,7 @@ _NTP: Final = "set this machine's clock, or the server's, and keep both by NTP"
 
 
 def check_name(server: Server) -> Finding:
-    """Look the server's name up."""
+    """Look up the server's name."""
     found = machine.check_name(server.host, server.port)
     if found.kind is None or proxy_for(server) is None:
         return found
@@ -59,19 +59,19 @@ def proxy_for(server: Server) -> str | None:
     """Return the proxy that a connection to ``server`` goes through, ``host:port``; None for none.
 
     Raises:
-        UsageError: if the environment names one of a kind that is not supported.
+        UsageError: if the environment names an unsupported kind of proxy.
     """
     if server.is_here:
         return None
     with server.client(1.0) as client:
-        # httpx has its own reading of NO_PROXY, and Flower has httpx's: so it is asked.
+        # httpx interprets NO_PROXY in its own way, and Flower uses httpx.
         way = client._transport_for_url(httpx.URL(server.url))  # noqa: SLF001
         if way is client._transport:  # noqa: SLF001
             return None
     for name in ("https_proxy", "all_proxy"):
         if value := _variable(name):
             parts = urlsplit(value if "://" in value else f"http://{value}")
-            with contextlib.suppress(ValueError):  # name and password are nobody's business
+            with contextlib.suppress(ValueError):  # without user name and password
                 return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
     return "a proxy of this system"
 
@@ -81,7 +81,7 @@ def _variable(name: str) -> str:
 
 
 def check_proxy(server: Server) -> Finding:
-    """Say what the proxy variables mean for the way to the server."""
+    """Report the effect of the proxy variables on the route to the server."""
     host, proxies = server.host, [name for name in _PROXIES if _variable(name)]
     if server.is_here:
         return Finding.ok("not used: the server is on this machine")
@@ -109,7 +109,7 @@ def check_proxy(server: Server) -> Finding:
 
 
 def check_certificate(server: Server, handshake: Handshake, now: dt.datetime) -> Finding:
-    """Say whether the server proves who it is, and for how long yet."""
+    """Report whether the server proves its identity, and how long its certificate is valid."""
     shown = handshake.certificate
     if server.in_clear:
         return Finding.ok("none: in clear, as a trial on this machine")
@@ -133,7 +133,7 @@ def check_certificate(server: Server, handshake: Handshake, now: dt.datetime) ->
 
 
 def _refused(server: Server, handshake: Handshake, now: dt.datetime) -> Finding:
-    """Say what a start would, and what the certificate says of itself, to look for the reason in."""
+    """Report the error of a start, and the certificate's content as a hint to its cause."""
     shown, pinned, text, to_do = handshake.certificate, server.pinned, str(handshake.error), ""
     if shown is not None:
         text += (
@@ -166,7 +166,7 @@ def names_of(certificate: x509.Certificate, most: int = 4) -> str:
 
 
 def check_clock(server: Server | None, handshake: Handshake | None, now: dt.datetime) -> Finding:
-    """Compare this clock with the server's Date header, or else with the pinned authority's life."""
+    """Compare this clock with the server's Date header, or else with the pinned authority's validity."""
     if handshake is not None and handshake.said is not None and handshake.heard is not None:
         return _against_date(handshake, handshake.said, handshake.heard)
     if server is None or server.pinned is None:
@@ -186,7 +186,7 @@ def check_clock(server: Server | None, handshake: Handshake | None, now: dt.date
 
 
 def _against_date(handshake: Handshake, said: dt.datetime, heard: dt.datetime) -> Finding:
-    # Cut off to whole seconds, so half a second more is the best guess.
+    # Truncated to whole seconds, so half a second more is the best estimate.
     ahead = (heard - said).total_seconds() - 0.5
     proved = "" if handshake.error is None else ", which did not prove who it is"
     way = "ahead of" if ahead > 0 else "behind"
@@ -211,7 +211,7 @@ def _span(seconds: float) -> str:
 
 
 def check_server(server: Server, handshake: Handshake) -> Finding:
-    """Say whether the server's port for parties answers that it is ready."""
+    """Report whether the server's port for parties answers that it is ready."""
     address = server.address
     if not handshake.is_trusted and not server.in_clear:
         return Finding.skipped("its certificate is not accepted: nothing was asked")
@@ -242,12 +242,12 @@ def check_exposed(
     ports: Sequence[int] = tuple(FLOWER_PORTS),
     timeout: float = _PORT_S,
 ) -> Finding:
-    """Look whether the server shows parties more than the interface for parties.
+    """Check that the server exposes to parties only the interface for parties.
 
     Args:
         server: the server.
-        handshake: what came of the first request.
-        ports: of Flower, that should be closed from here; the server's own is left out.
+        handshake: the result of the first request.
+        ports: of Flower that should be closed from here; the server's own is skipped.
         timeout: of a connection to each, in seconds.
     """
     if server.is_here:
@@ -269,7 +269,7 @@ def check_exposed(
 
 
 def _routes(server: Server, timeout: float) -> list[str]:
-    """Return the routes not meant for parties that are there, asked in a way that changes nothing."""
+    """Return the existing routes that are not for parties; the requests change nothing."""
     found = []
     with contextlib.suppress(httpx.HTTPError), server.client(timeout) as client:
         for route in _NOT_FOR_PARTIES:

@@ -1,7 +1,7 @@
 """Checks of the party's own data: readable, of the campaign's schema, and enough for its teachers.
 
-What is told may be shown to the coordinator, who should not learn how many records there are or how
-they divide into classes: numbers are told only where they are asked for (``--counts``).
+Findings may be shown to the coordinator, who should not learn how many records there are or how they
+divide into classes: numbers are reported only with ``--counts``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from party.options import CheckOptions
     from pate.data.values import Dataset, Inputs
 
-#: With fewer a teacher, or a teacher and class, on average, a vote is little better than a guess.
+#: With fewer records per teacher, or per teacher and class, on average, a vote is little better than a guess.
 _FEW: Final = 20
 _FEW_OF_A_CLASS: Final = 10
 
 
 def read(options: CheckOptions) -> tuple[Dataset, Odd]:
-    """Read the records as a start would that knows of no campaign, and what can't be read of them.
+    """Read the records, and what of them cannot be read, as a start without a known campaign would.
 
     Raises:
         Skipped: if none are named.
@@ -48,8 +48,8 @@ def read(options: CheckOptions) -> tuple[Dataset, Odd]:
 
 
 def check_records(options: CheckOptions, data: Dataset, odd: Odd) -> Finding:
-    """Say what the records are, and whether there is anything odd about them."""
-    # Where it is known how a campaign reads them, the columns are judged by that.
+    """Report the kind of the records, and anything odd about them."""
+    # If a campaign's schema is known, the columns are judged by it.
     known = bool(options.public or options.schema)
     found = _look_at(options, data, odd, [] if known else warnings(data.inputs, None, odd.names))
     return found if known else _with_columns(found, options, data.inputs, odd)
@@ -90,7 +90,7 @@ def _look_at(options: CheckOptions, data: Dataset, odd: Odd, columns: list[str])
 
 
 def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
-    """Return what can't be read of the file; how much of it, and where, only with ``--counts``."""
+    """Return what cannot be read of the file; how much, and where, only with ``--counts``."""
     if options.counts:
         return odd.lines()
     left = (f"records take no part: {why}" for why in odd.reasons)
@@ -98,7 +98,7 @@ def unread_of(options: CheckOptions, odd: Odd) -> list[str]:
 
 
 def kind_of(inputs: Inputs) -> str:
-    """Return what inputs are, in few words.
+    """Return the kind of inputs, in few words.
 
     >>> kind_of(Images(np.zeros((3, 8, 8, 1), np.uint8)))
     'images 8x8x1'
@@ -128,7 +128,7 @@ def _numbers(data: Dataset) -> str:
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
-    """Say whether there are records enough for so many teachers, and whether the model fits them."""
+    """Report whether there are enough records for the teachers, and whether the model fits the data."""
     if options.votes == "neighbour":
         return Finding.skipped("none: with --votes neighbour the records vote themselves")
     if len(np.unique(data.labels)) < 2:
@@ -155,7 +155,7 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
 
 
 class _Ours(NamedTuple):
-    """What of our data a campaign has to fit."""
+    """The properties of our data that a campaign must match."""
 
     classes: tuple[str, ...]
     unit: str
@@ -163,10 +163,10 @@ class _Ours(NamedTuple):
 
 
 def check_schema(options: CheckOptions, data: Dataset) -> Finding:
-    """Read the data as the campaign would, as far as its schema is known, and say what differs.
+    """Read the data as the campaign would, as far as its schema is known, and report differences.
 
-    What is known: this party's copy of the public set; the line that ``--schema`` repeats; what the
-    server has declared, if the party has joined its campaign already.
+    Sources of the schema: this party's copy of the public set; ``--schema``; what the server has
+    declared, if the party has joined its campaign already.
     """
     joined = last_campaign(options)
     offer = None if joined is None else joined.offer
@@ -210,7 +210,7 @@ def check_schema(options: CheckOptions, data: Dataset) -> Finding:
 
 
 def _stated(schema: str) -> Schema:
-    """Return what ``--schema`` says: a line, or a file of a schema."""
+    """Return the schema that ``--schema`` gives: a line, or a file."""
     if not Path(schema).is_file():
         return Schema.parse(schema)
     try:
@@ -222,7 +222,7 @@ def _stated(schema: str) -> Schema:
 
 
 def _unseen(ours: Inputs, public: Inputs | None) -> list[str]:
-    """Return a line about columns with texts that the public set does not have."""
+    """Return a line about columns whose texts are not in the public set."""
     if not (isinstance(ours, Table) and isinstance(public, Table)):
         return []
     theirs = dict(zip(public.names, public.plain().columns, strict=True))

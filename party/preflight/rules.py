@@ -1,4 +1,4 @@
-"""Checks of what this site agrees to, and of what it has answered: its policy and its ledger."""
+"""Checks of this site's policy and its ledger."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def last_campaign(options: CheckOptions) -> CampaignRecord | None:
-    """Return the campaign that was joined last and has not ended, None if there is none."""
+    """Return the latest joined campaign that has not ended, or None."""
     ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     open_ = [each for each in (ledger.campaigns() if ledger else ()) if each.ending is None]
     return open_[-1] if open_ else None
 
 
 def check_ledger(options: CheckOptions) -> Finding:
-    """Read this party's ledger from its first entry to its last."""
+    """Verify this party's ledger from the first entry to the last."""
     ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     if ledger is None:
         return Finding.ok("none yet: nothing has left this machine")
@@ -44,9 +44,9 @@ def check_ledger(options: CheckOptions) -> Finding:
 
 
 def check_policy(options: CheckOptions, server: Server | None) -> Finding:
-    """Say what the policy allows, and whether there is any campaign that it would not refuse."""
+    """Report what the policy allows, and whether it would refuse every campaign."""
     enrolment = enrolment_of(options)
-    # As at a start: who is enrolled is no trial, even if a tunnel begins on this machine.
+    # As at a start: an enrolled party is not a trial, even if its server is reached through a local tunnel.
     trial = (server is None or server.in_clear) and enrolment is None
     policy = policy_of(options.place, loopback=trial, file=options.policy)
     for why, to_do in _refuses_all(options, policy, enrolment):
@@ -67,7 +67,7 @@ def check_policy(options: CheckOptions, server: Server | None) -> Finding:
 def _refuses_all(
     options: CheckOptions, policy: Policy, enrolment: Enrolment | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield why no campaign at all could be answered, and what to do about each reason."""
+    """Yield the reasons for which every campaign would be refused, and what to do about each."""
     listed = policy.parties
     name = enrolment.name if enrolment is not None else options.name
     if listed is not None and name is not None:

@@ -164,7 +164,7 @@ def train_ensemble(
         stored = load_teacher(folder, number, kind)
         if stored is not None:
             members[number] = stored
-    progress(len(members), teachers)  # at once: what was stored says nothing of how fast we train
+    progress(len(members), teachers)  # at once: stored teachers do not count towards the training speed
     missing = {
         number: (order[shards[order] == number], _derive(key, f"teacher {number}"))
         for number in range(teachers)

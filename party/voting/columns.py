@@ -1,7 +1,7 @@
-"""A party's table for its own screen: what each column is, and which are probably not what they should be.
+"""Description of a party's table for its own screen, with warnings about suspicious columns.
 
-Warnings have names of columns only, no cell and no number: they may be passed on. The description has
-what cells look like, never what they hold, and stays on the party's own screen.
+Warnings contain only names of columns, no cell and no number, and may be passed on. The description
+contains the form of cells, never their content, and stays on the party's own screen.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from pate.data.schema import Schema
     from pate.data.values import Column, Inputs
 
-#: Where this share of the cells differ from one another, a column of text names rows.
+#: Share of distinct cells from which on a column of text is an identifier.
 _DISTINCT: Final = 0.9
-#: Where this share does, and half of the cells have two words, it is free text.
+#: The same for free text, if half of the cells have two words.
 _DISTINCT_TEXT: Final = 0.5
-#: Where this share of the cells that are there are numbers, those that are not look like slips.
+#: Share of numbers among present cells from which on the other cells look like typing errors.
 _MOSTLY: Final = 0.8
-#: Of fewer rows none of this is said, and of more the first ones are looked at.
+#: Fewer rows are not judged; of more, only the first ones are read.
 _FEWEST: Final = 20
 _MOST: Final = 10_000
 _NAMED: Final = 8
-#: Columns that have a line of their own, and characters of a name there.
+#: Most columns with their own line, and most characters of a name there.
 _LINES: Final = 16
 _NAME: Final = 24
 _DATE: Final = re.compile(
@@ -44,13 +44,12 @@ _NUMERIC_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[0
 
 
 def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) -> list[str]:
-    """Return what is odd about the columns.
+    """Return warnings about the columns.
 
     Args:
         inputs: the party's records, as they are read.
-        schema: what the campaign's inputs are, None if that is not known yet.
-        told: columns of which it is known: label, group, those that were dropped, and those with cells
-            that can't be read.
+        schema: of the campaign's inputs, None if not known yet.
+        told: columns reported elsewhere: label, group, dropped ones, and those with unreadable cells.
     """
     if not isinstance(inputs, Table):
         return []
@@ -90,20 +89,20 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
 
 
 def left_out(names: Sequence[str]) -> str:
-    """Return a line about columns that the campaign has not."""
+    """Return a line about columns that the campaign does not have."""
     return f"{listed(names)} that the campaign has not: left out"
 
 
 def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
-    """Return a line for each column: its kind, what its cells look like, and what is read as missing.
+    """Return a line for each column: its kind, the form of its cells, and what is read as missing.
 
-    Of a table of many columns those come first that look like no feature or have missing cells, and the
-    rest is counted.
+    In a wide table, columns that look like no feature or have missing cells come first, and the rest
+    are counted.
 
     Args:
         inputs: the party's records, as they are read.
-        odd: what was noted while they were read.
-        counts: whether to say how many cells are missing, by word, or only by which words.
+        odd: the problems found while reading.
+        counts: whether to report how many cells are missing per word, or only the words.
     """
     if not isinstance(inputs, Table):
         return []
@@ -115,7 +114,7 @@ def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
             (f"{n} " if counts else "") + (repr(word) if word else "empty")
             for word, n in sorted(words.items())
         )
-        column = column[:_MOST]  # noqa: PLW2901 - enough to see what cells look like
+        column = column[:_MOST]  # noqa: PLW2901 - enough to see the form of the cells
         rows.append((name, kind, _form(column) + (f"; missing: {none}" if none else ""), column))
     shown = rows
     if len(rows) > _LINES:
@@ -129,7 +128,7 @@ def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
 
 
 def _form(column: Column) -> str:
-    """Return what the cells of a column look like: how long, not what they hold."""
+    """Return the form of a column's cells: their length, not their content."""
     present = np.unique(column[~_missing(column)])
     if not len(present):
         return "no value"
@@ -157,7 +156,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _cut(name: str, width: int) -> str:
-    # A name may hold anything, and the screen obeys control characters.
+    # A name may contain control characters.
     plain = "".join(each if each.isprintable() else "?" for each in name)
     return plain.ljust(width) if len(plain) <= width else plain[: width - 1] + "…"
 
@@ -168,7 +167,7 @@ def _missing(column: Column) -> NDArray[np.bool_]:
 
 
 def _looks_like(column: Column) -> str | None:
-    """Return ``date``, ``free text`` or ``identifier`` where a column is probably no feature."""
+    """Return ``date``, ``free text`` or ``identifier`` if a column is probably no feature."""
     present = column[~_missing(column)]
     if len(present) < _FEWEST:
         return None
@@ -178,7 +177,7 @@ def _looks_like(column: Column) -> str | None:
             return None
         if _share(np.array([f"{value:.15g}" for value in present.tolist()]), _NUMERIC_DATE) == 1:
             return "date"
-        # Measured values differ, too; whole numbers of which none repeats are rather numbers of rows.
+        # Measured values are distinct, too; distinct whole numbers are more likely row numbers.
         return "identifier" if distinct == 1 and len(present) == len(column) else None
     if _share(column, _DATE) >= _MOSTLY:
         return "date"
@@ -189,7 +188,7 @@ def _looks_like(column: Column) -> str | None:
 
 
 def _share(column: Column, pattern: re.Pattern[str]) -> float:
-    """Return which share of the cells that are there a pattern fits, of few cells 0."""
+    """Return the share of present cells that match a pattern; 0 for few cells."""
     present = [str(cell) for cell in column.tolist() if cell != ""]
     if len(present) < _FEWEST:
         return 0.0
@@ -197,7 +196,7 @@ def _share(column: Column, pattern: re.Pattern[str]) -> float:
 
 
 def _numbers(column: Column, reading: Reading) -> float:
-    """Return which share of a column's cells are numbers, or say that there is none; of few cells 0."""
+    """Return the share of present cells that are numbers or words for none; 0 for few cells."""
     present = [str(cell) for cell in column.tolist() if cell != ""]
     if len(present) < _FEWEST:
         return 0.0
@@ -205,6 +204,6 @@ def _numbers(column: Column, reading: Reading) -> float:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names of columns, the first few of them."""
+    """Return the names of the first few columns."""
     shown = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
     return f"column {shown}" if len(names) == 1 else f"columns {shown}"

@@ -95,7 +95,7 @@ class NeighbourVotes:
     def _read_as(self, public: Table) -> NeighbourVotes:
         """Return the same records, each cell read by its column's type in the public set."""
         voters = self.records
-        assert isinstance(voters.inputs, Table)  # noqa: S101 - conform looked
+        assert isinstance(voters.inputs, Table)  # noqa: S101 - conform checked
         numeric = [is_numeric(column) for column in public.columns]
         inputs = voters.inputs.aligned(public.names, numeric, cell_by_cell=True)
         return replace(self, records=replace(voters, inputs=inputs))

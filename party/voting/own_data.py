@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFile:
-    """Where the party's records lie, and what was said of them; each field is the option of that name.
+    """The options about the party's records; each field is the option of that name.
 
     Attributes:
         reading: --decimal and --missing.
@@ -71,7 +71,7 @@ class OwnFile:
 
     @property
     def no_features(self) -> tuple[str, ...]:
-        """Columns that are named for something else."""
+        """Columns that have another role."""
         return (*filter(None, (self.label, self.group)), *self.drop)
 
     def read(self, schema: Schema | None, classes: Classes) -> tuple[Dataset, Odd]:
@@ -108,7 +108,7 @@ class OwnFile:
 
 
 def require_listed(ours: tuple[str, ...], campaign: tuple[str, ...]) -> None:
-    """Check that a class list that we state is part of the campaign's.
+    """Check that our stated class list is part of the campaign's.
 
     Raises:
         SchemaError: if it is not.
@@ -125,7 +125,7 @@ def require_sendable(classes: tuple[str, ...]) -> None:
     """Check before hours of training that classes can be sent to a server.
 
     Raises:
-        DataError: if it can't.
+        DataError: if they cannot.
     """
     try:
         # A single class is allowed here: records may vote only for it.

@@ -89,7 +89,7 @@ class L1:
         law_scale, scale = _scales(m, epsilon)
         singles = [counts.table(codes, domain, i, ())[0] for i in range(m)]
         laws = [counts.in_units(noisy) for noisy in counts.noisy(singles, law_scale, noise)]
-        # The standard deviation of a cell's noise, as good as sqrt(2) scale.
+        # The standard deviation of a cell's noise, very nearly sqrt(2) scale.
         deviation = math.sqrt(2) * float(scale)
 
         order, parents = self._structure(codes, domain, epsilon, laws, deviation, randomness)
@@ -133,7 +133,7 @@ class L1:
         return tuple(placed), tuple(parents)
 
     def _newest(self, domain: Domain, placed: list[int]) -> Iterator[_Candidate]:
-        """Yield the candidates that the newest of the placed attributes makes possible."""
+        """Yield the candidates that the last placed attribute makes possible."""
         *before, newest = placed
         most = 1 if len(domain) > _MOST_FOR_PAIRS else 2
         for size in range(most):

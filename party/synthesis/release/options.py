@@ -36,7 +36,7 @@ _rows = partial(typer.Option, rich_help_panel="Rows")
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesisOptions(CommandOptions):
-    """What was asked for; each field is the option of that name.
+    """The options; each field is the option of that name.
 
     Raises:
         UsageError: for options that do not fit together.
@@ -151,7 +151,7 @@ class SynthesisOptions(CommandOptions):
 
     @cached_property
     def asked(self) -> ReleaseRequest:
-        """The release that is asked for."""
+        """The requested release."""
         from party.synthesis.release.plan import ReleaseRequest
 
         return ReleaseRequest(
@@ -172,7 +172,7 @@ class SynthesisOptions(CommandOptions):
 
     @property
     def place(self) -> Path:
-        """This party's home: as given, or that which ``start`` would take."""
+        """This party's home: as given, or the one that ``start`` would use."""
         if self.home is not None:
             return self.home
         if self.name is None and self.data is None:
@@ -181,7 +181,7 @@ class SynthesisOptions(CommandOptions):
 
     @property
     def unit(self) -> str:
-        """What is protected."""
+        """The unit of privacy."""
         return "record" if self.group is None else "patient"
 
 

@@ -195,7 +195,7 @@ def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
     """Return the plan of a release.
 
     Args:
-        asked: what for.
+        asked: the request.
         domain: the public schema.
 
     Raises:

@@ -72,7 +72,7 @@ def marginals(domain: Domain, rows: NDArray[np.intp]) -> tuple[Marginal, ...]:
         rows: (n, attributes) codes of the released rows.
 
     Raises:
-        SchemaError: if the rows are none of the domain.
+        SchemaError: if the rows are not of the domain.
     """
     domain.check_codes(rows)
     return tuple(

@@ -51,7 +51,7 @@ class Attribute:
         buckets: ``buckets[c]`` is the bucket of code c when the attribute is a parent; buckets
             are 0 .. B-1 and each has a code.
         edges: for a number, the increasing bin edges, one more than there are bins: bin b is
-            [edges[b], edges[b+1]), and the last one holds its upper edge, too. None for categories.
+            [edges[b], edges[b+1]), and the last one includes its upper edge. None for categories.
         integer: whether values, and so released values, are whole numbers.
 
     Raises:

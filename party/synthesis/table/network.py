@@ -141,7 +141,7 @@ class Network:
             randomness: to draw with.
 
         Raises:
-            SchemaError: if the rows are none of this domain, or ``resampled`` lies outside 0..m.
+            SchemaError: if the rows are not of this domain, or ``resampled`` is outside 0..m.
         """
         self.domain.check_codes(rows)
         m = len(self.order)

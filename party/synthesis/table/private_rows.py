@@ -72,7 +72,7 @@ def read_rows(
         path: a file, or a folder with one.
         domain: the public schema.
         group: the column that names the patient of each row; it may not be in the schema.
-        drop: columns to leave out; those that it has not are no error.
+        drop: columns to leave out; absent ones are no error.
         columns_of_schema: whether columns that the schema does not have are left out, too.
         strict: whether such a row is an error.
         reading: how the file writes its cells.
@@ -89,7 +89,7 @@ def read_rows(
     without = [*drop, *filter(None, [group])]
     if columns_of_schema:
         without += [name for name in text.columns if name not in domain.names]
-    # Every cell as the file has it: a column's kind would hang on all of its cells.
+    # Each cell as text: a column's inferred kind would depend on all of its cells.
     table = text.table(without, as_text=text.columns)
     content = content_hash(replace(text, odd=Odd()).table(without))
     if strict:
