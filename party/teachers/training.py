@@ -164,7 +164,7 @@ def train_ensemble(
         stored = load_teacher(folder, number, kind)
         if stored is not None:
             members[number] = stored
-    progress(len(members), teachers)  # at once: stored teachers do not count towards the training speed
+    progress(len(members), teachers)  # stored teachers are no measure of training speed
     missing = {
         number: (order[shards[order] == number], _derive(key, f"teacher {number}"))
         for number in range(teachers)

@@ -1,11 +1,11 @@
-"""How much noise a campaign has whose coordinator does not say: one rule for server, plan and check.
+"""The default noise of a campaign: one rule for server, plan and check.
 
-It looks at public facts only: teachers, classes, budget, and how many public queries there are.
+It depends only on public facts: the numbers of teachers, classes and public queries, and the budget.
 
 * **At least** the share of the teachers that the papers chose: sigma2 = 4/25 M is their 40 of 250. With
-  less noise labels hardly get better, and each of them costs more.
-* **At most** the noise with which a clear vote is still trusted: a class that leads every other by 7/10
-  of the teachers wins 8 times in 10. Where 85 % of the teachers agree, which is what `pate plan`
+  less noise labels are hardly more accurate, and each costs more.
+* **At most** the noise at which a clear vote usually wins: a class that leads every other by 7/10 of
+  the teachers wins 8 times in 10. Where 85 % of the teachers agree, which is what `pate plan`
   assumes, the lead is that large even if all others agree, too. For 2 classes this is 0.59 M, for 10
   0.28 M, for 100 0.20 M.
 * **Between**, the least noise at which the budget pays for 20 labels a class, or for every public query if
@@ -14,8 +14,8 @@ It looks at public facts only: teachers, classes, budget, and how many public qu
 More noise buys more labels that teach less. N labels of which a share p is right teach about as much as
 N ((m p - 1) / (m - 1))^2 that are all right (Natarajan et al. 2013, "Learning with noisy labels", NeurIPS
 26), and N grows with sigma2 squared. For 10 classes that is largest at 0.35 to 0.4 M, whatever teachers are
-assumed; for 2 it grows for ever, and hardly above 0.6 M. That holds where labels are few. Where there are
-20 a class, simple students of digits and of Adult gained nothing by more labels of which more are wrong.
+assumed; for 2 it grows without bound, but hardly above 0.6 M. That holds for few labels. From 20 per
+class on, simple students of digits and of Adult gained nothing from more but less accurate labels.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from scipy.special import ndtr
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Classes that are assumed where nobody says them yet.
+#: Assumed number of classes while it is unknown.
 CLASSES: Final = 10
-#: Of the teachers: the least noise on each count, and the lead that the most noise must leave alone.
+#: Shares of the teachers: the least noise on each count, and the lead that must survive the most noise.
 LEAST: Final = Fraction(4, 25)
 _LEAD: Final = 0.7
-#: How often a class with that lead wins.
+#: Probability that a class with that lead wins.
 _TRUST: Final = 0.8
-#: Labels a class of which there are enough.
+#: Enough labels per class.
 _PLENTY: Final = 20
-#: What the papers chose, of 250 teachers: sigma2 is their 40, scale their 1/gamma of 20, sigma1 and
+#: The papers' choices, as shares of 250 teachers: sigma2 is their 40, scale their 1/gamma of 20, sigma1 and
 #: threshold are between their 150 and 200 of MNIST and a check that a unanimous vote passes more often.
 PAPERS: Final[Mapping[str, Fraction]] = {
     "threshold": Fraction(3, 4),
@@ -56,12 +56,12 @@ MARGIN: Final = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class DefaultNoise:
-    """The noise on each count that a rule picked.
+    """The noise on each count, as chosen by the rule.
 
     Attributes:
         sigma2: in votes.
-        least: what is picked if the budget pays for all queries.
-        reason: why it is that, for people.
+        least: the noise if the budget pays for all queries.
+        reason: the reason of the choice, in words.
     """
 
     sigma2: int
@@ -70,7 +70,7 @@ class DefaultNoise:
 
     @property
     def factor(self) -> Fraction:
-        """By how much all noise of the mechanism is larger than with :attr:`least`."""
+        """Factor of all noise of the mechanism relative to :attr:`least`."""
         return Fraction(self.sigma2, self.least)
 
 
@@ -82,7 +82,7 @@ def share_of(teachers: int, share: Fraction) -> int:
 def default_noise(
     teachers: int, classes: int, queries: int, paid: Callable[[int], int], carried: float = 1.0
 ) -> DefaultNoise:
-    """Return the noise of a campaign whose coordinator states none.
+    """Return the default noise of a campaign.
 
     >>> [default_noise(250, 10, 9000, lambda sigma2: sigma2**2 // n).sigma2 for n in (8, 12, 99)]
     [40, 49, 71]
@@ -90,10 +90,10 @@ def default_noise(
     Args:
         teachers: M, of all parties.
         classes: m, at least 2.
-        queries: that may be asked.
-        paid: how many the budget pays for with a noise; with more of it no fewer.
-        carried: what labels carry, as a multiple of the noise that is counted: above 1 where shares of
-            parties are added that nobody counts on.
+        queries: number that may be asked.
+        paid: number of queries that the budget pays for at a given noise; non-decreasing in it.
+        carried: actual noise of the labels as a multiple of the charged noise: above 1 if parties add
+            noise shares that the accounting does not rely on.
     """
     least = share_of(teachers, LEAST)
     lead = lead_in_sigmas(max(2, classes)) * carried  # one class is refused elsewhere

@@ -1,4 +1,4 @@
-"""The options that say what a campaign is, for every command that makes, simulates or plans one.
+"""The options of a campaign, for every command that creates, simulates or plans one.
 
 A help text is one line; the long form of each is in docs/reference/options.md.
 """
@@ -42,7 +42,7 @@ NoiseOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class QuorumOptions:
-    """How many parties a sum needs. Each field, here and below, is the option of that name."""
+    """The least numbers of parties in a sum. Each field, here and below, is the option of that name."""
 
     min_parties: Annotated[
         int | None,
@@ -65,7 +65,7 @@ class SumOptions(QuorumOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterOptions:
-    """The numbers of a mechanism: such as 40, 2.5 or 1/3."""
+    """The parameters of a mechanism, exact numbers such as 40, 2.5 or 1/3."""
 
     threshold: Annotated[
         str | None, _settings(help="Votes (neighbour: lead) that the top class needs.")
@@ -84,7 +84,7 @@ class ParameterOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismOptions(SumOptions, ParameterOptions):
-    """What a campaign is: name, mechanism, budget, parties."""
+    """A campaign's name, mechanism, budget and parties."""
 
     campaign: CampaignOption = "campaign"
     aggregator: AggregatorOption = "confident-gnmax"

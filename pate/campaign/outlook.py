@@ -1,4 +1,4 @@
-"""What a budget pays for, and what a student may learn of it: said before parties vote, and after.
+"""Number of labels that a budget pays for, and whether a student can learn from them.
 
 All of it follows from public facts: the settings, the number of teachers, and labels that were released.
 """
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from pate.campaign.default_noise import DefaultNoise
     from pate.campaign.spec import CampaignSpec
 
-#: With fewer labels of a class a student has little to learn from.
+#: With fewer labels of a class a student learns it badly.
 ENOUGH: Final = 10
-#: What `pate-party start` makes of a party's data unless told otherwise.
+#: Default number of teachers of `pate-party start`.
 TEACHERS_EACH: Final = 10
 #: Without a number of classes, fewer labels than this share of the public set are few, too.
 _SHARE: Final = 0.02
-#: Characters of a class's name that are shown.
+#: Most displayed characters of a class's name.
 _LONGEST_NAME: Final = 40
-#: More teachers a party are no advice, nor is an epsilon that is larger, or so many times the stated.
+#: Limits of advice: teachers per party, epsilon, and epsilon relative to the stated one.
 _MOST_EACH: Final = 1000
 _MOST_EPSILON: Final = 10.0
 _MOST_TIMES: Final = 3.0
@@ -37,7 +37,7 @@ _MOST_TIMES: Final = 3.0
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the budget of a campaign with teachers pays for, whatever they vote.
+    """Number of labels that the budget of a campaign with teachers pays for, independent of their votes.
 
     Attributes:
         spec: of the campaign.
@@ -45,9 +45,9 @@ class Outlook:
         classes: m, or a guess.
         sure: whether the number of classes is known.
         reached: k, votes that one unit of privacy moves.
-        noise: that the rule picked; None if it is stated.
-        labels: that the budget pays for if every query asked gets one; fewer queries with a label make
-            it pay for more queries.
+        noise: chosen by the default rule; None if it is stated.
+        labels: number that the budget pays for if every query gets one; unlabelled queries cost less,
+            so more queries are affordable then.
     """
 
     spec: CampaignSpec
@@ -66,7 +66,7 @@ class Outlook:
         classes: int | None = None,
         reached: int | None = None,
     ) -> Outlook:
-        """Return what to expect of a campaign that has teachers.
+        """Return the outlook of a campaign with teachers.
 
         Args:
             spec: of it.
@@ -97,7 +97,7 @@ class Outlook:
 
     @property
     def wanted(self) -> int:
-        """Labels of which a student may learn all classes, as far as the public set has so many."""
+        """Number of labels sufficient for all classes, at most the size of the public set."""
         wanted = ENOUGH * self.classes
         if not self.sure:
             wanted = max(wanted, math.ceil(_SHARE * self.spec.queries))
@@ -110,7 +110,7 @@ class Outlook:
 
     @property
     def in_words(self) -> str:
-        """How many labels the budget pays for, and how many of a class that is."""
+        """The number of labels that the budget pays for, in total and per class."""
         if not self.labels:
             return "the budget does not pay for a single label"
         least = "" if self.spec.aggregator in ("gnmax", "lnmax") else "at most "
@@ -126,9 +126,9 @@ class Outlook:
         )
 
     def advice(self) -> str:
-        """Return what to change if labels are few, with a command to try it by.
+        """Return what to change if there are few labels, with a command to try.
 
-        Whether more teachers or more epsilon pay for enough is worked out by the rules of a start.
+        Whether more teachers or more epsilon suffice is computed by the rules of a start.
         """
         spec, parties = self.spec, self.spec.wanted_parties
         ways = []
@@ -169,7 +169,7 @@ class Outlook:
         return f"{', or '.join(ways)}. What to expect then: {command}"
 
     def _teachers_for(self) -> int | None:
-        """Return how many teachers the budget pays for enough labels with; None if no number helps."""
+        """Return the number of teachers at which the budget suffices for enough labels, or None."""
         parties = self.spec.wanted_parties
 
         def enough(each: int) -> bool:
@@ -185,7 +185,7 @@ class Outlook:
 
 
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:
-    """Return a command with its numbers filled in, to be copied; what is None is left out."""
+    """Return a command with its numbers filled in, to be copied; None values are omitted."""
     texts = {
         name: f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in options.items()
@@ -201,13 +201,12 @@ def classes_in_words(
     noisy_counts: bool = False,
     more: bool = False,
 ) -> str:
-    """Return which classes have few labels or none, and what to expect of a student; "" if none has.
+    """Return a warning about classes with few labels or none, and a student's prospects, or "".
 
     Args:
         counts: (classes,) labels of each class that were released.
         classes: their names.
-        noisy_counts: whether a student also learns from noisy counts of all classes, which labels of
-            neighbour votes come with.
+        noisy_counts: whether a student also learns from noisy counts of all classes, as with neighbour votes.
         more: whether another round follows.
     """
     names = [_readable(name) for name in classes]
@@ -234,7 +233,7 @@ def classes_in_words(
 
 
 def _readable(name: str) -> str:
-    """Return a class's name, which a stranger may have chosen, fit for a screen."""
+    """Return a class's name, which is untrusted text, made safe for a screen."""
     shown = "".join(mark if mark.isprintable() else " " for mark in name[:_LONGEST_NAME])
     return shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 

@@ -167,7 +167,7 @@ def make_gate(
         share: part of the divergence at that order that the test may cost.
 
     Raises:
-        UsageError: if an order is given that is not used, or no gate gives so small an epsilon.
+        UsageError: if an order is given for a capped campaign, or no gate gives so small an epsilon.
     """
     from pate.accounting.publishing.gate import GateParameters
     from pate.errors import AccountingError
@@ -183,7 +183,7 @@ def make_gate(
         gate = GateParameters.worth(epsilon, delta, order=order or 0.0, share=share)
     except AccountingError as error:
         raise UsageError(f"no gate has these parameters: {error}") from error
-    # The short exact numbers that read back as the same floats.
+    # The shortest decimals that parse to the same floats, as exact numbers.
     numbers = gate.order, gate.target, gate.test, gate.failure
     return GatedBatch(*(Fraction(repr(each)) for each in numbers))
 

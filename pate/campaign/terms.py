@@ -88,7 +88,7 @@ def noise_of(
     """Return the noise of a campaign that states none; see :mod:`pate.campaign.default_noise`.
 
     All noise of a mechanism grows together, so a check costs a twentieth of a label, as with the
-    papers' shares. A gate is not paid for by the query: a gated campaign has these shares.
+    papers' shares. A gate is not charged per query, so a gated campaign has the papers' shares.
 
     Arguments are those of :func:`resolve`.
 
@@ -118,7 +118,7 @@ def noise_of(
     found = default_noise(teachers, number, wanted, paid, carried)
     if spec.aggregator != "lnmax":
         return found
-    # Its one number is called otherwise, and is half as large a share.
+    # LNMax's parameter has another name, and half the share.
     (made,) = _central(spec, teachers, votes_per_unit, found.factor)
     words = found.reason.replace(f"sigma2 {found.sigma2}", f"scale {made.to_dict()['scale']}")
     return replace(found, reason=words.replace("16 %", "8 %"))
@@ -132,7 +132,7 @@ def _worth(composition: str, epsilon: float, delta: float) -> Fraction:
 def _with_noise(
     spec: CampaignSpec, teachers: int, votes_per_unit: int, factor: Fraction
 ) -> tuple[Mechanism, ...]:
-    """Return the mechanisms; noise that is not stated is so many times the papers' shares."""
+    """Return the mechanisms; noise that is not stated is a multiple of the papers' shares."""
     if spec.neighbour is not None:
         return (matrix_mechanism(spec, votes_per_unit),)
     made = _central(spec, teachers, votes_per_unit, factor)

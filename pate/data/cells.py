@@ -1,9 +1,9 @@
-"""How one cell of a table is read: what stands for no value, and how a number is written.
+"""Reading one cell of a table: missing-value words and number formats.
 
-Each cell is read by itself, by what is known before the file is opened: what its column holds, which
-the campaign's signed schema says, and how the file writes it, which its owner says. How a file is
-written is not the campaign's to choose: two campaigns that read the same file in two ways would show,
-in the difference of their sums, which votes hang on the cells in question.
+Each cell is read by itself, by facts known before the file is opened: the kind of its column, from the
+campaign's signed schema, and the file's format, from its owner. A campaign may not choose the format:
+the difference of the sums of two campaigns that read one file in two ways would reveal which votes
+depend on the affected cells.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pate.data.labels import parse_number, plain_category
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-#: What stands before the decimals of a file's numbers.
+#: Decimal separators.
 Decimal: TypeAlias = Literal["point", "comma"]
 
-#: What people and programs write where there is no number, apart from nothing and ``?``: folded.
+#: Words for a missing number, in addition to an empty cell and ``?``, case-folded.
 NO_WORDS: Final = frozenset({"na", "n/a", "#n/a", "null", "-", "\N{EN DASH}", "."})
 _WITH_COMMA: Final = re.compile(r"[+-]?(?:[0-9]+,[0-9]*|,[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file writes its cells.
+    """The format of a file's cells.
 
     Attributes:
-        comma: whether a comma stands before decimals. A point is read as well; separators of
-            thousands never are.
-        missing: words that stand for no value in any column of this file, folded; 999 is 999.0 as well,
-            which a program writes once another cell of the column is missing.
+        comma: whether the decimal separator is a comma. A point is accepted as well; thousands
+            separators never are.
+        missing: missing-value words in any column of this file, case-folded; 999 includes 999.0, which
+            programs write if another cell of the column is missing.
     """
 
     comma: bool = False
@@ -42,16 +42,16 @@ class Reading:
 
     @classmethod
     def of(cls, decimal: Decimal, missing: Collection[str] | None) -> Self:
-        """Return what options say; ``missing`` as people write it."""
+        """Return the reading that options state; ``missing`` as typed."""
         comma = decimal == "comma"
         return cls(comma, frozenset(_folded(word.strip(), comma) for word in missing or ()))
 
     def is_missing(self, cell: str) -> bool:
-        """Tell whether a cell of any column is one of the file's own words for no value, or empty."""
+        """Return whether a cell of any column is empty or one of the file's own missing-value words."""
         return not cell or (bool(self.missing) and _folded(cell, self.comma) in self.missing)
 
     def number(self, cell: str) -> float | None:
-        """Return the number that a cell writes, NaN where it says that there is none, else None.
+        """Return the number in a cell, NaN for a missing-value word, None if it is not a number.
 
         >>> Reading().number("12.5"), Reading().number("n/a"), Reading().number("12,5")
         (12.5, nan, None)
@@ -64,7 +64,7 @@ class Reading:
 
 
 def _folded(cell: str, comma: bool) -> str:
-    """Return the one text of a value, whatever type its column was written as."""
+    """Return the canonical text of a value, independent of its column's type."""
     return (plain_category(_with_point(cell) if comma else cell) or cell).casefold()
 
 
@@ -72,6 +72,6 @@ def _with_point(cell: str) -> str:
     return cell.replace(",", ".") if _WITH_COMMA.fullmatch(cell) else cell
 
 
-#: A file of which nothing else is said: numbers with a point, no words of its own.
+#: The default format: numbers with a point, no missing-value words of its own.
 PLAIN: Final = Reading()
 COMMAS: Final = Reading(comma=True)

@@ -1,4 +1,4 @@
-"""What a labelled data set must have before teachers can be trained on it."""
+"""Validation of a labelled data set before teachers are trained on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_records(dataset: Dataset) -> None:
-    """Check that there is something to vote.
+    """Check that there are records.
 
     Raises:
         DataError: if there are no records.
@@ -23,7 +23,7 @@ def require_records(dataset: Dataset) -> None:
 
 
 def require_trainable(dataset: Dataset, teachers: int) -> None:
-    """Check that a data set can be split over teachers that have something to learn.
+    """Check that a data set has enough records and classes for its teachers.
 
     Raises:
         UsageError: if ``teachers`` is less than one.

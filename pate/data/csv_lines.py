@@ -1,7 +1,7 @@
-"""The records of a CSV file, each found by itself as far as its line breaks tell.
+"""The records of a CSV file, with recovery after a malformed one.
 
-A quote without an end must not take the lines behind it along: whoever reads can go on with the line that
-follows the one on which a bad record begins.
+An unclosed quote must not swallow the following lines: a reader may continue with the line after the
+one on which a malformed record begins.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SEPARATORS: Final = ",;\t"
-#: Lines that one record of a CSV file may take, by line breaks within quotes.
+#: Most lines of one record of a CSV file, with line breaks within quotes.
 _MOST_LINES: Final = 200
 
 
 class Lines:
-    """The lines of a CSV file, from which records are read.
+    """Reader of a CSV file's records.
 
     Args:
         text: of the file.
     """
 
     def __init__(self, text: str) -> None:
-        # Line breaks are as they are: those within quotes belong to the cell.
+        # Line breaks are not translated: those within quotes belong to the cell.
         self._lines = list(io.StringIO(text, newline=""))
         self._at = self._end = 0
         first = self._lines[0] if self._lines else ""
         self._separator = max(_SEPARATORS, key=first.count)
 
     def records(self) -> Iterator[tuple[int, list[str] | None, str]]:
-        """Yield, for each record, its first line's number, its cells, and what is wrong if there are none."""
+        """Yield, for each record, its first line's number, its cells, and the error if there are none."""
         reader = self._reader()
         while self._at < len(self._lines):
             start = self._at
@@ -49,7 +49,7 @@ class Lines:
                 yield start + 1, row, ""
 
     def go_on_after(self, line: int) -> None:
-        """Go on with the line that follows, though the last record may have taken more than one."""
+        """Continue with the line after the last record's first line."""
         self._at = line
 
     def _reader(self) -> Iterator[list[str]]:
@@ -60,6 +60,6 @@ class Lines:
     def _more(self) -> Iterator[str]:
         while True:
             if self._at >= self._end:
-                return  # within a record, which is an error: its quote has no end
+                return  # within a record, which is an error: an unclosed quote
             self._at += 1
             yield self._lines[self._at - 1]

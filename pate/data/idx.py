@@ -23,12 +23,12 @@ _LABELS: Final = "labels-idx1-ubyte"
 
 
 def is_idx_images(path: Path) -> bool:
-    """Tell by its name whether a file holds IDX images."""
+    """Return whether a file has IDX images, by its name."""
     return path.name.removesuffix(".gz").endswith(_IMAGES)
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Return the IDX image files of a folder by name; an unpacked file stands for its ``.gz``."""
+    """Return the IDX image files of a folder by name; an unpacked file takes precedence over its ``.gz``."""
     found = {path.name: path for path in folder.iterdir() if path.is_file() and is_idx_images(path)}
     return [
         path
@@ -54,7 +54,7 @@ def read_idx_images(path: Path) -> NDArray[np.uint8]:
     """Return (n, height, width, 1) uint8 pixels.
 
     Raises:
-        DataError: if it is no IDX file of images, or is truncated.
+        DataError: if it is not an IDX file of images, or is truncated.
     """
     return _read(path, axes=3)[..., np.newaxis]
 
@@ -63,7 +63,7 @@ def read_idx_labels(path: Path) -> list[str]:
     """Return one class name, a number from 0 to 255, per record.
 
     Raises:
-        DataError: if it is no IDX file of labels, or is truncated.
+        DataError: if it is not an IDX file of labels, or is truncated.
     """
     return [str(value) for value in _read(path, axes=1).tolist()]
 

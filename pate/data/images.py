@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Height, width, channels.
 Size: TypeAlias = tuple[int, int, int]
 
-#: What Pillow raises over a file that is none of its own, or not whole.
+#: Pillow's errors for a file of unknown format, or a damaged one.
 DAMAGE: Final = (
     OSError, SyntaxError, ValueError, EOFError, struct.error, TypeError, KeyError, IndexError,
     AttributeError, OverflowError, MemoryError, NotImplementedError, AssertionError, zlib.error,
@@ -36,15 +36,15 @@ DAMAGE: Final = (
 _SUFFIXES: Final = frozenset(
     {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 )
-#: Files that desktops leave in every folder they show.
+#: Files that desktop environments leave in folders.
 _LITTER: Final = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 _GREY_MODES: Final = frozenset({"1", "L", "LA"})
-#: Colours of a screen.
+#: Pillow's modes of 8 bits per channel.
 _SCREEN_MODES: Final = frozenset({"RGB", "RGBA", "RGBX", "RGBa", "P", "PA"})
-#: More than 8 bits a pixel: grey, and as the file has it.
+#: Modes of more than 8 bits per pixel: grey, unscaled values.
 _DEEP_MODES: Final = frozenset({"I;16", "I;16B", "I;16L", "I;16N"})
 _UNUSABLE_MODES: Final = frozenset({"I", "F"})
-#: What is wrong with them.
+#: The reason for refusing them.
 DEEP: Final = "has more than 8 bits a pixel"
 #: What to do about deep images, for messages.
 WINDOW: Final = (
@@ -54,11 +54,11 @@ WINDOW: Final = (
 
 
 class DeepImagesError(DataError):
-    """Images of more than 8 bits a pixel, and no window is known by which to read them."""
+    """Images of more than 8 bits per pixel, without a window to read them by."""
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return what a folder holds, sorted by name, without hidden files and desktop litter.
+    """Return a folder's entries, sorted by name, without hidden files and those of desktop environments.
 
     Raises:
         DataError: if it cannot be listed.
@@ -71,12 +71,12 @@ def entries(folder: Path) -> list[Path]:
 
 
 def is_image_file(path: Path) -> bool:
-    """Tell by its name whether a file holds one image."""
+    """Return whether a file has one image, by its name."""
     return path.suffix.casefold() in _SUFFIXES and path.is_file()
 
 
 def holds_images(folder: Path) -> bool:
-    """Tell whether a folder holds an image file itself."""
+    """Return whether a folder directly contains an image file."""
     return any(is_image_file(path) for path in entries(folder))
 
 
@@ -84,8 +84,8 @@ def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
     """Return the class name and path of every image in a folder of class folders.
 
     Args:
-        folder: to look into.
-        odd: where to note what is no image; None: it is an error.
+        folder: with one folder per class.
+        odd: collects files that are no images; None: they are errors.
 
     Raises:
         DataError: if a class folder holds something that is no image.
@@ -146,14 +146,14 @@ def read_images(paths: Sequence[Path], window: Window | None = None) -> Images:
 def read_fitting(
     paths: Sequence[Path], odd: Odd, size: Size | None, window: Window | None
 ) -> tuple[Images, list[int]]:
-    """Return the images that have one size, and which of the files they are; others are noted.
+    """Return the images of one size, and the indices of their files; others are noted.
 
-    Each file is judged by itself. Without a size, before the campaign is known, it is the one that most
-    files have.
+    Each file is judged by itself. Without a size, before the campaign is known, the most frequent one
+    is used.
 
     Args:
         paths: of the files.
-        odd: where to note those that are left out.
+        odd: collects the excluded files.
         size: height, width and channels, or None.
         window: as of :func:`read_images`.
 
@@ -191,18 +191,18 @@ def read_fitting(
 
 
 def windowed(values: NDArray[np.integer], window: Window) -> NDArray[np.uint8]:
-    """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, even between.
+    """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, linear between.
 
     Each pixel by itself, rounded to the nearest.
     """
     low, high = window
-    # As floats, in which whole numbers within any window are exact, and all others lie beyond it still.
+    # As floats: whole numbers within any window are exact, and all others remain outside it.
     inside = np.clip(values.astype(np.float64), low, high).astype(np.int64) - low
     return ((510 * inside + (high - low)) // (2 * (high - low))).astype(np.uint8)
 
 
 def oddity(path: Path) -> str:
-    """Return what of an image file is lost when it is read, "" if nothing is."""
+    """Return what is lost in reading an image file, "" if nothing is."""
     try:
         with warnings.catch_warnings(), Image.open(path) as image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -217,7 +217,7 @@ def oddity(path: Path) -> str:
 
 
 def _told_size(path: Path) -> Size | None:
-    """Return height, width and channels as a file's header has them, None if it can't be read."""
+    """Return height, width and channels from a file's header, None if it cannot be read."""
     try:
         with warnings.catch_warnings(), Image.open(path) as image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -228,7 +228,7 @@ def _told_size(path: Path) -> Size | None:
 
 
 def why_not(error: DataError, path: Path) -> str:
-    """Return why a file was not read, without its name: one reason for all of a kind."""
+    """Return why a file was not read, without its name, so that equal reasons can be counted."""
     text = str(error).replace(f"{path} ", "the image ", 1)
     return text.partition(" (")[0].partition(";")[0]
 
@@ -259,7 +259,7 @@ def read_one(path: Path, window: Window | None) -> NDArray[np.uint8]:
     """
     try:
         with warnings.catch_warnings():
-            # Pillow warns of an image so large that it may be an attack; we refuse it.
+            # Pillow only warns of a decompression bomb; we refuse it.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as image:
                 return _pixels(image, path, window)
@@ -286,5 +286,5 @@ def _pixels(image: Image.Image, path: Path, window: Window | None) -> NDArray[np
 
 
 def _cut_to_eight(image: Image.Image) -> bool:
-    """Tell whether Pillow would take the upper byte of each value of this file, without a word."""
+    """Return whether Pillow would silently keep only the upper byte of each value of this file."""
     return any(";16" in str(tile) for tile in getattr(image, "tile", ()))

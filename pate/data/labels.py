@@ -1,8 +1,8 @@
-"""Names: one text for one value, in which order classes come, and labels as indices.
+"""Names of classes and groups: canonical text per value, class order, and labels as indices.
 
 A column of a file has one type, and a single cell can change it: one unknown makes text of truth values,
-one missing number makes floats of whole ones. So what a cell is called here hangs on its value alone, and
-not on the type that it was written as: true, 1, 1.0, "True" and "1" are one.
+one missing number makes floats of whole ones. So a cell's name depends only on its value, not on its
+type: true, 1, 1.0, "True" and "1" are equal.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
     from pate.data.odd import Odd
 
-#: Characters of a class name.
+#: Most characters of a class name.
 LONGEST_CLASS: Final = 256
-#: What programs write of truth values where a column holds text as well, folded.
+#: Texts of truth values in a column that also has text, case-folded.
 _TRUTHS: Final = {"true": "1", "false": "0"}
-#: What they write of a missing value there.
+#: Texts of a missing value there.
 _NOTHING: Final = frozenset({"nan", "+nan", "-nan"})
 _NOTHING_OF_PANDAS: Final = frozenset({"NaT", "<NA>"})
-#: A day as a column of times has it.
+#: A date as written in a column of times.
 _MIDNIGHT: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*(?:[eE]\+?[0-9]+)?|[eE]\+[0-9]+)", re.ASCII)
-#: Above this, floats leave out whole numbers.
+#: From here on, floats do not represent every whole number.
 _EXACT: Final = 2**53
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that ``text`` writes, or None.
+    """Return the number in ``text``, or None.
 
-    NaN and infinity count as numbers here; what to do about them is the caller's.
+    NaN and infinity count as numbers here; the caller handles them.
     """
-    if "_" in text:  # Python reads 1_000 as a number; no data file means it so
+    if "_" in text:  # Python parses 1_000 as a number; data files do not use underscores so
         return None
     try:
         return float(text)
@@ -61,12 +61,12 @@ def plain_truth(cell: str) -> str:
 
 
 def is_nothing(cell: str) -> bool:
-    """Tell whether a text is what programs write in the place of a missing value."""
+    """Return whether a text is one that programs write for a missing value."""
     return cell in _NOTHING_OF_PANDAS or cell.casefold() in _NOTHING
 
 
 def plain_categories(cells: Iterable[str]) -> dict[str, str]:
-    """Return the one text of the value of each cell, "" for missing.
+    """Return the canonical text of each cell's value, "" for missing.
 
     >>> plain_categories(["True", "7.0", "7", "x", "NaN", "2020-01-01 00:00:00"])
     {'True': '1', '7.0': '7', '7': '7', 'x': 'x', 'NaN': '', '2020-01-01 00:00:00': '2020-01-01'}
@@ -75,15 +75,15 @@ def plain_categories(cells: Iterable[str]) -> dict[str, str]:
 
 
 def plain_category(cell: str) -> str:
-    """Return the one text of the value of a cell, "" for missing."""
+    """Return the canonical text of a cell's value, "" for missing."""
     return "" if is_nothing(cell) else _plain_name(plain_truth(_plain_day(cell)))
 
 
 def plain_identities(cells: Sequence[str]) -> list[str]:
     """Return the names of labels or groups, "" for none: :func:`plain_categories`, but for large numbers.
 
-    A float from 2^53 on stands for several whole numbers, so it names nobody: two patients may
-    have become one. Text that no program writes of a float, such as 12e45, is a name like any other.
+    A float from 2^53 on may be any of several whole numbers, so it is no identifier: two patients may
+    have become one. Text that no program writes for a float, such as 12e45, is an ordinary name.
 
     >>> plain_identities(["7.0", "10000000000000001", "1e+16", "NaN", "12e45"])
     ['7', '10000000000000001', '', '', '12e45']
@@ -104,10 +104,10 @@ def _may_lack_digits(name: str) -> bool:
 
 
 def plain_names(values: Sequence[str]) -> list[str]:
-    """Return the names of labels or groups: one text for one number, other text as it is.
+    """Return the names of labels or groups: canonical text for numbers, other text unchanged.
 
-    Each name depends on its own cell alone. Were it otherwise, one patient's odd identifier could
-    rename all others, and so deal them to other teachers.
+    Each name depends only on its own cell. Otherwise one patient's unusual identifier could rename all
+    others, and so assign them to other teachers.
 
     >>> plain_names(["0.0", "10.0", "3", "007", "benign"])
     ['0', '10', '3', '7', 'benign']
@@ -128,7 +128,7 @@ def _plain_name(value: str) -> str:
 
 
 def can_be_class(name: str) -> bool:
-    """Tell whether a label can name a class of a campaign: one line of text, not too long."""
+    """Return whether a label can name a class of a campaign: one line of text, not too long."""
     return 0 < len(name) <= LONGEST_CLASS and name.isprintable()
 
 
@@ -149,7 +149,7 @@ def sorted_classes(names: Iterable[str]) -> tuple[str, ...]:
 
 def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
     parts = re.findall(r"([0-9]+)|([^0-9]+)", name.casefold())
-    # A longer number is a larger one; int() would refuse to read one of thousands of digits.
+    # A number with more digits is larger; int() refuses thousands of digits.
     return [
         (1, 0, text) if text else (0, len(digits.lstrip("0")), digits.lstrip("0"))
         for digits, text in parts
@@ -168,11 +168,11 @@ def encode_labels(
 
     Args:
         names: one class name per record.
-        classes: the campaign's class list, or None to take the names that occur. A name that it has not
-            as it is counts as the one of the same value: the label 1 as the class ``True``.
-        path: where the names come from, for messages.
-        odd: where to note records whose label is none; their index is -1. None: it is an error.
-        place: where in the file a record is, by its row.
+        classes: the campaign's class list, or None for the occurring names. A name not in it matches
+            the class of the same value: the label 1 the class ``True``.
+        path: source of the names, for messages.
+        odd: collects records with an invalid label; their index is -1. None: it is an error.
+        place: returns a record's place in the file, by its row.
 
     Raises:
         DataError: if there are no records, or a label is missing.

@@ -1,4 +1,4 @@
-"""Bounds on what a file may make this process allocate, and readers that keep them."""
+"""Bounds on the memory that reading a file may allocate, and readers that enforce them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-#: Bytes that one data set may take once unpacked.
+#: Most bytes of one unpacked data set.
 MAX_BYTES: Final = 8 << 30
-#: Characters of one cell of a table. An array of text gives every cell the room of the longest.
+#: Most characters of one cell of a table. In a text array every cell takes the size of the longest.
 MAX_CELL: Final = 2**16
-#: What a cell that was read takes, besides its text: a string, and where it is listed.
+#: Bytes of a cell in addition to its text: the string object, and its place in a list.
 CELL_BYTES: Final = 64
 
 #: Deflate never unpacks a byte into more than this many (zlib's technical notes: 1032:1).
@@ -24,13 +24,13 @@ _DEFLATE_RATIO: Final = 1032
 
 
 def require_room(path: Path, wanted: int) -> None:
-    """Refuse data that is too large to hold.
+    """Refuse data that is too large for memory.
 
     Raises:
         DataError: if ``wanted`` bytes are more than :data:`MAX_BYTES`.
     """
     if wanted > MAX_BYTES:
-        # Not how many: of a table of one's own that would be its number of records.
+        # Without the size, which would reveal a table's number of records.
         raise DataError(
             f"{path} needs too many bytes unpacked, at most {MAX_BYTES} are read; "
             "use fewer records, shorter texts or smaller images"
@@ -47,7 +47,7 @@ def read_at_most(path: Path, limit: int) -> bytes:
     """Return the content of a file, unpacked if its name ends in ``.gz``, up to ``limit`` bytes.
 
     Raises:
-        DataError: if the file cannot be read, is truncated, or is no gzip file.
+        DataError: if the file cannot be read, is truncated, or is not a gzip file.
     """
     try:
         with _open(path) as file:
@@ -68,7 +68,7 @@ def read_whole(path: Path) -> bytes:
     """Return the whole content of a file, unpacked if its name ends in ``.gz``.
 
     Raises:
-        DataError: if it cannot be read, or holds more than :data:`MAX_BYTES`.
+        DataError: if it cannot be read, or has more than :data:`MAX_BYTES`.
     """
     content = read_at_most(path, MAX_BYTES + 1)
     require_room(path, len(content))

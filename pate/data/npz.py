@@ -3,9 +3,9 @@
 Keys: ``images``, ``x`` or ``data``, (n, height, width[, channels]); ``labels`` or ``y``, (n,)
 numbers or text; optional ``classes``, (m,) text; optional ``groups``, (n,) numbers or text.
 
-Where there are ``classes``, a label that is a whole number is a place in them, from 0, and any other is a
-name. Each label and each image is read by its own values, whatever type its array has: one missing
-label, or one pixel of more than 8 bits, makes another type of the whole array.
+If there are ``classes``, a label that is a whole number is an index into them, from 0, and any other is
+a name. Each label and image is read by its own values, independent of the array's type: one missing
+label, or one pixel of more than 8 bits, changes the type of the whole array.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IMAGES: Final = ("images", "x", "data")
 _LABELS: Final = ("labels", "y")
 _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 _VERSIONS: Final = ((1, 0), (2, 0), (3, 0))
-#: What a damaged archive, or one made to confuse, raises while it is read.
+#: Errors of reading a damaged or hostile archive.
 _UNREADABLE: Final = (
     OSError, ValueError, KeyError, EOFError, TypeError, SyntaxError, RuntimeError, OverflowError,
     MemoryError, NotImplementedError, zipfile.BadZipFile, zlib.error,
@@ -50,11 +50,11 @@ class Archive:
 
     Args:
         path: of the file.
-        odd: where to note records that can't be used; None: they are errors.
+        odd: collects unusable records; None: they are errors.
 
     Raises:
-        DataError: if it is no archive, is truncated, has two members for one array, or would unpack
-            to too much.
+        DataError: if it is not an archive, is truncated, has two members for one array, or is too large
+            unpacked.
     """
 
     def __init__(self, path: Path, odd: Odd | None = None) -> None:
@@ -76,7 +76,7 @@ class Archive:
     def images(self, window: Window | None = None) -> Images:
         """Return the images of a public set, all of which must be usable; arguments and errors as below.
 
-        In an array of more than 8 bits all of them are read by the window.
+        In an array of more than 8 bits, all images are read by the window.
         """
         array = self._one_of(_IMAGES)
         deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
@@ -84,14 +84,14 @@ class Archive:
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
-        """Return the images, each read by its own pixels, and (n,) which of them can be used.
+        """Return the images, each read by its own pixels, and (n,) which of them are usable.
 
         Args:
-            window: the values that become black and white in an image of whole numbers that don't
-                all lie within 0 to 255.
+            window: the values that become black and white in an image of whole numbers not all within 0
+                to 255.
 
         Raises:
-            DataError: if there are none, or they hold NaN or values out of range.
+            DataError: if there are none, or they have NaN or values out of range.
         """
         pixels, good = _as_pixels(self._one_of(_IMAGES), self._path, window, self._odd)
         return Images(pixels, window), good
@@ -103,8 +103,8 @@ class Archive:
             key: name of the array, or None for the usual ones.
 
         Raises:
-            DataError: if the array is absent, holds NaN, or points outside ``classes``; or a name in
-                ``classes`` is a whole number that is not its place.
+            DataError: if the array is absent, has NaN, or an index outside ``classes``; or a name in
+                ``classes`` is a whole number other than its index.
         """
         array = _flat(self._one_of(_LABELS if key is None else (key,)), "labels", self._path)
         names = self._identities(array, "labels")
@@ -156,7 +156,7 @@ class Archive:
         return np.array(names, dtype=np.str_)
 
     def _identities(self, array: NDArray[np.generic], what: str) -> list[str]:
-        """Return the name that each value stands for; "" for none where what is odd is noted."""
+        """Return each value's name; "" for an invalid one if problems are collected."""
         texts = _as_texts(array, what, self._path, self._odd)
         names = plain_identities(texts)
         if self._odd is not None:
@@ -175,7 +175,7 @@ class Archive:
         )
 
     def _read(self, key: str) -> NDArray[np.generic]:
-        """Return one array, from the bytes that were checked and no others."""
+        """Return one array, from exactly the bytes that were checked."""
         member = self._members[key]
         try:
             with zipfile.ZipFile(self._path) as archive, archive.open(member) as content:
@@ -189,7 +189,7 @@ class Archive:
                 wanted = math.prod(shape) * dtype.itemsize
                 if wanted > member.file_size:
                     raise DataError(f"{self._path}: array {key!r} is truncated; save it again")
-                # One byte more than that, so that the checksum is looked at.
+                # One more byte, so that zipfile verifies the checksum.
                 held = content.read(wanted + 1)
             if len(held) != wanted:
                 raise DataError(
@@ -206,7 +206,7 @@ class Archive:
 
 
 def _header(content: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return shape, whether columns come first, and type of an array."""
+    """Return the shape, whether the order is Fortran's, and the type of an array."""
     version = np.lib.format.read_magic(content)
     if version not in _VERSIONS:
         raise ValueError(f"version {version} of the format is not known")
@@ -229,7 +229,7 @@ def _as_pixels(
     *,
     all_deep: bool = False,
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return pixels of 8 bits, and for each record whether they can be used.
+    """Return pixels of 8 bits, and for each record whether it is usable.
 
     With ``all_deep`` images of 8 bits are read by the window, too.
     """
@@ -263,10 +263,10 @@ def _as_pixels(
 def _in_bytes(
     picture: NDArray[np.generic], window: Window | None, is_deep: bool
 ) -> tuple[NDArray[np.generic], str]:
-    """Return the pixels of a record as 0 to 255, and why it can't be used, "" if it can.
+    """Return the pixels of a record as 0 to 255, and why it is unusable, or "".
 
-    Its own values decide: whole numbers within 0 to 255 are bytes, other whole numbers are for the
-    window, and all else lies in [0, 1].
+    Only its own values decide: whole numbers within 0 to 255 are bytes, other whole numbers are read by
+    the window, and all others must be in [0, 1].
     """
     if not picture.size:
         return picture, ""
@@ -274,7 +274,7 @@ def _in_bytes(
     if picture.dtype.kind == "f":
         if np.isnan(picture).any():
             return picture, "images hold NaN; take those records out"
-        # Compared one by one: infinity fails as well.
+        # Elementwise comparison: infinity fails as well.
         if float(low) >= 0.0 and float(high) <= 1.0:
             return np.rint(picture.astype(np.float64) * 255), ""
         if not (np.isfinite(picture).all() and (picture == np.floor(picture)).all()):
@@ -296,7 +296,7 @@ def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.gener
 
 
 def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None) -> list[str]:
-    """Return each value as text; "" for none where what is odd is noted."""
+    """Return each value as text; "" for an invalid one if problems are collected."""
     kind = array.dtype.kind
     if kind in "iu":
         return [str(value) for value in array.tolist()]
@@ -310,7 +310,7 @@ def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None
     if kind == "S":
         return [_text(value.decode(errors="replace"), odd) for value in array.tolist()]
     if kind == "U":
-        # Code points that are none, which a file may hold in the place of text, can't be encoded.
+        # A file may have invalid code points in its text, which cannot be encoded.
         return [_text(value, odd) for value in array.tolist()]
     raise DataError(f"{path}: {what} are {array.dtype}; save them as numbers or text")
 
