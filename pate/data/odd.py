@@ -1,7 +1,7 @@
-"""Cells and records of a party's own file that do not take part: counted and named, one by one.
+"""Collector of excluded cells and records of a party's own file.
 
-What is odd about a record is decided by that record alone, and the others go on without it. The
-lines made here are for the party's own screen; nothing of them leaves the machine.
+Whether a record is excluded depends only on that record; the others are used without it. The lines made
+here are for the party's own screen; nothing of them leaves the machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections import Counter
 
-#: Of each kind so many places are named.
+#: Most places named per kind.
 _NAMED: Final = 3
-#: So many columns, or reasons, have a line of their own.
+#: Most columns, or reasons, with their own line.
 _LINES: Final = 12
 
 
@@ -33,41 +33,41 @@ class _Tally:
 
 
 class Odd:
-    """Collects what was left out while a file was read."""
+    """Collects the exclusions while a file is read."""
 
     def __init__(self) -> None:
         self._cells: dict[tuple[str, str], _Tally] = {}
         self._records: dict[str, _Tally] = {}
         self._notes: dict[str, _Tally] = {}
-        #: Columns of the file that the campaign's schema has not.
+        #: Columns of the file that are not in the campaign's schema.
         self.left_out: list[str] = []
-        #: By column: how many cells say that they have no value, by what they say; "" for nothing.
+        #: By column: the number of missing cells by their word; "" for empty ones.
         self.missing: dict[str, Counter[str]] = {}
 
     def no_value(self, column: str, words: Counter[str]) -> None:
-        """Take note of the cells of a column that say that they have no value."""
+        """Record a column's cells with missing-value words."""
         self.missing[column] = words
 
     def cell(self, column: str, why: str, place: str) -> None:
-        """Take note of a cell that counts as missing.
+        """Record a cell that counts as missing.
 
         Args:
             column: its name.
-            why: what is wrong with it, such as ``is no number``; not what it holds.
+            why: the problem, such as ``is no number``, without the cell's content.
             place: where in the file, such as ``line 3``.
         """
         self._cells.setdefault((column, why), _Tally()).add(place)
 
     def record(self, why: str, place: str) -> None:
-        """Take note of a record that does not take part; arguments as above."""
+        """Record an excluded record; arguments as above."""
         self._records.setdefault(why, _Tally()).add(place)
 
     def note(self, why: str, place: str) -> None:
-        """Take note of a record that takes part, and is read otherwise than may be meant."""
+        """Record an included record that may be read otherwise than intended."""
         self._notes.setdefault(why, _Tally()).add(place)
 
     def take(self, other: Odd) -> None:
-        """Take over what another reading of the file found."""
+        """Adopt the findings of another reading of the file."""
         self._cells, self._records, self.left_out = other._cells, other._records, other.left_out
         self.missing, self._notes = other.missing, other._notes
 
@@ -76,21 +76,21 @@ class Odd:
 
     @property
     def notes(self) -> list[str]:
-        """What is read otherwise than may be meant."""
+        """Reasons for which records may be read otherwise than intended."""
         return sorted(self._notes)
 
     @property
     def reasons(self) -> list[str]:
-        """Why records were left out."""
+        """Reasons for excluded records."""
         return sorted(self._records)
 
     @property
     def names(self) -> frozenset[str]:
-        """Columns of which some cells can't be read."""
+        """Columns with unreadable cells."""
         return frozenset(name for name, _ in self._cells)
 
     def columns(self) -> list[str]:
-        """Return what is odd about which columns: no number and no place, so fit to be passed on."""
+        """Return the problems by column, without number or place, so that they may be passed on."""
         reasons: dict[str, list[str]] = {}
         for name, why in self._cells:
             reasons.setdefault(why, []).append(repr(name))

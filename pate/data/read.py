@@ -65,11 +65,12 @@ def read_dataset(
             are no error.
         window: of images of more than 8 bits a pixel, as :func:`read_inputs` takes it; a schema has its
             own.
-        schema: what the campaign's inputs are, by which each cell and each image is read; columns that
-            it has not are left out. None: what most of the file says, all of a column.
-        odd: where to note cells and records that can't be read. The records are left out, each by
-            itself, and the others stay as they are. None: the first of them is an error.
-        reading: how a table writes its cells.
+        schema: what the campaign's inputs are, by which each cell and each image is read; other columns
+            are excluded. None: inferred from the file: the most frequent image size, all cells of a
+            column.
+        odd: collects unreadable cells and records. The records are excluded, each by itself, without
+            effect on others. None: the first of them is an error.
+        reading: format of a table's cells.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -126,16 +127,15 @@ def read_dataset(
 
 
 def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None = None) -> Inputs:
-    """Return the inputs of a public set; labels are not needed, and are ignored where present.
+    """Return the inputs of a public set; labels are ignored.
 
-    What a table's columns hold, and whether a comma stands before its decimals, its cells say: they are
-    public.
+    The kinds of a table's columns and its decimal separator are inferred from its cells, which are public.
 
     Args:
         path: as for :func:`read_dataset`; a folder of images may also be flat.
         drop: columns of a table to leave out; those that it has not are no error.
-        window: the values that become black and white in images of more than 8 bits a pixel; all
-            sides of a campaign read their images by it.
+        window: the values that become black and white in images of more than 8 bits a pixel; server and
+            parties read their images by it.
 
     Raises:
         DataError: if there is nothing there, or what is there cannot be used.
@@ -162,14 +162,14 @@ def read_inputs(path: Path, *, drop: Sequence[str] = (), window: Window | None =
 
 
 def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
-    """Return the cells of the table at ``path``, as the file has them.
+    """Return the unparsed cells of the table at ``path``.
 
     Args:
-        path: a file, or a folder that holds one.
+        path: a file, or a folder with one.
         odd: as of :func:`read_dataset`.
 
     Raises:
-        DataError: if there is no table there, or it cannot be read.
+        DataError: if there is no table, or it cannot be read.
     """
     found = _locate(path, flat=True)
     if not _is_table(found):
@@ -178,7 +178,7 @@ def read_table(path: Path, odd: Odd | None = None) -> tables.TextTable:
 
 
 def require_there(path: Path) -> None:
-    """Check that a file or a folder is there whose format can be read; nothing of it is read.
+    """Check that ``path`` exists in a readable format; its content is not read.
 
     Raises:
         DataError: if not.
@@ -241,7 +241,7 @@ def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:
-    """Return grey images over the three channels of a campaign in colour."""
+    """Return grey images repeated over the three channels of a campaign in colour."""
     if schema.size is None or schema.size == held.size:
         return held
     if (*held.size[:2], 3) == schema.size and held.size[2] == 1:
@@ -284,7 +284,7 @@ def _dataset(
     odd: Odd | None,
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
 ) -> Dataset:
-    """Put inputs, labels and groups together, and leave out the records that lack one."""
+    """Join inputs, labels and groups, and exclude the records that lack one."""
     if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
         raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
     labels, known = encode_labels(names, classes, path=path, odd=odd, place=place)
@@ -301,7 +301,7 @@ def _dataset(
     if whole.all():
         return Dataset(inputs, labels, known, groups)
     kept = np.flatnonzero(whole)
-    if classes is None:  # a class that only records have which take no part is none
+    if classes is None:  # without classes that only excluded records have
         labels, known = encode_labels([names[at] for at in kept.tolist()], None, path=path)
     else:
         labels = labels[kept]

@@ -1,7 +1,7 @@
-"""The line that says what a campaign's inputs are, taken apart: by it a party reads its own file.
+"""The parsed schema line of a campaign's inputs, by which a party reads its own file.
 
-The line is signed with the campaign's terms before any record is read by it, so what one record holds
-can't change how another is read.
+The line is signed with the campaign's terms before any record is read by it, so the content of one
+record cannot change how another is read.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Schema:
-    """What inputs are: images of one size, or rows of named columns.
+    """The kind of inputs: images of one size, or rows of named columns.
 
     Attributes:
         size: height, width and channels of images; None for a table.
         window: of images of more than 8 bits a channel, or None if none was stated.
-        numeric: of a table, by column name, whether it holds numbers; None for images.
+        numeric: of a table, by column name, whether it has numbers; None for images.
     """
 
     size: tuple[int, int, int] | None = None
@@ -44,7 +44,7 @@ class Schema:
 
     @classmethod
     def parse(cls, line: str) -> Schema:
-        """Return what a line of :meth:`pate.data.values.Table.schema`, or of images, says.
+        """Parse a line of :meth:`pate.data.values.Table.schema`, or of images.
 
         >>> dict(Schema.parse("table age:number, sex:category").numeric)
         {'age': True, 'sex': False}
@@ -52,7 +52,7 @@ class Schema:
         (0, 4095)
 
         Raises:
-            SchemaError: if it is no such line.
+            SchemaError: if it is not such a line.
         """
         if line.startswith("table "):
             found, at = {}, len("table ")
@@ -77,14 +77,14 @@ class Schema:
 
     @classmethod
     def of(cls, inputs: Inputs) -> Schema:
-        """Return what inputs are."""
+        """Return the schema of inputs."""
         if isinstance(inputs, Table):
             kinds = map(is_numeric, inputs.columns)
             return cls(numeric=dict(zip(inputs.names, kinds, strict=True)))
         return cls(inputs.size, inputs.window)
 
     def in_words(self) -> str:
-        """Return it in few words, however many columns there are."""
+        """Return it in few words, for any number of columns."""
         if self.size is None:
             return f"a table of {len(self.numeric or ())} columns"
         return "images {}x{}x{}".format(*self.size)

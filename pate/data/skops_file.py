@@ -1,9 +1,9 @@
-"""What a skops file may make its reader hold: never much more than the bytes it has.
+"""Validation of a skops file, so that reading it takes memory and time linear in its size.
 
-skops builds only objects of known types, and only after a look at all of their names. But it unpacks
-every array before that look, as the archive says, allocates what an array's header asks for, and
-follows each reference as often as it occurs. So a file of a few hundred kilobytes could take
-gigabytes, or the age of the universe. Here sizes are compared before anything is unpacked.
+skops builds only objects of known types, after checking all type names. But before that check it
+unpacks every array, allocates the size in an array's header, and follows each reference as often as it
+occurs. So a file of a few hundred kilobytes could take gigabytes, or time without bound. Here sizes are
+compared before anything is unpacked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _Node: TypeAlias = dict[str, Any]
 #: Largest file of a model, in bytes.
 LARGEST: Final = 2**30
 _SCHEMA: Final = "schema.json"
-#: Its largest description: some two thousand trees. Python holds it at many times its length.
+#: Its largest description: some two thousand trees. Parsed, it takes many times its length.
 _LARGEST_SCHEMA: Final = 2**25
-#: Steps through a description, for each object in it, and in all. Of real ones it is about one each.
+#: Most steps through a description, per object and in total; real ones need about one per object.
 _WAYS_EACH, _WAYS_SPARE = 8, 1000
 _HEADERS: Final = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -34,16 +34,16 @@ _HEADERS: Final = {
 
 
 def check_skops(content: bytes, *, most: int | None = None) -> None:
-    """Check that a skops file unpacks to no more than it may, before skops reads it.
+    """Check the unpacked size of a skops file before skops reads it.
 
     Args:
         content: of the file.
-        most: bytes that it may unpack to. None: as many as it has, which is enough for one that was
-            written without compression.
+        most: largest unpacked size in bytes. None: the file's size, which is enough for one written
+            without compression.
 
     Raises:
-        DataError: if it is no archive of a description and arrays, unpacks to more, has an array
-            whose header and length differ, or refers to one thing in several places.
+        DataError: if it is not an archive of a description and arrays, unpacks to more, has an array
+            whose header and length differ, or refers to one array in several places.
     """
     if len(content) > LARGEST:
         raise DataError(f"{len(content)} bytes are too many for a model")
@@ -70,7 +70,7 @@ def check_skops(content: bytes, *, most: int | None = None) -> None:
 
 
 def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
-    """Refuse a member that is no array, or whose header asks for more than it has.
+    """Refuse a member that is not an array, or whose header states more than it has.
 
     Raises:
         DataError: if so.
@@ -91,10 +91,10 @@ def _check_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
 
 
 def _check_references(described: object, members: dict[str, zipfile.ZipInfo]) -> None:
-    """Refuse a description that has one array read twice, or few objects reached on many ways.
+    """Refuse a description that reads one array twice, or reaches few objects on many paths.
 
-    An object that occurs again, under the number it had, is built once; but skops looks through its
-    parts each time that it comes to it.
+    An object that occurs again, under the same number, is built once; but skops walks through its parts
+    at each occurrence.
 
     Raises:
         DataError: if so.
@@ -128,11 +128,11 @@ def _check_references(described: object, members: dict[str, zipfile.ZipInfo]) ->
 
 
 class _Ways:
-    """Counts the steps of whoever looks through an object, and through its parts each time.
+    """Counts the steps of a walk through an object and, at each occurrence, its parts.
 
     Args:
-        occurrences: the objects of each number. Which of several is taken depends on the order in
-            which they are read; the longest counts.
+        occurrences: the objects of each number. Which of several is used depends on the reading order;
+            the longest counts.
         most: steps.
     """
 
@@ -170,7 +170,7 @@ class _Ways:
 
 
 def _outputs(tree: _Node) -> object:
-    """Return how many outputs a tree says it has: it would read as many numbers from its arrays."""
+    """Return the stated number of a tree's outputs, the count of numbers it reads from its arrays."""
     try:
         return tree["__reduce__"]["args"]["content"][2]["content"]
     except (TypeError, KeyError, IndexError):

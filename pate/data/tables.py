@@ -1,13 +1,13 @@
 """Tables from CSV and Parquet files.
 
-``?`` and empty cells are missing, and in columns of numbers what says so in words, such as ``NA``
-(:mod:`pate.data.cells`). Where a schema says what a column holds, each cell is read by it and by nothing
-else. Without one, a column is numbers if every cell that is not missing parses as one, else categories;
+``?`` and empty cells are missing, and in columns of numbers also words such as ``NA``
+(:mod:`pate.data.cells`). If a schema states a column's kind, each cell is read only by it. Without one,
+a column is numbers if every cell that is not missing parses as one, else categories;
 both formats follow the same rule.
 
-A party's own file is read with a list of what is odd (:class:`~pate.data.odd.Odd`): a cell that can't
-be read is missing, a line that is no record is left out, and both are noted there. Without such a list
-the first of them is an error.
+A party's own file is read with a collector of problems (:class:`~pate.data.odd.Odd`): an unreadable
+cell is missing, a malformed line is excluded, and both are noted there. Without a collector the first
+of them is an error.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from pate.data.odd import Odd
 
 _MISSING: Final = frozenset({"", "?"})
-#: A longer text in a party's own file counts as missing. An array gives every cell the room of the
-#: longest, so that without a bound one record could take that of all.
+#: A longer text in a party's own file counts as missing. In an array every cell takes the size of the
+#: longest, so without a bound one record could exhaust the memory.
 LONGEST_TEXT: Final = 256
-#: What is wrong with a name that was a whole number once.
+#: The problem of a whole number stored as a float.
 LOST_DIGITS: Final = (
     "is a number of 16 digits or more that was written as a float, so that digits may be lost: "
     "save the column as whole numbers or text"
 )
-#: What stands in the place of bytes that are no UTF-8.
+#: Replacement of bytes that are not UTF-8.
 _NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -56,7 +56,7 @@ class TextTable:
         path: of the file, for messages.
         columns: n cells by column name, in the order of the file.
         lines: of a CSV file, the line on which each record begins.
-        odd: where to note what can't be read; None: it is an error.
+        odd: collects unreadable cells and lines; None: they are errors.
     """
 
     path: Path
@@ -68,15 +68,15 @@ class TextTable:
         return len(next(iter(self.columns.values()), ()))
 
     def place(self, row: int) -> str:
-        """Return where in the file a record is, for whoever looks for it."""
+        """Return a record's place in the file, for messages."""
         return f"record {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def column(self, name: str, role: str) -> list[str]:
-        """Return one column's cells, "" for missing where what is odd is noted.
+        """Return one column's cells, "" for missing if problems are collected.
 
         Args:
             name: of the column.
-            role: what it is wanted for, ``label`` or ``group``, for the message.
+            role: ``label`` or ``group``, for the message.
 
         Raises:
             DataError: if there is no such column, a cell of it is missing, or an array of it
@@ -86,7 +86,7 @@ class TextTable:
             raise DataError(
                 f"{self.path} has no {role} column {name!r}; it has: {', '.join(self.columns)}"
             )
-        # 12 and 12.0 are one class, and one patient: were they two, a patient could have two teachers.
+        # 12 and 12.0 are one class, and one patient: otherwise a patient could have two teachers.
         cells = plain_identities(self.columns[name])
         require_room(self.path, _room(cells))
         for row, cell in enumerate(cells):
@@ -120,15 +120,14 @@ class TextTable:
         Args:
             without: columns to leave out.
             as_text: columns that are categories even if every cell of them is a number.
-            numeric: what each column is by the schema; columns that it has not are left out. None:
-                their own cells decide.
+            numeric: kind of each column by the schema; other columns are excluded. None: inferred from
+                the cells.
             reading: how the file writes its cells.
 
         Raises:
             DataError: if no column is left, a number is infinite, or arrays of the columns would
                 be too large.
-            SchemaError: if the schema has none of the columns, or a cell of a column of numbers is
-                none.
+            SchemaError: if the schema has none of the columns, or a cell of a column of numbers is not one.
         """
         names = tuple(name for name in self.columns if name not in without)
         if not names:
@@ -155,9 +154,9 @@ class TextTable:
         return Table(names, tuple(made))
 
     def writes_commas(self, without: Sequence[str]) -> bool:
-        """Return whether a column is of numbers only if a comma stands before decimals.
+        """Return whether a column is numeric only with a decimal comma.
 
-        This looks at all cells of a column, so it is for public tables.
+        It reads all cells of a column, so it is only for public tables.
         """
         return any(
             self._parses(name, COMMAS) and not self._parses(name, PLAIN)
@@ -166,11 +165,11 @@ class TextTable:
         )
 
     def _parses(self, name: str, reading: Reading) -> bool:
-        """Return whether every cell of a column that is not missing writes a number, and one does."""
+        """Return whether all present cells of a column, and at least one, are numbers."""
         cells = set(self.columns[name]) - {""}
         if any(reading.number(cell) is None for cell in cells):
             return False
-        # Words that say that there is none do not make numbers of a column.
+        # Missing-value words do not make a column numeric.
         return not cells or any(cell.casefold() not in NO_WORDS for cell in cells)
 
     def _numbers(self, name: str, numeric: Mapping[str, bool] | None, reading: Reading) -> Column:
@@ -217,12 +216,13 @@ class TextTable:
 def read_csv(path: Path, odd: Odd | None = None) -> TextTable:
     """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
 
-    A record takes one line, or more where a cell has line breaks within quotes. With ``odd`` a line that
-    begins no record of as many cells as the header is left out, alone, and reading goes on with the next.
+    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
+    that begins no record with the header's number of cells is excluded by itself, and reading continues
+    with the next line.
 
     Raises:
-        DataError: if it is not UTF-8 text, or a line has another number of cells than the header,
-            or there are more or longer cells than are read.
+        DataError: if it is not UTF-8 text, a line has another number of cells than the header, or cells
+            are too many or too long.
     """
     content = read_whole(path)
     try:
@@ -280,12 +280,11 @@ def _not_utf8(path: Path, at: int | None) -> DataError:
 def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
     """Return the cells of a Parquet file of numbers, truth values, text, dates and times.
 
-    A file of some kilobytes may stand for billions of cells, or for one long text a million times.
-    So its rows are counted before any is read, and a text that repeats is unpacked once.
+    A file of some kilobytes may contain billions of cells, or one long text a million times. So its
+    rows are counted before any is read, and a repeated text is unpacked once.
 
     Raises:
-        DataError: if it is damaged or truncated, has a column of another kind, or more or longer
-            cells than are read.
+        DataError: if it is damaged or truncated, has a column of another kind, or cells too many or too long.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -318,10 +317,10 @@ def read_parquet(path: Path, odd: Odd | None = None) -> TextTable:
 
 
 def _check_claims(path: Path, told: pq.FileMetaData) -> None:
-    """Check what a Parquet file says of its size; nothing of it has been unpacked yet."""
+    """Check the stated size of a Parquet file before unpacking anything."""
     groups = [told.row_group(at) for at in range(told.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
-    # A column that is no list has a value per row; a reader believes the column, not the group.
+    # A column that is not a list has one value per row; a reader trusts the column's count, not the group's.
     if rows != told.num_rows or any(
         group.column(at).num_values != group.num_rows
         for group in groups
@@ -360,14 +359,14 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    """Tell a column of bytes: one such cell makes it of a column of text."""
+    """Return whether a column has type bytes: one such cell changes a text column to it."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind))
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Tell a column of days and times: one cell of text makes all of them text."""
+    """Return whether a column has dates or times: one cell of text turns all of them into text."""
     import pyarrow.types as kinds
 
     return bool(kinds.is_date(kind) or kinds.is_timestamp(kind) or kinds.is_time(kind))
@@ -394,7 +393,7 @@ def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) 
     if not isinstance(chunk, pa.DictionaryArray):
         return _clean(table, name, _as_text(chunk, table.odd is not None), first)
     require_room(table.path, held + _bytes_of_texts(chunk))
-    # Cells of one text share it.
+    # Equal cells share one string.
     distinct = [*_as_text(chunk.dictionary, table.odd is not None), ""]
     cells = [distinct[-1 if at is None else at] for at in chunk.indices.to_pylist()]
     return _clean(table, name, cells, first)
@@ -404,7 +403,7 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
     import pyarrow as pa
 
     if _is_time(cells.type):
-        # As their text is; a column of times says of each as many decimals as the finest has.
+        # By text; a column of times writes as many decimals for each as the finest has.
         cells = cells.cast(pa.string())
         return [
             "" if cell is None else cell.rstrip("0").rstrip(".") if "." in cell else cell
@@ -433,7 +432,7 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
 
 
 def _float_text(cell: float) -> str:
-    """Return a number's text; a whole one's without a point, as its column of integers would have it."""
+    """Return a number's text; a whole number's without a point, as in a column of integers."""
     if math.isnan(cell):
         return ""
     return str(int(cell)) if abs(cell) < 2**53 and cell.is_integer() else repr(cell)
@@ -449,7 +448,7 @@ def _clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) ->
         first: see above.
 
     Raises:
-        DataError: if one is too long, and what is odd is not noted.
+        DataError: if one is too long, and problems are not collected.
     """
     odd, clean = table.odd, {}
     for cell in set(cells):
@@ -473,12 +472,12 @@ def _clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) ->
 
 
 def _unreadable(cell: str) -> str:
-    """Return why a cell of a party's own file is not read; "" if it is."""
+    """Return why a cell of a party's own file is unreadable, or ""."""
     if len(cell) > LONGEST_TEXT:
         return f"is longer than {LONGEST_TEXT} characters"
     return "is not UTF-8 text" if _NO_TEXT in cell else ""
 
 
 def _room(cells: Sequence[str]) -> int:
-    """Return the bytes of an array of these texts: each takes as much as the longest."""
+    """Return the size in bytes of an array of these texts: each takes the size of the longest."""
     return 4 * max(map(len, cells), default=0) * len(cells)

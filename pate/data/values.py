@@ -1,7 +1,7 @@
 """Inputs without labels, labelled data sets, and the hashes that identify them.
 
 Two kinds of inputs exist: :class:`Images` and :class:`Table`. Both are plain values over numpy
-arrays; reading them from files is the business of :mod:`pate.data.read`.
+arrays; :mod:`pate.data.read` reads them from files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST: Final = 2**31 - 1
 
 
 def check_window(window: Window) -> Window:
-    """Return a window whose ends make sense.
+    """Return a validated window.
 
     Raises:
         UsageError: if the low end is not below the high one, or an end is too large.
@@ -43,12 +43,12 @@ def check_window(window: Window) -> Window:
 
 
 def is_numeric(column: Column) -> TypeGuard[NDArray[np.float64]]:
-    """Tell a column of numbers from a column of categories."""
+    """Return whether a column has numbers, not categories."""
     return column.dtype == np.float64
 
 
 def finite_number(cell: str) -> float:
-    """Return the number that a cell writes, 1 or 0 for a truth value, NaN for none or no finite one.
+    """Return the number in a cell, 1 or 0 for a truth value, NaN if it is none or not finite.
 
     >>> finite_number("12.5"), finite_number("12,5"), finite_number(">150"), finite_number("inf")
     (12.5, nan, nan, nan)
@@ -66,7 +66,7 @@ class Images:
     Attributes:
         pixels: (n, height, width, channels) uint8, channels 1 or 3.
         window: the values that are black and white in files of more than 8 bits a channel, or None
-            if none were stated. How pixels were made, not what they are: hashes of rows leave it out.
+            if none were stated. It describes how the pixels were made, so hashes of rows do not include it.
     """
 
     pixels: NDArray[np.uint8]
@@ -149,9 +149,9 @@ class Table:
         return "table " + ", ".join(f"{n}:{k}" for n, k in zip(self.names, kinds, strict=True))
 
     def plain(self) -> Table:
-        """Return this table with one text for one value in each category; itself if it has that.
+        """Return this table with canonical texts of categories; itself if it has them already.
 
-        Two tables are compared like this whose columns may have been written as other types.
+        For comparing tables whose columns may have been written with different types.
         """
         columns = tuple(map(_plain, self.columns))
         same = all(made is held for made, held in zip(columns, self.columns, strict=True))
@@ -180,8 +180,8 @@ class Table:
             names: the columns wanted.
             numeric: for each, whether it must be numbers; a number becomes a category by its
                 shortest decimal text.
-            cell_by_cell: whether text that is no number counts as missing, as in a party's own records,
-                of which none may change how another is read.
+            cell_by_cell: whether text that is not a number counts as missing, as in a party's own
+                records, where no cell may change how another is read.
 
         Raises:
             SchemaError: if a column is missing, or text in a column of numbers is none and may not be
@@ -229,7 +229,7 @@ def _as_kind(name: str, column: Column, numeric: bool, cell_by_cell: bool) -> Co
 
 
 def _canonical(column: Column) -> list[bytes]:
-    """Return each cell as bytes that no other cell of its column kind shares, length first."""
+    """Return each cell as bytes, prefixed by their length and unique within its column kind."""
     if is_numeric(column):
         # One NaN and one zero, whatever the bits they came with.
         plain = np.where(np.isnan(column), np.nan, column + 0.0).astype("<f8")
@@ -238,17 +238,17 @@ def _canonical(column: Column) -> list[bytes]:
     return [len(text).to_bytes(4, "big") + text for text in texts]
 
 
-#: Inputs that are hashed at a time.
+#: Inputs hashed at once.
 _AT_A_TIME = 4_096
 
-#: What a query is one of.
+#: The inputs that queries are taken from.
 Inputs: TypeAlias = Images | Table
 
 
 def content_hash(inputs: Inputs) -> bytes:
     """Return the SHA-256 digest that identifies a public set: its schema and its rows in order."""
     whole = hashlib.sha256(b"pate public set v1\0" + inputs.schema().encode() + b"\0")
-    # A few at a time: all digests of a large set would take more memory than small inputs.
+    # In blocks: all digests of a large set would take more memory than small inputs.
     for first in range(0, len(inputs), _AT_A_TIME):
         some = inputs.take(range(first, min(first + _AT_A_TIME, len(inputs))))
         for digest in some.row_hashes():

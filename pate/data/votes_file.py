@@ -1,7 +1,7 @@
 """Votes and labels in NumPy ``.npy`` files, never with pickled objects.
 
-A vote matrix is (queries, classes): how many teachers chose each class. Whole numbers stored as
-floats are taken, as published matrices have them.
+A vote matrix is (queries, classes): how many teachers chose each class. Whole numbers stored as floats
+are accepted, as in published matrices.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
         unequal_rows: whether queries may have been answered by different numbers of teachers.
 
     Raises:
-        DataError: if the file cannot be read, is no ``.npy`` file, is truncated or too large, or
-            does not hold a matrix of counts; naming the first place that is wrong, and the mend.
+        DataError: if the file cannot be read, is not a ``.npy`` file, is truncated or too large, or has
+            no matrix of counts; the message names the first wrong place, and the remedy.
     """
     found = load_numbers(path)
     if found.ndim == 1 and found.dtype.kind in "iu":
@@ -89,7 +89,7 @@ def load_numbers(path: Path) -> NDArray[Any]:
     """Return the array of a ``.npy`` file whose header was checked against its length first.
 
     Raises:
-        DataError: if it cannot be read, holds no numbers, or is truncated or too large.
+        DataError: if it cannot be read, has no numbers, or is truncated or too large.
     """
     try:
         length = path.stat().st_size
@@ -124,9 +124,9 @@ def _kind(dtype: np.dtype[Any]) -> str:
 
 
 def _whole(found: NDArray[Any], what: str, path: Path) -> NDArray[np.int64]:
-    """Return counts as int64, or say which cell is none."""
+    """Return counts as int64, or raise for a cell that is not a count."""
     if found.dtype.kind == "f":
-        # The limit below is no float16.
+        # The limit below cannot be represented as float16.
         found = found.astype(np.promote_types(found.dtype, np.float64))
         if not np.isfinite(found).all():
             _wrong(found, ~np.isfinite(found), f"{what} must be whole numbers", path)

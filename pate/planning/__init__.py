@@ -1,1 +1,1 @@
-"""What a campaign may be expected to give and to cost, before anyone trains."""
+"""Expected utility and privacy cost of a campaign, before any training."""

@@ -1,6 +1,6 @@
-"""How likely each outcome of a mechanism is, for given votes: computed, not sampled.
+"""Probabilities of a mechanism's outcomes for given votes: computed, not sampled.
 
-The noise is that of :mod:`pate.noise.exact`, exactly: laws on the integers, held as tables. A sum over
+The noise is that of :mod:`pate.noise.exact`, exactly: laws on the integers, stored as tables. A sum over
 the integers that would need many terms is taken over every h-th integer instead, with h at most
 1/8 of sigma, or 1/12 of an LNMax scale. Sums of smooth terms over a lattice hardly depend on the
 lattice: for Gaussian noise the error is below 1e-9. Laplace noise has a corner at 0, which leaves
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
-    #: The law of a check's own noise, None where it reads the noisy counts; and its threshold, None
-    #: where there is no check.
+    #: The law of a check's own noise, None if it reads the noisy counts; and its threshold, None
+    #: without a check.
     Check = tuple["NoiseLaw | None", int | None]
 
-#: Larger noise than that is no plan, and its table would be large.
+#: Largest noise of a plan, which bounds its table.
 MOST_SCALE: Final = 2**17
-#: From this many classes on those without a vote are taken together.
+#: From this many classes on, those without a vote are processed together.
 _MANY_CLASSES: Final = 16
 #: A deviation that a sum of n bits passes with probability exp(-2 * 36): in units of sqrt(n).
 _FAR: Final = 6.0
@@ -109,7 +109,8 @@ def chances(
     the product over j of P[Z_j <= n_i - n_j + z], one vote less where j has the lower index. A check
     with noise of its own is P[max_j n_j + Z >= T], independent of the label.
 
-    A check without looks at the noisy counts of the label: max_j (n_j + Z_j) >= T, and the sum is over
+    A check without its own noise reads the noisy count of the label: max_j (n_j + Z_j) >= T, and the
+    sum is over
     n_i + z >= T. On a sparse lattice T falls between two points: the tails are cubic between them,
     which leaves an error below 1e-5; where every integer is a point they are exact.
 
@@ -123,7 +124,7 @@ def chances(
 
     Args:
         votes: (queries, classes) int64.
-        labels: (queries,) int64, the class that is asked about in each query.
+        labels: (queries,) int64, the class of interest in each query.
         noise: law of each Z_j.
         checks: all with noise of their own or none, or all on the noisy counts.
 
@@ -131,7 +132,7 @@ def chances(
         Two of (checks, queries) float64.
 
     Raises:
-        AccountingError: for votes or labels that cannot be, or checks of both kinds.
+        AccountingError: for impossible votes or labels, or checks of both kinds.
     """
     passed, top = np.ones((len(checks), len(votes))), votes.max(axis=1)
     right = np.empty_like(passed)
@@ -217,10 +218,10 @@ def _products(votes: Integers, labels: Integers, noise: NoiseLaw) -> Iterator[tu
 def expected_asked(
     queries: int, answer: float, check: Fraction, label: Fraction, limit: Fraction
 ) -> float:
-    """Return how many queries a filter lets through, on average.
+    """Return the expected number of queries that a filter admits.
 
-    Before a query it must hold that what was spent, and the query's worst cost ``check + label``,
-    are within ``limit``. Each query costs ``check``, and ``label`` too with probability
+    A query is admitted if the cost so far and its own worst cost ``check + label`` are within
+    ``limit``. Each query costs ``check``, and ``label`` too with probability
     ``answer``, independently of the others. Query n is asked if the n-1 before it had few enough
     answers: a binomial probability, and the expectation is their sum over n.
 
@@ -234,11 +235,11 @@ def expected_asked(
         queries: most that may be asked.
         answer: probability of an answer.
         check: cost of a query without an answer.
-        label: what an answer costs on top.
+        label: additional cost of an answer.
         limit: of the filter.
 
     Raises:
-        AccountingError: for costs that are not exact, or a probability that is none.
+        AccountingError: for costs that are not exact, or an invalid probability.
     """
     check, label, limit = check_rho(check), check_rho(label), check_rho(limit)
     if not 0.0 <= answer <= 1.0 or label == 0 or queries < 0:

@@ -1,4 +1,4 @@
-"""What neighbour votes may be expected to give, from guesses only.
+"""Expected utility of neighbour votes, computed only from assumptions.
 
 The coordinator knows the public set and guesses how many records there are and how pure their
 neighbourhoods are: what share of the records at a representative is of the class that most of them
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Representatives of each size that are drawn. The plan is good to half a point.
+#: Sampled representatives; the plan is accurate to half a percentage point.
 _DRAWS: Final = 20_000
 #: Of a representative's records that are of another class, the share of one and the same class.
 _RIVAL: Final = 0.5
@@ -34,8 +34,8 @@ class NeighbourNoise:
 
     Attributes:
         share: of each party, or of the server, in votes.
-        honest: shares that are counted.
-        carried: standard deviation of what counts carry if nobody drops out.
+        honest: number of shares that the accounting relies on.
+        carried: standard deviation of the noise in each count if no party drops out.
         threshold: least noisy margin of a label.
     """
 
@@ -52,7 +52,7 @@ class NeighbourNoise:
 
         Raises:
             UsageError: for parties that cannot have a masked sum, or colluders that are too many.
-            BudgetError: if no noise is worth so little.
+            BudgetError: if no noise gives so small an epsilon.
         """
         adding, honest = 1, 1  # below three parties no masks, so the server draws it
         if parties >= 3:
@@ -64,7 +64,7 @@ class NeighbourNoise:
 
 @dataclass(frozen=True)
 class NeighbourPlan:
-    """What to expect of one number of representatives.
+    """The expected utility of one number of representatives.
 
     Attributes:
         representatives: q.
@@ -99,15 +99,15 @@ def plan_representatives(
     threshold: int,
     seed: int = 0,
 ) -> NeighbourPlan:
-    """Return what to expect of neighbour votes.
+    """Return the expected utility of neighbour votes.
 
-    Sizes of neighbourhoods are taken to spread like those of cells that points fall into at random:
-    a gamma law of shape 4 about the mean. Half of a representative's records that are not of its main
-    class are taken to be of one other class, the rest spread evenly.
+    Sizes of neighbourhoods are assumed to vary like those of random cells: a gamma law of shape 4 about
+    the mean. Half of a representative's records outside its main class are assumed to be of one other
+    class, the rest spread evenly.
 
     Args:
         representatives: q.
-        records: about how many vote, in all parties.
+        records: approximate number of voting records of all parties.
         classes: m.
         purity: share of a representative's records that are of its main class, above 1/m.
         sigma: of the noise that each count carries, in votes.

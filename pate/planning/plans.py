@@ -1,10 +1,10 @@
-"""From the settings of a mechanism to its figures: what to expect, and what is guaranteed.
+"""A plan: expected utility and guaranteed privacy of a mechanism's settings.
 
-A plan is what a mechanism gives on queries that are drawn independently from a population of vote
-histograms: expected answers, expected accuracy, and the privacy that is guaranteed whatever happens.
+A plan describes a mechanism on queries drawn independently from a population of vote histograms:
+expected answers, expected accuracy, and the privacy guarantee, which holds in any case.
 
-The guarantee of a plan depends on no votes; its expectations are as good as the population. A
-population made of private votes would leak through the choice that it leads to.
+The guarantee of a plan depends on no votes; its expectations are only as good as the population. A
+population of private votes would leak through the choice of settings.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
     from pate.planning.chances import Check, NoiseLaw
     from pate.planning.population import Population
 
-#: The mechanisms whose answers depend on nothing but the votes.
+#: The mechanisms whose answers depend only on the votes.
 Planned = LNMax | GNMax | ConfidentGNMax | DistributedGNMax | DistributedConfidentGNMax
-#: More queries than that are no plan.
+#: Most queries of a plan.
 _MOST_QUERIES: Final = 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """What is known of a campaign besides its mechanism.
+    """A campaign's settings other than its mechanism.
 
     Attributes:
-        queries: unlabelled queries that there are.
+        queries: number of unlabelled queries.
         delta: at which to state each epsilon.
-        rounds: in each of which all queries may be asked; a plan is of the first.
+        rounds: number of rounds, each of which may ask all queries; a plan is of the first.
         part: of the budget that the first round may spend; below 1 if there are others.
         most: noise shares in a sum if no party drops out; None if the server draws the noise.
         fewest: noise shares in any sum, t; None likewise.
@@ -77,11 +77,11 @@ class Campaign:
             raise UsageError(f"of {self.most} parties {self.fewest} cannot be the fewest in a sum")
 
     def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
-        """Return what the campaign, and what the round that is planned, may spend.
+        """Return the budgets of the campaign and of the planned round.
 
         Args:
-            worst: what one query may cost.
-            cap: of the campaign; None for what all its queries may cost.
+            worst: largest cost of one query.
+            cap: of the campaign; None for the worst cost of all its queries.
         """
         most = self.rounds * self.queries * worst
         cap = most if cap is None else min(cap, most)
@@ -89,7 +89,7 @@ class Campaign:
 
 
 def settings_of(mechanism: Mechanism) -> dict[str, Fraction | int]:
-    """Return a mechanism's parameters by the names that the server's options have.
+    """Return a mechanism's parameters by the names of the server's options.
 
     With noise shares ``sigma2`` is that of the honest ones together, which is guaranteed.
     """
@@ -107,7 +107,7 @@ def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, 
 
     Args:
         mechanism: with all its parameters.
-        shares: noise shares in a sum; None for the honest ones that the mechanism counts on.
+        shares: noise shares in a sum; None for the honest ones that the mechanism relies on.
 
     Raises:
         UsageError: for a mechanism whose answers depend on more than the votes.
@@ -128,10 +128,10 @@ def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, 
 
 
 def costs_of(mechanism: Mechanism) -> tuple[Composition, Fraction, Fraction]:
-    """Return the tightest composition, and in it what every query costs and an answer on top.
+    """Return the tightest composition, the cost of every query, and an answer's additional cost.
 
-    A noisy sum costs what it costs with an answer or without: that is the latter, and every query
-    counts as answered.
+    A noisy sum costs the same with an answer or without: then the whole cost is the additional one, and
+    every query counts as answered.
     """
     *checks, label = mechanism.worst
     composition = tightest(mechanism.worst)
@@ -140,11 +140,11 @@ def costs_of(mechanism: Mechanism) -> tuple[Composition, Fraction, Fraction]:
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """What a mechanism does with each query of a population.
+    """A mechanism's outcome probabilities for each query of a population.
 
     Attributes:
         answered: (queries,) P[a label is released].
-        right: (queries,) P[a label is released, and is the one that counts].
+        right: (queries,) P[a label is released, and equals the query's label].
     """
 
     answered: Floats
@@ -154,7 +154,7 @@ class Prospect:
     def of(
         cls, mechanism: Mechanism, population: Population, *, shares: int | None = None
     ) -> Prospect:
-        """Return what a mechanism does; see :func:`laws_of`."""
+        """Return the outcome probabilities of a mechanism; see :func:`laws_of`."""
         law, check = laws_of(mechanism, shares)
         answered, right = chances(population.votes, population.labels, law, [check])
         return cls(answered[0], right[0])
@@ -166,13 +166,13 @@ class Prospect:
 
     @property
     def accuracy(self) -> float | None:
-        """P[right, given an answer], or None where nothing is ever answered."""
+        """P[right, given an answer], or None if no query is ever answered."""
         total = float(self.answered.sum())
         return float(self.right.sum()) / total if total > 0.0 else None
 
     @property
     def accuracy_error(self) -> float | None:
-        """One standard error of ``accuracy``, for the queries of the population are a sample."""
+        """One standard error of ``accuracy``, since the queries of the population are a sample."""
         if self.accuracy is None:
             return None
         residuals = self.right - self.accuracy * self.answered
@@ -186,27 +186,27 @@ class Prospect:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What may be expected of a mechanism and a budget, and what is guaranteed.
+    """Expected utility and guaranteed privacy of a mechanism with a budget.
 
     Attributes:
         mechanism: with all its parameters.
         campaign: whose first round is planned.
-        composition: in which the filter counts; ``cap`` and ``limit`` are in it.
-        limit: what the queries of this round may cost in all.
-        cap: what the whole campaign may cost; more than ``limit`` if other rounds follow.
-        epsilon: the guarantee: what ``cap`` is worth, whatever the votes are.
+        composition: currency of the filter, and of ``cap`` and ``limit``.
+        limit: largest total cost of this round's queries.
+        cap: largest cost of the whole campaign; more than ``limit`` if other rounds follow.
+        epsilon: the guarantee, converted from ``cap``; it does not depend on the votes.
         asked: expected number of queries asked before the budget or the queries end.
         answered: expected number of labels.
         right: expected number of labels that are right.
-        accuracy: expected share of right ones among the labels; None if there are none.
-        accuracy_error: one standard error of it, for the population is a sample.
+        accuracy: expected share of right labels; None if there are no labels.
+        accuracy_error: one standard error of it, since the population is a sample.
         answered_error: the same of ``answered``, at ``asked`` queries.
-        expected_epsilons: by composition, what the expected cost is worth; describes a typical run
-            and guarantees nothing.
+        expected_epsilons: by composition, the expected cost as epsilon; describes a typical run and is
+            not a guarantee.
         worst_answered: labels if every query were answered.
-        worst_epsilons: by composition, what those would cost.
-        histogram_epsilon: what all queries that may be asked would cost towards a server that saw
-            one noisy histogram of each, with noise sigma2; None for LNMax. With noise shares it
+        worst_epsilons: by composition, their cost as epsilon.
+        histogram_epsilon: epsilon of all possible queries towards a server that saw one noisy histogram
+            of each, with noise sigma2; None for LNMax. With noise shares it
             does see that of each of the ``voted`` queries, and this is guaranteed.
         voted: queries that the parties vote on; with noise shares only what the budget pays for.
         with_fewest: with noise shares, expected accuracy with the fewest of them; the other
@@ -236,7 +236,7 @@ class Plan:
 def make_plan(
     mechanism: Mechanism, population: Population, campaign: Campaign, cap: Fraction | None = None
 ) -> Plan:
-    """Return what to expect of a mechanism, and what it guarantees.
+    """Return the plan of a mechanism.
 
     >>> from pate.planning.population import proxy_population
     >>> public = proxy_population(np.array([[200, 50]] * 3))
@@ -247,8 +247,8 @@ def make_plan(
     Args:
         mechanism: of the round; for the first of several rounds, that one's.
         population: which the queries are drawn from.
-        campaign: the rest of it.
-        cap: budget in the tightest composition of the mechanism; None for all that can be spent.
+        campaign: its other settings.
+        cap: budget in the tightest composition of the mechanism; None for the worst cost of all queries.
 
     Raises:
         UsageError: for a mechanism that cannot be planned.
@@ -277,7 +277,7 @@ def make_plan(
         histogram = composition.epsilon(voted * worst, delta)
         with_fewest = Prospect.of(mechanism, population, shares=campaign.fewest).accuracy
     elif isinstance(event := mechanism.worst[-1], GaussianMax):
-        # A vector costs what its arg max costs.
+        # A vector costs the same as its arg max.
         shown = queries if check == 0 else min(queries, (limit - worst) // check + 1)
         alone = tightest((event,))
         histogram = alone.epsilon(shown * alone.cost(event), delta)
@@ -304,7 +304,7 @@ def make_plan(
 
 
 def _epsilons(mechanism: Mechanism, asked: float, paid: float, delta: float) -> Mapping[str, float]:
-    """Return by composition what checks of ``asked`` queries and labels of ``paid`` are worth."""
+    """Return by composition the epsilon of checks of ``asked`` queries and labels of ``paid``."""
     *checks, label = mechanism.worst
     return {
         each.name: each.epsilon(

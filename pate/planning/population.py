@@ -1,4 +1,4 @@
-"""Vote histograms as one expects them, from assumptions or from a public proxy of the task."""
+"""Expected vote histograms, from assumptions or from a public proxy of the task."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Meaning = Literal["right", "plurality"]
 
-#: More than these are no plan.
+#: Most teachers of a plan.
 MOST_TEACHERS: Final = 2**17
-#: Drawn if nothing else is said.
+#: Default number of histograms.
 HISTOGRAMS = 2000
 _MOST_CLASSES: Final = 2**15
 _MOST_CELLS: Final = 2**26
@@ -30,13 +30,13 @@ _MOST_CELLS: Final = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Vote histograms as one expects them, each with the label that counts as right.
+    """Expected vote histograms, each with the label that counts as right.
 
     Attributes:
         votes: (queries, classes) int64, votes. Every row sums to the same number of teachers.
         labels: (queries,) int64, the label that counts.
-        meaning: of the labels: ``right``, or ``plurality`` where nobody knows the right ones; an
-            "accuracy" is then the agreement with the noiseless vote.
+        meaning: of the labels: ``right``, or ``plurality`` if the right ones are unknown; an "accuracy"
+            is then the agreement with the noiseless vote.
         assumptions: under which they were drawn; empty for a proxy.
 
     Raises:

@@ -1,9 +1,9 @@
-"""From a wanted epsilon to the settings of a mechanism that make the most of it.
+"""Search for the optimal settings of a mechanism at a given epsilon.
 
-Settings lie on a grid of noise on the counts, noise of the check, and threshold. The best of a coarse
-grid has neighbours on every axis: between them, in that bracket, lies a finer one. What each setting
-gives on a population is computed once; what a budget then buys is arithmetic, so one search serves
-many budgets.
+Settings form a grid of noise on the counts, noise of the threshold test, and threshold. A finer grid
+then covers the bracket between the neighbours of the coarse grid's best point. The outcome of each
+setting on a population is computed once, and the result for a budget is arithmetic, so one search
+serves many budgets.
 
 Searching costs no privacy if the population is made of assumptions or of public votes. On private
 votes the choice itself leaks, and no epsilon here covers that.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pate.planning.plans import Campaign, Planned
     from pate.planning.population import Population
 
-#: Queries of a population that are looked at: one look at Laplace noise takes longer.
+#: Most queries of a population that are evaluated: Laplace noise takes longer.
 _LOOK: Final = 2000
 _LOOK_LAPLACE: Final = 500
 #: Points of the first grid, per axis, and of the finer one.
@@ -49,25 +49,25 @@ _FINE: Final = 7
 #: Budgets of the curves, as parts of the wanted one.
 BUDGETS: Final = (4.0, 2.0, 1.0, 0.5, 0.25)
 _POINTS: Final = 33
-#: Bounds are computed in floats, and must stay bounds.
+#: Margin for the rounding of bounds in floats.
 _SLACK: Final = 1.0 + 1e-9
 
 #: A grid's axes by name: ``noise`` on the counts, for a check ``threshold``, and ``sigma1`` if the
-#: check has noise of its own. Noise shares are looked for by the noise of the honest ones.
+#: check has noise of its own. For noise shares, the noise of the honest ones is searched.
 Axes = dict[str, tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What the best settings are.
+    """The criterion for the best settings.
 
-    The most right labels would be many labels of which most are wrong, for a guess costs nothing: so
-    there is a floor.
+    Maximising only the number of right labels would give many labels, most of them wrong, since a guess
+    costs nothing; hence the floor.
 
     Attributes:
         least_accuracy: the floor: expected share of right labels.
-        at_least: None for the most right labels; else for the most accurate ones, of which at least
-            that many must be expected.
+        at_least: None to maximise the number of right labels; else the least expected number of labels,
+            whose accuracy is maximised.
 
     Raises:
         UsageError: for numbers that make no sense.
@@ -92,7 +92,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Setting:
-    """A mechanism at one point of a grid, what it gives, and its costs as of :func:`costs_of`."""
+    """A mechanism at one point of a grid, its outcome probabilities, and its costs by :func:`costs_of`."""
 
     mechanism: Planned
     point: Mapping[str, Fraction]
@@ -104,13 +104,13 @@ class Setting:
 
     @property
     def paid(self) -> float:
-        """P[the cost of a label is paid]: of a noisy sum always."""
+        """P[the cost of a label is charged]; 1 for a noisy sum."""
         return 1.0 if self.mechanism.noise_inside else self.answer
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a budget buys at a setting: ``asked`` is the expected number of queries asked."""
+    """The result of a budget at a setting; ``asked`` is the expected number of queries asked."""
 
     epsilon: float
     at: Setting
@@ -133,14 +133,14 @@ class Choice:
 
 
 class Search:
-    """Settings of a campaign, looked at once, to be asked about budgets up to four times the wanted.
+    """Evaluated settings of a campaign, for any budget up to four times the wanted one.
 
     Args:
-        like: the mechanism; its noise and its threshold are what is looked for.
+        like: the mechanism whose noise and threshold are searched.
         population: made of assumptions, or of votes on public queries.
-        campaign: the rest of it.
+        campaign: its other settings.
         epsilon: wanted; the finer grid is laid around its best settings.
-        goal: that makes them the best.
+        goal: the criterion.
         progress: called with steps done and steps in all.
 
     Raises:
@@ -181,7 +181,7 @@ class Search:
         self._figures = np.array(figures, np.float64).T
 
     def trade(self, epsilon: float) -> tuple[Choice, ...]:
-        """Return what each of several least accuracies leaves of the labels that a budget buys."""
+        """Return the labels that a budget yields at each of several least accuracies."""
         floors = np.linspace(0.5 * self._without_noise, 0.999, _POINTS).tolist()
         found = [self.best(epsilon, Goal(floor)) for floor in floors]
         return tuple(filter(None, found))
@@ -194,8 +194,8 @@ class Search:
     def best(self, epsilon: float, goal: Goal) -> Choice | None:
         """Return the best settings for a budget, or None if none suits.
 
-        Settings are looked at from the highest bound on their worth down, until no bound is above
-        what was found.
+        Settings are evaluated in descending order of their upper bounds, until no bound exceeds the
+        best value found.
 
         Raises:
             UsageError: for a budget that is not above 0.
@@ -213,9 +213,9 @@ class Search:
         return best
 
     def _bounds(self, epsilon: float, goal: Goal) -> Floats:
-        """Return (settings,) upper bounds on the worth, -inf where it does not suit.
+        """Return (settings,) upper bounds on the goal's value, -inf for unsuitable settings.
 
-        A filter lets through at most ``limit / mean cost`` queries on average (Wald's identity).
+        A filter admits at most ``limit / mean cost`` queries on average (Wald's identity).
         """
         answer, right, paid, check, label = self._figures
         names = {name: float(budget) for name, budget in self._worth(epsilon).items()}
@@ -235,7 +235,7 @@ class Search:
         return np.where(suits, worth * _SLACK, -math.inf)
 
     def _choice(self, at: Setting, epsilon: float) -> Choice:
-        """Return what a budget buys at one setting."""
+        """Return the result of a budget at one setting."""
         cap = self._worth(epsilon)[at.composition.name]
         limit = self._campaign.limits(at.check + at.label, cap)[1]
         asked = expected_asked(self._campaign.queries, at.paid, at.check, at.label, limit)
@@ -245,7 +245,7 @@ class Search:
 def survey(
     like: Planned, population: Population, campaign: Campaign, axes: Axes
 ) -> Iterator[list[Setting]]:
-    """Yield what each setting of a grid gives, one noise of the counts after the other.
+    """Yield each setting of a grid with its outcomes, by increasing position of the counts' noise.
 
     Arguments are those of :class:`Search`, and a grid's axes.
     """
@@ -277,12 +277,12 @@ def _at(like: Planned, point: Mapping[str, Fraction]) -> Planned:
 
 
 def coarse_axes(like: Planned, teachers: int, rho: float) -> Axes:
-    """Return axes from the least noise that a budget allows to noise that drowns the votes.
+    """Return axes from the least noise that a budget allows to noise that dominates the votes.
 
     Args:
         like: the mechanism.
         teachers: M.
-        rho: the largest budget that will be asked about, in zCDP.
+        rho: the largest budget of interest, in zCDP.
     """
     least = like.worst[-1].votes_per_unit / math.sqrt(max(rho, 1e-9))
 
@@ -310,7 +310,7 @@ def fine_axes(axes: Axes, point: Mapping[str, Fraction]) -> Axes:
 
 
 def _typed(values: Floats, *, whole: bool = False) -> tuple[Fraction, ...]:
-    """Return what people type: whole votes, and of noise below 20 quarters of a vote."""
+    """Return a number rounded for people: to whole votes, and to quarters of a vote for noise below 20."""
     made = set()
     for value in values.tolist():
         parts = 1 if whole or value >= 20.0 else 4

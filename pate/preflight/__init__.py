@@ -1,4 +1,4 @@
-"""Checks before a start: what is found, how checks run, how they are shown, and those of any role."""
+"""Preflight checks: findings, runner, output, and the checks common to all roles."""
 
 from pate.preflight.finding import Finding, Skipped, Status
 from pate.preflight.output import present

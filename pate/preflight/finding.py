@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The finding of a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How a check came out. ``SKIPPED``: there was nothing to look at, or nothing to look with."""
+    """The status of a check. ``SKIPPED``: its subject, or the means to check it, is missing."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,20 +21,20 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-class Skipped(Exception):  # noqa: N818 - no error: there is nothing to look at
-    """Raised by a check with nothing to look at; the text says why, and what would change that."""
+class Skipped(Exception):  # noqa: N818 - not an error: there is nothing to check
+    """Raised by a check without a subject; the text says why, and what would change that."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
-        status: how it came out.
-        text: what was found, one line, for the screen of whoever runs the check.
-        to_do: what helps, or empty: then there is nothing to do, or the text says it.
-        kind: the error that a start would end with; for ``FAILED`` only.
-        lines: more of it, for the screen of whoever runs the check only: in no JSON.
+        status: of the check.
+        text: one line, for the screen of the operator.
+        to_do: the remedy, or empty if none is needed or the text has it.
+        kind: the error that a start would end with; only for ``FAILED``.
+        lines: details only for the screen of the operator; not in the JSON.
 
     Raises:
         ValueError: for a failure without a kind, or a kind without a failure.
@@ -49,23 +49,23 @@ class Finding:
     def __post_init__(self) -> None:
         if (self.status is Status.FAILED) != (self.kind is not None):
             raise ValueError("a failure, and nothing else, has a kind of error")
-        # What a server or a file is called may hold anything, and the screen obeys control characters.
+        # Names of servers and files may contain control characters.
         object.__setattr__(self, "text", one_line(self.text))
         object.__setattr__(self, "to_do", one_line(self.to_do))
 
     @classmethod
     def ok(cls, text: str) -> Self:
-        """All is as it should be."""
+        """The check passed."""
         return cls(Status.OK, text)
 
     @classmethod
     def skipped(cls, text: str) -> Self:
-        """Nothing was looked at; ``text`` says why, and what would change that."""
+        """Nothing was checked; ``text`` says why, and what would change that."""
         return cls(Status.SKIPPED, text)
 
     @classmethod
     def warning(cls, text: str, to_do: str) -> Self:
-        """A start would work, and may go wrong later."""
+        """A start would work, but may fail later."""
         return cls(Status.WARNING, text, to_do)
 
     @classmethod
@@ -75,7 +75,7 @@ class Finding:
 
 
 def one_line(text: str) -> str:
-    r"""Return ``text`` on one line, with what a terminal would obey replaced.
+    r"""Return ``text`` on one line, with control characters replaced.
 
     >>> one_line("two\nlines \x1b[31mred")
     'two lines ?[31mred'
@@ -84,6 +84,6 @@ def one_line(text: str) -> str:
 
 
 def days_left(when: dt.datetime, now: dt.datetime) -> str:
-    """Return how long it is until then, in words."""
+    """Return the time until then, in words."""
     days = (when - now).days
     return "1 day left" if days == 1 else f"{days} days left"

@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, packages, memory, and the names that it can look up."""
+"""Checks of the machine: Python, packages, memory, and name resolution."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pate.preflight.finding import Finding
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-#: What this software is called where it is installed; its metadata say what it needs.
+#: The installed distribution, whose metadata state its requirements.
 DISTRIBUTION: Final = "federated-pate"
 GIB: Final = 2**30
 _AGAIN: Final = f"install it again: `pip install --upgrade {DISTRIBUTION}`"
 _MEMINFO: Final = Path("/proc/meminfo")
-#: Where a container finds what it may use (control groups, version 2).
+#: Directory of a container's resource limits (control groups, version 2).
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
 
 def check_python(distribution: str = DISTRIBUTION) -> Finding:
-    """Compare this Python with what the installed distribution asks for."""
+    """Compare this Python with the requirement of the installed distribution."""
     from packaging.specifiers import SpecifierSet
 
     here = platform.python_version()
@@ -42,7 +42,7 @@ def check_python(distribution: str = DISTRIBUTION) -> Finding:
 
 
 def check_packages(distribution: str = DISTRIBUTION) -> Finding:
-    """Compare the installed packages with what the installed distribution asks for."""
+    """Compare the installed packages with the requirements of the installed distribution."""
     from packaging.requirements import Requirement
 
     try:
@@ -76,7 +76,7 @@ def _not_installed(distribution: str) -> Finding:
 
 
 def check_memory(least: int, *, meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> Finding:
-    """Say how much memory there is, and warn if less than ``least`` bytes are free."""
+    """Report the memory, and warn if less than ``least`` bytes are free."""
     try:
         whole, free = _memory(meminfo)
     except (OSError, ValueError, KeyError):
@@ -110,10 +110,10 @@ def _number(path: Path) -> int | None:
 
 
 def check_name(host: str, port: int) -> Finding:
-    """Look a host's name up."""
+    """Resolve a host's name."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the second for what no name can be
+    except (OSError, UnicodeError) as error:  # the second for an invalid name
         return Finding.failed(
             UnreachableError,
             f"{host} has no address: {error}",

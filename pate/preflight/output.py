@@ -1,4 +1,4 @@
-"""How checks are shown: one line each; on a terminal with colours and folded, in a pipe plain."""
+"""Output of checks: one line each; coloured and folded on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLES: Final = {
     Status.FAILED: "bold red",
     Status.SKIPPED: "dim",
 }
-#: Characters that are read at a glance.
+#: A longer text is split into its sentences.
 _LONG: Final = 160
 _TO_DO: Final = "to do: "
 
@@ -31,12 +31,12 @@ _TO_DO: Final = "to do: "
 def present(
     groups: Mapping[str, Sequence[Check]], *, as_json: bool, console: Console | None = None
 ) -> int:
-    """Run checks, show what they find on the standard output, and return the exit code.
+    """Run checks, print their findings on the standard output, and return the exit code.
 
     Args:
-        groups: checks by heading, in their order.
-        as_json: whether to print one JSON object at the end, and nothing else.
-        console: where to show it; the standard output if left out.
+        groups: checks by heading, in order.
+        as_json: whether to print only one JSON object, at the end.
+        console: for the output; None: the standard output.
     """
     if as_json:
         report = run_checks(groups)
@@ -81,7 +81,7 @@ def _row(result: Result, widest: int) -> Table:
     style = _STYLES[found.status]
     quiet = "dim" if found.status is Status.SKIPPED else ""
     status = Text(f"  {found.status.value}", style=style)
-    # Of a long text each sentence has a line of its own.
+    # Each sentence of a long text has its own line.
     text = found.text.replace("; ", "\n") if len(found.text) > _LONG else found.text
     row.add_row(status, Text(result.name, style=quiet), Text(text, style=quiet))
     for line in found.lines:
@@ -92,7 +92,7 @@ def _row(result: Result, widest: int) -> Table:
 
 
 def _verdict(report: Report) -> tuple[str, str]:
-    """Return the last line, and its style."""
+    """Return the closing line, and its style."""
     warnings, skipped = report.number(Status.WARNING), report.number(Status.SKIPPED)
     counts = (
         f"{report.number(Status.OK)} ok, {warnings} warning{'' if warnings == 1 else 's'}, "

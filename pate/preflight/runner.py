@@ -1,4 +1,4 @@
-"""Running checks: all at once, each for a limited time, reported in their order."""
+"""Runner of checks: concurrent, each with a timeout, reported in order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Check(NamedTuple):
-    """One thing to look at.
+    """One check.
 
     Attributes:
-        name: what to call it, a word or two.
-        look: looks, and returns what it finds, or raises one of our errors: a failure.
-        seconds: how long it may take, counted from the start of all checks.
-        late: the kind of failure if it takes longer; None: only a warning.
+        name: one or two words.
+        look: runs the check and returns its finding; raises one of our errors on failure.
+        seconds: timeout, from the start of all checks.
+        late: the kind of failure on a timeout; None: only a warning.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Check(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A check and what it found."""
+    """A check and its finding."""
 
     group: str
     name: str
@@ -42,12 +42,12 @@ class Result(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What all checks found, in their order."""
+    """The findings of all checks, in order."""
 
     results: tuple[Result, ...]
 
     def number(self, status: Status) -> int:
-        """Return how many came out so."""
+        """Return the number of checks with this status."""
         return sum(result.finding.status is status for result in self.results)
 
     @property
@@ -83,17 +83,17 @@ class Report(NamedTuple):
 
 
 def begin(work: Callable[[], T]) -> Future[T]:
-    """Start ``work`` in a thread of its own, and return where its result, or its error, will be.
+    """Start ``work`` in its own thread, and return a future of its result or error.
 
-    A process that ends does not wait for the thread, as it would for one of an executor's: a check
-    that hangs, on a dead network disk say, must not keep the command from ending.
+    Unlike an executor's thread it does not delay the end of the process: a check that hangs, for
+    example on a dead network disk, must not keep the command from ending.
     """
     made: Future[T] = Future()
 
     def run() -> None:
         try:
             made.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except BaseException as error:  # noqa: BLE001 - raised again to the reader of the result
             made.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -101,14 +101,14 @@ def begin(work: Callable[[], T]) -> Future[T]:
 
 
 def needed(work: Future[T], without: str) -> T:
-    """Return what :func:`begin` began, for several checks to look at.
+    """Return the result of :func:`begin`, which several checks may use.
 
     Args:
-        work: begun.
-        without: why a check is skipped where the work failed: another one reports the fault.
+        work: returned by :func:`begin`.
+        without: why a check is skipped if the work failed; another check reports the fault.
 
     Raises:
-        Skipped: if it failed, or there was nothing to look at.
+        Skipped: if it failed, or was skipped.
     """
     try:
         return work.result()
@@ -119,11 +119,11 @@ def needed(work: Future[T], without: str) -> T:
 def run_checks(
     groups: Mapping[str, Sequence[Check]], show: Callable[[Result], None] = lambda _: None
 ) -> Report:
-    """Run checks at the same time, and return what they found.
+    """Run checks concurrently, and return their findings.
 
     Args:
-        groups: checks by the heading under which they stand, in the order in which they are shown.
-        show: called with each result, in order, as soon as it and all before it are there.
+        groups: checks by their heading, in display order.
+        show: called with each result, in order, as soon as it and all before it are ready.
     """
     began = time.monotonic()
     started = [

@@ -1,4 +1,4 @@
-"""Checks of the disk: whether a home can be written, is private, large enough, and keeps what it is told."""
+"""Checks of the disk: whether a home is writable, private, large enough, and durable."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MIB: Final = 2**20
-#: With less a start would soon end; with less than the second it may.
+#: Free bytes below which a start would soon fail; below the second it may.
 LEAST_FREE: Final = 100 * MIB
 GOOD_FREE: Final = 2048 * MIB
 _PREFIX: Final = ".preflight."
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-#: File systems of other machines: locks and flushes are not what they are on a disk.
+#: File systems of other machines: locks and flushes differ from those on a disk.
 _NETWORK: Final = (
     "nfs", "cifs", "smb", "ncpfs", "afs", "9p", "ceph", "glusterfs", "lustre", "gpfs", "beegfs",
     "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "davfs", "fuse.davfs",
 )  # fmt: skip
-#: File systems that are gone with the machine's or the container's end.
+#: File systems that do not survive the machine's or the container's end.
 _PASSING: Final = ("tmpfs", "ramfs", "overlay", "aufs")
 
 
 def nearest(place: Path) -> Path:
-    """Return ``place`` if it is there, else the nearest directory above it that is."""
+    """Return ``place`` if it exists, else its nearest existing parent."""
     place = place.absolute()
     return next((each for each in (place, *place.parents) if each.exists()), place)
 
 
 def check_home(place: Path, what: str) -> Finding:
-    """Look whether a home can be written, by a file that is removed at once, and whose it is.
+    """Check that a home is writable, by a temporary file, and who owns it.
 
     Args:
-        place: the directory, which need not be there yet.
-        what: for the message: what is kept there.
+        place: the directory, which need not exist yet.
+        what: its content, for the message.
     """
     held = nearest(place)
     if not held.is_dir():
@@ -73,7 +73,7 @@ def check_home(place: Path, what: str) -> Finding:
 
 
 def _openness(place: Path) -> Finding | None:
-    """Return what is wrong with who may read or write a home."""
+    """Return the problem of a home's permissions."""
     found = place.stat()
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.geteuid():
@@ -88,16 +88,16 @@ def _openness(place: Path) -> Finding | None:
 
 
 def open_to_others(paths: Iterable[Path]) -> list[Path]:
-    """Return those that others than their owner may read, write or enter; one that is not there is not."""
+    """Return the existing paths that users other than their owner may read, write or enter."""
     return [each for each in paths if each.exists() and each.stat().st_mode & 0o077]
 
 
 def check_sqlite(place: Path, mounts: Path = _MOUNTS) -> Finding:
-    """Write a small SQLite file as ledgers are written, beside them, and remove it.
+    """Write a small SQLite file in the way and the folder of ledgers, and remove it.
 
     Args:
-        place: a home, which need not be there yet.
-        mounts: where this process finds what is mounted where.
+        place: a home, which need not exist yet.
+        mounts: the list of this process's mounts.
 
     Raises:
         StateError: if SQLite cannot write as ledgers are written here.
@@ -127,7 +127,7 @@ def check_sqlite(place: Path, mounts: Path = _MOUNTS) -> Finding:
 
 
 def _write(path: Path) -> str:
-    """Write a file as durably as a ledger, and return what SQLite says of it."""
+    """Write a file as durably as a ledger, and return SQLite's ``synchronous`` level."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as link:
         make_durable(link, path, read_only=False)
         link.execute("CREATE TABLE probe (n INTEGER)")
@@ -137,7 +137,7 @@ def _write(path: Path) -> str:
 
 
 def file_system(place: Path, mounts: Path = _MOUNTS) -> str:
-    """Return the kind of file system that a directory lies on, empty if the system does not say."""
+    """Return the kind of a directory's file system, empty if the system does not report it."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,1 +1,1 @@
-"""What every command needs around the mathematics: home directory, child processes, screen."""
+"""Infrastructure of all commands: home directory, child processes, screen."""

@@ -1,10 +1,10 @@
 """Child processes that cannot outlive their parent.
 
 A parent that is killed outright (``kill -9``, the memory killer) runs no clean-up, and a child
-that it leaves behind keeps ports, memory and a node identity. So each child holds the read end
-of a pipe whose only write end is the parent's: when the parent goes, in whatever way, the kernel
-closes the pipe, and a thread in the child ends it. This needs no signals, no process groups and
-nothing that one operating system has alone. Only a process that the parent forks without an exec
+that it leaves behind keeps ports, memory and a node identity. So each child has the read end of a pipe
+whose only write end is the parent's: when the parent ends, for any reason, the kernel closes the pipe,
+and a thread in the child ends it. This needs no signals, no process groups and nothing specific to one
+operating system. Only a process that the parent forks without an exec
 (workers of ``multiprocessing``) shares its end of the pipe, and keeps the child while it lives.
 
 The child is ``python -m pate.runtime.child module:function argument ...``: it loads the
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 #: Addresses that only this machine reaches.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-#: Where a party that is told nothing looks for its server.
+#: A party's default server.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: Exit code of a child whose parent is gone.
 ORPHANED: Final = 75
 _STDIN: Final = 0
 _LISTEN_BACKLOG: Final = 512
-#: Of a log, in the message of a failure.
+#: Most characters of a log in an error message.
 _LAST_LINES: Final = 12
 _MOST_AT_ONCE: Final = 4096
-#: In a child: the lines that its parent told it over the pipe.
+#: In a child: the lines that its parent sent over the pipe.
 _lines: Final[queue.SimpleQueue[bytes]] = queue.SimpleQueue()
 
 
@@ -87,14 +87,14 @@ class Child:
                 # -P: no module may be picked up from the directory that the child starts in.
                 [sys.executable, "-P", "-m", "pate.runtime.child", target, *arguments],
                 stdin=subprocess.PIPE,
-                bufsize=0,  # what is told goes out at once, or not at all
+                bufsize=0,  # unbuffered: a line is sent at once, or not at all
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=home,
                 env=child_environment(home),
                 # Ctrl-C is for the parent, which stops its children in order.
                 start_new_session=True,
-                # Nor is what it writes, Flower's own files with it, for anybody else.
+                # Its files, Flower's included, are readable only by this user.
                 umask=0o077,
             )
 
@@ -133,9 +133,9 @@ class Child:
             self._process.stdin.close()
 
     def go(self, line: str) -> None:
-        """Let a child go on that waits in :func:`told`, and tell it one line. Once only."""
+        """Send one line to a child that waits for it in :func:`told`; only once."""
         if self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has ended, which its owner sees by itself
+            with contextlib.suppress(OSError):  # it has ended, which its owner notices
                 self._process.stdin.write(line.encode() + b"\n")
 
     def last_words(self) -> str:
@@ -160,8 +160,7 @@ class Child:
 def child_environment(home: Path, inherited: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a child that runs Flower with its own ``home``.
 
-    Nothing that the caller's shell tells Flower passes: one of Flower's variables opens a second,
-    unfiltered port.
+    Flower's variables of the caller's shell are not passed on: one of them opens a second, unfiltered port.
     """
     source = os.environ if inherited is None else inherited
     environment = {k: v for k, v in source.items() if not k.startswith("FLWR_")}
@@ -171,7 +170,7 @@ def child_environment(home: Path, inherited: Mapping[str, str] | None = None) ->
     # Flower starts its helpers by name: they must be those of this installation.
     scripts = str(Path(sys.executable).parent)
     environment["PATH"] = os.pathsep.join(filter(None, [scripts, source.get("PATH", "")]))
-    # What goes to this machine goes there directly, whatever proxy the rest goes through.
+    # Connections to this machine use no proxy.
     for name in ("NO_PROXY", "no_proxy"):
         direct = [source.get(name, ""), *sorted(LOOPBACK)]
         environment[name] = ",".join(filter(None, direct))
@@ -179,7 +178,7 @@ def child_environment(home: Path, inherited: Mapping[str, str] | None = None) ->
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port of ``host`` that nobody listens on at this moment."""
+    """Return a currently free port of ``host``."""
     with socket.create_server((host, 0)) as probe:
         return int(probe.getsockname()[1])
 
@@ -241,7 +240,7 @@ def fork_ahead(target: str) -> None:
 
 
 def _first_line() -> str:
-    """Watch, in a child, over the parent, and wait for what it says first."""
+    """Watch the parent from a child, and wait for its first line."""
     threading.Thread(target=_die_with_parent, name="lifeline", daemon=True).start()
     return told()
 
@@ -293,5 +292,5 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    # As the module that others import, so that they find what is told to this process.
+    # As the importable module, so that other modules see the lines sent to this process.
     importlib.import_module("pate.runtime.child").main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""How every command starts and ends: one-line errors, exit codes, the log's form."""
+"""Start and end of every command: one-line errors, exit codes, log format."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pate.runtime import forked
 from pate.runtime.environment import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
 
-#: What a shell reports for a process that SIGINT ended.
+#: Exit code of a process ended by SIGINT, as reported by a shell.
 INTERRUPTED = 130
 
 
-#: What an operating system says where nothing can be written.
+#: Error numbers of an unwritable file system.
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-#: What it says of a path that cannot be, or that this user may not look at, wherever that is noticed.
+#: Error numbers of an impossible path, or one that this user may not access.
 _CLOSED = frozenset({
     errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG,
 })  # fmt: skip
@@ -32,7 +32,7 @@ _COMPLETION = {
     "install_completion": "Install completion for this shell.",
     "show_completion": "Print the completion script for this shell.",
 }
-#: Of a longer path the end is shown.
+#: Longer paths are cut to their end.
 _LONGEST_SHOWN = 200
 
 
@@ -41,11 +41,11 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
     An error of ours becomes one line on the standard error and its exit code; Ctrl-C is clean.
     """
-    # Nor does anything that the shell tells Flower reach it: not by what is forked from here either.
+    # Flower's variables of the shell are removed, for forked processes, too.
     for variable in [each for each in os.environ if each.startswith("FLWR_")]:
         del os.environ[variable]
     os.environ.update(QUIET_FLOWER)
-    # A service manager's stop is as clean as Ctrl-C: the same way out, through every `finally`.
+    # SIGTERM of a service manager ends as cleanly as Ctrl-C, through every `finally`.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with forked.allowed():
         code = _exit_code(app, name)
@@ -53,12 +53,12 @@ def run(app: typer.Typer, name: str) -> NoReturn:
 
 
 def _exit_code(app: typer.Typer, name: str) -> int:
-    # Typer's own call would print the values of all local variables with the traceback of an error
-    # that nobody expected: votes and keys, in a log. A plain traceback has none.
+    # On an unexpected error typer's own call would print the values of all local variables with the
+    # traceback: votes and keys, in a log. A plain traceback has none.
     program = program_of(app)
     try:
         code = program(prog_name=name, standalone_mode=False)
-        if code == INTERRUPTED:  # typer keeps Ctrl-C to itself and returns this
+        if code == INTERRUPTED:  # typer catches Ctrl-C and returns this
             raise KeyboardInterrupt
     except click.ClickException as error:
         if in_json():
@@ -70,7 +70,7 @@ def _exit_code(app: typer.Typer, name: str) -> int:
         _say_last(name, "stopped", "Interrupted", INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; keep the interpreter's own flush from saying so again.
+        # The reader of our output is gone; keep the interpreter's own flush from reporting it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except PateError as error:
@@ -95,7 +95,7 @@ def _shown(path: object) -> str:
 
 
 def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
-    """Print the line with which a command ends early."""
+    """Print the error line of a command."""
     if in_json():
         level = "info" if exit_code == INTERRUPTED else "error"
         print_line(Line.now(name, text, level), kind=kind, exit_code=exit_code)
@@ -104,7 +104,7 @@ def _say_last(name: str, text: str, kind: str, exit_code: int) -> None:
 
 
 def program_of(app: typer.Typer) -> click.Command:
-    """Return a program as it runs: with ``--version``, and with ``--log`` for each of its commands."""
+    """Return the program with ``--version``, and with ``--log`` for each of its commands."""
     program = typer.main.get_command(app)
     for param in program.params:
         if isinstance(param, click.Option) and param.name in _COMPLETION:
@@ -139,7 +139,7 @@ def _let_choose_log(program: click.Command) -> None:
             type=click.Choice(FORMS),
             default=None,
             expose_value=False,
-            is_eager=True,  # the other options' own errors are said in this form too
+            is_eager=True,  # so that errors of other options are printed in this form, too
             callback=_choose_log,
             envvar=LOG,
             help="Form of progress and errors on stderr.",
@@ -151,7 +151,7 @@ def _let_choose_log(program: click.Command) -> None:
 
 
 class _UsablePath(click.Path):
-    """A path as click reads it, if it can be the path of anything."""
+    """A click path, refused if no file can have it."""
 
     def __init__(self, like: click.Path) -> None:
         super().__init__(path_type=like.type)
@@ -175,7 +175,7 @@ class _UsablePath(click.Path):
 
 
 def _require_paths(program: click.Command) -> None:
-    """Have ``program`` and each of its subcommands refuse paths that no file can have."""
+    """Make ``program`` and each of its subcommands refuse paths that no file can have."""
     for param in program.params:
         if isinstance(param.type, click.Path):
             param.type = _UsablePath(param.type)
@@ -186,11 +186,11 @@ def _require_paths(program: click.Command) -> None:
 def _choose_log(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is None:
         return
-    os.environ[LOG] = value  # what this command starts speaks as it does
+    os.environ[LOG] = value  # child processes use the same log format
     if value == "json":
         everything_in_json(context.find_root().info_name or "pate")
 
 
 def print_json(value: object) -> None:
-    """Print one JSON object on the standard output, and nothing else ever goes there with it."""
+    """Print one JSON object as the only content of the standard output."""
     print(json.dumps(value, indent=2, sort_keys=True, allow_nan=False))  # noqa: T201

@@ -1,4 +1,4 @@
-"""Environment variables that keep Flower to the two ends of a campaign."""
+"""Environment variables that restrict Flower to the connection between server and parties."""
 
 from __future__ import annotations
 

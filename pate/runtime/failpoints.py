@@ -1,9 +1,9 @@
-"""Named places at which a test may kill the process, as a power cut would.
+"""Failpoints: named places at which a test may kill the process, as a power cut would.
 
 A process started with ``PATE_FAILPOINT=name`` (or ``name:3`` for the third time) sends itself
 SIGKILL when it reaches the place of that name. Without the variable a failpoint costs one
-comparison. The names are the steps at which a crash must lose nothing and double nothing: of the
-campaign, of enrolment, and of whatever a home keeps.
+comparison. The names are the steps at which a crash must neither lose nor duplicate anything: of the
+campaign, of enrolment, and of the state in a home.
 """
 
 from __future__ import annotations
@@ -12,57 +12,57 @@ import os
 import signal
 from typing import Final
 
-#: Every failpoint there is; a misspelt name in a test must not pass unnoticed.
+#: All failpoints; a misspelt name in a test is an error.
 NAMES: Final = frozenset({
     # any process
     "file-drafted",         # the new content of a file is durable, the old one is in its place
     # server: its identity and its parties
     "identity-drafted",     # authority, certificate and keys are durable, under another name
     "bundle-handed-over",   # a party's bundle is on disk, its code is not open
-    "parties-changed",      # who is invited or enrolled is durable, nobody was told
+    "parties-changed",      # the invitation or enrolment is durable, not announced
     # server: the campaign
     "public-set-stored",    # the public set is on disk, there is no ledger
     "ledger-drafted",       # the ledger has its first entry, under another name
-    "ledger-created",       # the ledger is in its place, no door is open
+    "ledger-created",       # the ledger is in its place, no port is open
     "entry-written",        # any entry of the ledger: written, not committed
-    "roster-recorded",      # the roster is in the ledger, no votes were asked
-    "opening-listed",       # whose sum is opened is in the ledger, nobody was asked to
-    "votes-arrived",        # all votes are here, nothing of them is on disk
+    "roster-recorded",      # the roster is in the ledger, no votes were requested
+    "opening-listed",       # the survivors of a sum are in the ledger, no unmasking was requested
+    "votes-arrived",        # all votes have arrived, none is on disk
     "votes-recorded",       # the histogram is on disk
     "charge-recorded",      # the charge is durable, no noise was drawn
-    "noise-drawn",          # labels exist in memory only
+    "noise-drawn",          # labels exist only in memory
     "release-recorded",     # the labels are durable
     "round-ended",          # a round's end is durable
     "campaign-closed",      # the end is durable, the parties do not know of it
-    "farewell-said",        # the parties know of it, and that they do is not on disk
-    "parties-told",         # and now it is
+    "farewell-said",        # the parties are notified, not yet noted on disk
+    "parties-told",         # their notification is noted on disk
     # server: the student
     "label-sent",           # a label has left, the next one has not
-    "predictions-arrived",  # the student's predictions are in memory only
-    "predictions-recorded", # they are durable, the student does not know that
+    "predictions-arrived",  # the student's predictions are only in memory
+    "predictions-recorded", # they are durable, the student does not know it
     # party: enrolment
     "enrolment-pending",    # the keys are durable, no answer has left
-    "enrolment-answered",   # the answer has left, that it has is not on disk
-    "enrolment-accepted",   # the enrolment is durable, what it replaces is still there
-    "identity-settled",     # the identity key is in its place, and in the enrolment as well
+    "enrolment-answered",   # the answer has left, not yet noted on disk
+    "enrolment-accepted",   # the enrolment is durable, the one it replaces still exists
+    "identity-settled",     # the identity key is in its place, and still in the enrolment
     # party: the campaign
     "teacher-trained",      # a teacher is in memory, not yet on disk
     "party-entry-written",  # any entry of its ledger: written, not committed
-    "offer-recorded",       # that it takes part is durable, the server does not know
+    "offer-recorded",       # its joining is durable, the server does not know
     "public-set-kept",      # the public set is on disk, the server does not know
-    "answer-recorded",      # that votes leave is in its ledger, none was computed
+    "answer-recorded",      # the answer is in its ledger, no vote was computed
     "voting",               # votes are computed, neither cached nor sent
     "votes-cached",         # votes are on disk, and have not left
-    "noise-share-drawn",    # its share of the noise is in memory only
+    "noise-share-drawn",    # its share of the noise is only in memory
     "noise-share-kept",     # the share is durable, nothing was masked with it
-    "shares-sent",          # masked votes are asked for, so its shares have arrived
+    "shares-sent",          # masked votes are requested, so its shares have arrived
     "votes-proved",         # the proof of its masked votes is made, and has not left
-    "masked-sent",          # the list of survivors is here, so its masked vote has arrived
+    "masked-sent",          # the list of survivors is received, so its masked vote has arrived
     "survivors-signed",     # the list is signed, and the signature has not left
-    "opening-recorded",     # the opening is in its ledger, and has not left
+    "opening-recorded",     # the unmasking is in its ledger, its shares have not left
     "ending-recorded",      # the end is in its ledger, the server does not know
     # party: synthetic rows
-    "party-synthesis-reserved", # their cost is in its ledger, no record was looked at
+    "party-synthesis-reserved", # their cost is in its ledger, no record was read
     "party-synthesis-written",  # the file is in its place, the ledger does not know
 })  # fmt: skip
 
@@ -70,12 +70,12 @@ _seen = 0
 
 
 def reach(name: str) -> None:
-    """Die here if the environment asks for it.
+    """Kill this process if the environment names this failpoint.
 
     Raises:
         ValueError: if ``name`` is not in :data:`NAMES`.
     """
-    global _seen  # one process, one failpoint: the count of passes belongs to the process
+    global _seen  # one process, one failpoint: passes are counted per process
     if name not in NAMES:
         raise ValueError(f"no failpoint is called {name!r}")
     wanted, _, times = os.environ.get("PATE_FAILPOINT", "").partition(":")

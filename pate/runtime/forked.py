@@ -1,13 +1,13 @@
-"""Children that are forked from a command that has nothing private yet, so that both import once.
+"""Children forked from a command before it has private data, so that modules are imported once.
 
-A party and its SuperNode, and a server and its SuperLink, need most of the same modules, and to import
-them is most of what a short campaign costs. So a command that is about to begin may :func:`fork_ahead`:
-it imports what the child runs, forks, and the child waits until :class:`pate.runtime.child.Child`
-says what it is to be. A child that is not there, or was used, is started anew from nothing.
+A party and its SuperNode, and a server and its SuperLink, need most of the same modules, and importing
+them takes most of the time of a short campaign. So a starting command may :func:`fork_ahead`: it
+imports the child's target and forks, and the child waits until :class:`pate.runtime.child.Child` sends
+its arguments. If there is no such child, or it was used, a new process is started.
 
-A fork copies all that a process has, so it is done only where that is nothing but code: by a command,
-before it has read a file, opened a connection or begun a thread. The child closes all files that it
-has, and gets from its parent what a new process would be started with.
+A fork copies the whole process, so it is done only while that is nothing but code: by a command, before
+it has read a file, opened a connection or started a thread. The child closes all its files, and
+receives from its parent the arguments and environment of a new process.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
-#: A name of a thread or process has so many bytes at most.
+#: Most bytes of a thread's or process's name.
 _LONGEST_NAME: Final = 15
-#: The child that waits to become a target, by that target.
+#: The waiting children, by their target.
 _ahead: Final[dict[str, Forked]] = {}
 _allowed: Final = threading.Event()
 
 
 class Forked:
-    """The parent's end of a forked child; it has what is used of :class:`subprocess.Popen`.
+    """The parent's end of a forked child, with the used interface of :class:`subprocess.Popen`.
 
     Attributes:
         pid: its process id.
@@ -63,15 +63,15 @@ class Forked:
         home: Path,
         environment: Mapping[str, str],
     ) -> None:
-        """Say what the child is to be: as the arguments of a new process would.
+        """Send the child its command, as the arguments of a new process.
 
         Args:
-            name: what it is called in a list of processes.
+            name: its name in a list of processes.
             target: ``module:function``.
             arguments: its command line.
-            log: the file that its output is appended to, which is there.
+            log: the existing file that its output is appended to.
             home: its working directory.
-            environment: all of its environment.
+            environment: its complete environment.
 
         Raises:
             OSError: if it has ended.
@@ -116,7 +116,7 @@ class Forked:
         return code
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send it SIGTERM."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -124,20 +124,20 @@ class Forked:
         self._signal(signal.SIGKILL)
 
     def discard(self) -> None:
-        """End it, and reap it: nobody needs it."""
+        """Kill and reap an unused child."""
         if self.stdin is not None:
             self.stdin.close()
         self.kill()
         self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.poll() is None:  # until it is reaped its id is its own
+        if self.poll() is None:  # its id is not reused until it is reaped
             os.kill(self.pid, number)
 
 
 @contextlib.contextmanager
 def allowed() -> Iterator[None]:
-    """Let this process fork meanwhile: it is a command's own, and nobody else's code runs in it."""
+    """Allow this process to fork within the block: it is a command's own, without foreign code."""
     _allowed.set()
     try:
         yield
@@ -149,21 +149,21 @@ def allowed() -> Iterator[None]:
 
 
 def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
-    """Fork the child that is to be ``target``, if this is a place where that can be done.
+    """Fork a child for ``target``, if this process may be forked.
 
-    In the child this does not return: it raises SystemExit when ``target`` is through, so that the
-    interpreter ends as it does after any program.
+    In the child this does not return: it raises SystemExit when ``target`` has returned, so that the
+    interpreter ends as after any program.
 
     Args:
         target: ``module:function``; it is imported here.
-        lifeline: begins to watch, in the child, over the parent, and returns the parent's first line.
+        lifeline: starts to watch the parent, in the child, and returns the parent's first line.
     """
     module, _, function = target.partition(":")
     if sys.platform != "linux" or not _allowed.is_set() or threading.active_count() != 1:
         return
     with importing():
         run = getattr(importlib.import_module(module), function)
-    if threading.active_count() != 1:  # a library began a thread: it would not be in the child
+    if threading.active_count() != 1:  # a library started a thread, which the child would lack
         return
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -182,10 +182,11 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
 
 
 def through(run: Callable[[], object]) -> None:
-    """Run a child's main program. One that fails ends at once, whatever threads it has left.
+    """Run a child's main program. One that fails ends at once, even with running threads.
 
     Two threads of Flower that are refused at the same moment each interrupt their process; the second
-    interrupt ends the first one's clean-up, and threads that nobody stops any more would keep it.
+    interrupt aborts the clean-up of the first, and threads that are then never stopped would keep it
+    alive.
     """
     try:
         run()
@@ -199,13 +200,13 @@ def through(run: Callable[[], object]) -> None:
 
 
 def forked_ahead(target: str) -> Forked | None:
-    """Return the child that waits to be ``target``, once; None if there is none."""
+    """Return the waiting child for ``target``, once; None if there is none."""
     child = _ahead.pop(target, None)
     return child if child is not None and child.poll() is None else None
 
 
 def _become(pipe: int, lifeline: Callable[[], str]) -> None:
-    """Leave all behind that is the parent's, wait for its order, and become that."""
+    """Release all of the parent's resources, wait for its command, and run it."""
     # Ctrl-C is for the parent.
     os.setsid()
     os.umask(0o077)
@@ -218,11 +219,11 @@ def _become(pipe: int, lifeline: Callable[[], str]) -> None:
     os.dup2(nowhere, _STDERR)
     for number in [int(each.name) for each in Path("/proc/self/fd").iterdir()]:
         if number > _STDERR:
-            with contextlib.suppress(OSError):  # the one that listed them is closed
+            with contextlib.suppress(OSError):  # the descriptor that listed them is closed
                 os.close(number)
     _forget_log()
     if not sys.flags.safe_path:
-        del sys.path[0]  # the directory that the parent was started from
+        del sys.path[0]  # the parent's working directory
     order = json.loads(lifeline())
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     os.dup2(log, _STDOUT)
@@ -237,7 +238,7 @@ def _become(pipe: int, lifeline: Callable[[], str]) -> None:
 
 
 def _forget_log() -> None:
-    """Say nothing in the name and the form of the parent."""
+    """Remove the parent's log handlers, which print its name and format."""
     for handler in list(logging.root.handlers):
         logging.root.removeHandler(handler)
     logging.captureWarnings(False)

@@ -1,4 +1,4 @@
-"""What ``--help`` shows: commands first, then options in panels, one line each where it fits."""
+"""The layout of ``--help``: commands, then options in panels, one line each if it fits."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: The panels, in the order in which they are shown; any other one comes before the last three.
+#: The panels, in display order; any other panel comes before the last three.
 _FIRST: Final = (
     "Campaign", "Data", "Teachers", "Training", "Rows", "Privacy", "Mechanism", "Interactive-GNMax",
     "Gated release", "Masked sums", "Neighbour votes",
 )  # fmt: skip
 _LAST: Final = ("Network", "Storage", "Monitoring", "Output")
-#: Columns of an option with its value; the choices of a longer one stand below its help.
+#: Columns of an option with its value; the choices of a longer one are printed below its help.
 _LONGEST: Final = 30
 _WIDEST: Final = 120
 _COMMON: Final = frozenset({"--help", "--install-completion", "--show-completion"})
@@ -41,7 +41,7 @@ class _Command(TyperCommand):
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
-        # Click 8.5 forgets the help of an argument that typer gave it.
+        # Click 8.5 drops the help that typer gives an argument.
         hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True)  # type: ignore[arg-type] # typer gives one
         for param in self.params:
             if isinstance(param, TyperArgument) and param.help is None:
@@ -79,7 +79,7 @@ def listed_choices(param: click.Parameter) -> str:
 
 def _drawn(command: click.Command, context: click.Context) -> str:
     width = min(shutil.get_terminal_size().columns, _WIDEST)
-    # Colours are dropped by click where the output is no terminal; frames are what it can show.
+    # Click drops colours if the output is not a terminal; frames use what its encoding can show.
     encoding = sys.stdout.encoding or "ascii"
     drawn = io.BytesIO()
     file = io.TextIOWrapper(drawn, encoding=encoding, errors="replace")
@@ -96,7 +96,7 @@ def _drawn(command: click.Command, context: click.Context) -> str:
         if not getattr(param, "hidden", False):
             panels[panel_of(param)].append(param)
     for name in sorted(panels, key=_place):
-        # A column for each panel: what is short elsewhere need not be narrow here.
+        # Column widths are computed per panel.
         rows = [_row(param, context) for param in panels[name]]
         console.print(_panel(name, rows, width))
     file.flush()
@@ -107,7 +107,7 @@ def panel_of(param: click.Parameter) -> str:
     """Return the title of the panel in which a parameter is shown."""
     if isinstance(param, click.Argument):
         return getattr(param, "rich_help_panel", None) or "Arguments"
-    if not _COMMON.isdisjoint(param.opts):  # made by click and typer, who know no panels of ours
+    if not _COMMON.isdisjoint(param.opts):  # made by click and typer, without our panels
         return "Output"
     return getattr(param, "rich_help_panel", None) or "Options"
 
@@ -124,9 +124,9 @@ def _panel(title: str, rows: Sequence[tuple[Text, Text, str]], width: int) -> Pa
     table = Table.grid(padding=(0, 2, 0, 0), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
-    room = width - 4 - 2 - max(len(left) for left, _, _ in rows)  # the frame, and between columns
+    room = width - 4 - 2 - max(len(left) for left, _, _ in rows)  # the frame, and column gaps
     for left, right, below in rows:
-        if below:  # folded at spaces, if it has to be
+        if below:  # folded at spaces, if necessary
             choices = below if len(below) <= room else below.replace("|", " | ")
             right.append(f"\n{choices}", style="yellow")
         table.add_row(left, right)
@@ -145,7 +145,7 @@ def _show_commands(console: Console, group: click.Group, context: click.Context)
 
 
 def _row(param: click.Parameter, context: click.Context) -> tuple[Text, Text, str]:
-    """Return what is typed, what it means, and choices that stand below."""
+    """Return the option as typed, its meaning, and choices to print below."""
     names = "/".join(", ".join(each) for each in (param.opts, param.secondary_opts) if each)
     choices = listed_choices(param)
     value = param.metavar or choices or _VALUES.get(param.type.name, param.type.name.upper())
@@ -169,7 +169,7 @@ def _row(param: click.Parameter, context: click.Context) -> tuple[Text, Text, st
 
 
 def _default(param: click.Parameter, context: click.Context) -> str:
-    """Return a default as it would be typed, an empty text where there is nothing to show."""
+    """Return a default as it would be typed, an empty text if there is nothing to show."""
     value = param.get_default(context, call=False)
     if not isinstance(param, click.Option) or param.required or value in (None, "", (), []):
         return ""

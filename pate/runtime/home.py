@@ -1,4 +1,4 @@
-"""State directories, and writing files so that a crash leaves the old one or the new one."""
+"""State directories, and atomic, durable writes of files."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECRET_BYTES: Final = 32
-#: Characters that `tempfile` makes up for a name.
+#: Random characters in a name made by `tempfile`.
 _RANDOM: Final = 8
 
 
 def default_home(role: str) -> Path:
-    """Return where a role keeps its state unless told otherwise: the user's state directory."""
+    """Return a role's default state directory, below the user's."""
     return Path(platformdirs.user_state_dir("pate", appauthor=False)) / role
 
 
 def private_directory(path: Path) -> Path:
-    """Make ``path`` and those of its parents that are not there, and return it.
+    """Make ``path`` and its missing parents, and return it.
 
-    What is made is readable by its owner alone; what is there stays as it is.
+    New directories are readable only by their owner; existing ones stay unchanged.
 
     Raises:
         DiskError: if it cannot be made.
@@ -41,11 +41,11 @@ def private_directory(path: Path) -> Path:
     """
     try:
         for parent in reversed(path.parents):
-            if not parent.exists():  # its own `parents=True` would leave them open to all
+            if not parent.exists():  # `parents=True` would leave them open to all users
                 parent.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
         if _is_private_to_another(path, os.geteuid()):
-            # A file system may give all that is written to one user, whoever writes.
+            # Some file systems assign all files to one user.
             with tempfile.NamedTemporaryFile(dir=path, prefix=".owner.") as probe:
                 _require_own(path, os.fstat(probe.fileno()).st_uid)
     except OSError as error:
@@ -54,7 +54,7 @@ def private_directory(path: Path) -> Path:
 
 
 def _is_private_to_another(path: Path, user: int) -> bool:
-    """Return whether there is such a path, and it is for one user only, who is not ``user``."""
+    """Return whether the path exists and is private to a user other than ``user``."""
     try:
         facts = path.stat()
     except FileNotFoundError:
@@ -63,10 +63,9 @@ def _is_private_to_another(path: Path, user: int) -> bool:
 
 
 def _require_own(path: Path, user: int) -> None:
-    """Check that what ``user`` writes at a path can be read by whoever reads it now.
+    """Check that the owner of a path could still read it after ``user`` writes it.
 
-    Root may write everywhere, and would leave files that the home's owner can neither read nor
-    replace.
+    Root may write everywhere, but its files could be neither read nor replaced by the home's owner.
 
     Raises:
         StateError: if it is another user's, and for nobody else.
@@ -87,7 +86,7 @@ def _name_of(user: int) -> str:
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Write ``content`` so that ``path`` holds all of it or what it held before, durably.
+    """Write ``content`` to ``path`` atomically and durably.
 
     Raises:
         DiskError: if the disk is full or not writable; nothing is left behind.
@@ -108,7 +107,7 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         reach("file-drafted")
         Path(name).replace(path)
         sync_directory(path.parent)
-    except BaseException as error:  # Ctrl-C too: it may hold a secret
+    except BaseException as error:  # Ctrl-C, too: the draft may contain a secret
         with contextlib.suppress(OSError):
             Path(name).unlink()
         if isinstance(error, OSError):
@@ -117,16 +116,16 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a file to append to it: a log or a lock, for its owner alone whatever the umask says.
+    """Open a log or lock file for appending, readable only by its owner whatever the umask.
 
-    One that is there and open to others, as an earlier version left it, is closed to them.
+    An existing file that others may read, as earlier versions left it, is closed to them.
 
     Raises:
         OSError: if it cannot be opened.
     """
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        with contextlib.suppress(PermissionError):  # another user's, who may have opened it to us
+        with contextlib.suppress(PermissionError):  # another user's, who may have granted us access
             os.fchmod(handle, 0o600)
         return os.fdopen(handle, "ab")
     except BaseException:
@@ -135,7 +134,7 @@ def open_private(path: Path) -> BinaryIO:
 
 
 def sweep_drafts(folder: Path, name: str = "*") -> None:
-    """Remove what is left of writes that were killed: a draft may hold a secret, and nobody knows it.
+    """Remove drafts of killed writes, which may contain secrets.
 
     Args:
         folder: that no other process writes to now.
@@ -147,7 +146,7 @@ def sweep_drafts(folder: Path, name: str = "*") -> None:
 
 
 def new_secret(path: Path) -> bytes:
-    """Write 32 fresh random bytes to ``path``, for its owner alone, and return them.
+    """Write 32 fresh random bytes to ``path``, readable only by its owner, and return them.
 
     Raises:
         DiskError: if they cannot be written.
@@ -187,14 +186,14 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path`` while the block runs.
+    """Lock the file ``path`` exclusively while the block runs.
 
-    The lock belongs to the process and goes with it, whatever ends it. What an earlier process
-    was killed over while it wrote beside the lock file is removed: see :func:`sweep_drafts`.
+    The lock belongs to the process and ends with it in any case. Drafts of an earlier, killed process
+    next to the lock file are removed: see :func:`sweep_drafts`.
 
     Args:
         path: the lock file; made if absent.
-        what: who else might hold it, for the message.
+        what: the program that may have locked it, for the message.
 
     Raises:
         StateError: if another process holds it.

@@ -1,7 +1,7 @@
-"""What a command says while it works: lines for people, or one JSON object a line for collectors.
+"""Log lines of a command: text for people, or one JSON object per line for collectors.
 
-Both go to the standard error. Which of the two is asked for by ``--log`` or, for whatever a command
-starts as well, by the environment variable ``PATE_LOG``.
+Both go to the standard error. The format is chosen by ``--log`` or, for child processes, too, by the
+environment variable ``PATE_LOG``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from types import TracebackType
 
-#: The environment variable that says in which form lines are printed.
+#: The environment variable that chooses the format.
 LOG: Final = "PATE_LOG"
-#: The forms: lines for people, and JSON.
+#: The formats: text for people, and JSON.
 FORMS: Final = ("lines", "json")
-#: How grave a line can be.
+#: Log levels.
 LEVELS: Final = ("info", "warning", "error")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line that a command says.
+    """One log line.
 
     Attributes:
-        time: when, with its time zone.
-        program: who, such as ``pate-server``.
-        text: what, in words for people.
+        time: with its time zone.
+        program: such as ``pate-server``.
+        text: for people.
         level: ``info``, ``warning`` or ``error``.
     """
 
@@ -51,7 +51,7 @@ class Line:
 
     @classmethod
     def now(cls, program: str, text: str, level: str = "info") -> Line:
-        """Return a line that is said now."""
+        """Return a line with the current time."""
         return cls(datetime.now(UTC).astimezone(), program, text, level)
 
     def to_json(self, **more: object) -> str:
@@ -71,18 +71,18 @@ class Line:
 
 
 def in_json() -> bool:
-    """Say whether lines are printed as JSON."""
+    """Return whether lines are printed as JSON."""
     return os.environ.get(LOG) == "json"
 
 
 def print_line(line: Line, **more: object) -> None:
-    """Print a line as JSON on the standard error, whole even when several threads speak."""
+    """Print a line as JSON on the standard error, atomically if several threads print."""
     sys.stderr.write(line.to_json(**more) + "\n")
     sys.stderr.flush()
 
 
 def everything_in_json(program: str) -> None:
-    """Print as JSON also what other code says: logging, warnings, and errors that nobody expected."""
+    """Print the output of other code as JSON, too: logging, warnings, and unexpected errors."""
     root = logging.getLogger()
     if not any(isinstance(handler, _JsonHandler) for handler in root.handlers):
         root.addHandler(_JsonHandler(program))
@@ -122,5 +122,5 @@ class _JsonHandler(logging.Handler):
         when = datetime.fromtimestamp(record.created, UTC).astimezone()
         try:
             print_line(Line(when, self._program, record.getMessage(), level), **more)
-        except Exception:  # noqa: BLE001 - what a log cannot print must not end the program
+        except Exception:  # noqa: BLE001 - an unprintable record must not end the program
             self.handleError(record)

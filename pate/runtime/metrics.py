@@ -1,7 +1,7 @@
-"""What metrics of server and party have in common: the form, the build, the process, the disk.
+"""Common metrics of server and party: format, build, process, disk.
 
-Each scrape makes its own registry, so nothing is kept between two of them, and nothing that some
-library registers for itself is told.
+Each scrape makes its own registry, so nothing is kept between two scrapes, and metrics that libraries
+register are not exported.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _DAY_S: Final = 86_400.0
 
 
 def gauge(name: str, what: str, value: float | None) -> GaugeMetricFamily:
-    """Return a number that may go up and down; None: there is none to tell."""
+    """Return a gauge; None: it has no value."""
     return GaugeMetricFamily(name, what, value=None if value is None else float(value))
 
 
 def counter(name: str, what: str, value: float | None) -> CounterMetricFamily:
-    """Return a number that only grows; its name ends in ``_total``."""
+    """Return a counter; its name ends in ``_total``."""
     return CounterMetricFamily(name, what, value=None if value is None else float(value))
 
 
 def by_label(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
-    """Return one number for each value of a label."""
+    """Return a metric with one number per value of a label."""
     family = GaugeMetricFamily(name, what, labels=[label])
     for key, value in values.items():
         family.add_metric([key], float(value))
@@ -58,12 +58,12 @@ def info(name: str, what: str, facts: Mapping[str, str]) -> InfoMetricFamily:
 
 
 def state_set(name: str, what: str, states: Sequence[str], now: str) -> StateSetMetricFamily:
-    """Return which of ``states`` holds: 1 for that, 0 for the others."""
+    """Return the state among ``states``: 1 for the current one, 0 for the others."""
     return StateSetMetricFamily(name, what, value={state: state == now for state in states})
 
 
 def days_left(name: str, what: str, ends: datetime | None, now: datetime) -> GaugeMetricFamily:
-    """Return the days until ``ends``, below 0 after it; None: nothing ends."""
+    """Return the days until ``ends``, negative after it; None: no expiry."""
     left = None if ends is None else (ends - now).total_seconds() / _DAY_S
     return gauge(name, what, left)
 
@@ -71,13 +71,13 @@ def days_left(name: str, what: str, ends: datetime | None, now: datetime) -> Gau
 def exposition(
     program: str, home: Path | None, families: Iterable[Metric], *, tell_cpu: bool = True
 ) -> bytes:
-    """Return metrics in Prometheus' text form, with those of every program before them.
+    """Return metrics in Prometheus' text form, preceded by those of every program.
 
     Args:
-        program: who tells them, such as ``pate-party``.
-        home: its state directory, of whose disk the free bytes are told; None: they are not.
+        program: that exports them, such as ``pate-party``.
+        home: its state directory, for the free bytes of its disk; None: omitted.
         families: its own metrics.
-        tell_cpu: whether to tell the CPU time used; not where that may depend on votes.
+        tell_cpu: whether to export the CPU time; not if that may depend on votes.
     """
     registry = CollectorRegistry(auto_describe=False)
     process = [
@@ -92,7 +92,7 @@ def exposition(
 def _common(program: str, home: Path | None) -> list[Metric]:
     free: float | None = None
     if home is not None:
-        with contextlib.suppress(OSError):  # it is not there yet, or its disk has gone
+        with contextlib.suppress(OSError):  # it does not exist yet, or its disk is gone
             free = shutil.disk_usage(home).free
     build = {
         "program": program,
@@ -114,7 +114,7 @@ def _version(package: str) -> str:
 
 
 class _Once(Collector):
-    """Hands given metrics to one scrape."""
+    """A collector of given metrics, for one scrape."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""Options of a command as one frozen value: its fields are what ``--help`` lists."""
+"""Options of a command as one frozen value: ``--help`` lists its fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _load_config(context: click.Context, value: Path | None) -> Path | None:
     return value
 
 
-#: Options by what they are about; the long form of each help text is in docs/reference/options.md.
+#: Options by topic; the long form of each help text is in docs/reference/options.md.
 of_campaign = partial(typer.Option, rich_help_panel="Campaign")
 of_data = partial(typer.Option, rich_help_panel="Data")
 of_network = partial(typer.Option, rich_help_panel="Network")
@@ -93,7 +93,7 @@ WindowOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """What commands of many options have in common; each field, here and in a subclass, is an option."""
+    """Common options of commands with many; each field, here and in a subclass, is an option."""
 
     as_json: JsonOption = False
     config: ConfigOption = None
@@ -102,8 +102,8 @@ class CommandOptions:
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
     """Give a command of typer the annotated fields of a dataclass as options.
 
-    The command gets them as one value. What two commands share is a base of both their classes; what
-    all share, :class:`CommandOptions`, is listed last.
+    The command gets them as one value. Options shared by two commands are in a common base class; those
+    shared by all, :class:`CommandOptions`, are listed last.
 
     Args:
         kind: a dataclass. Its fields that are ``Annotated`` are options; others keep their defaults.
@@ -126,7 +126,7 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
             command(kind(**values))
 
         called.__name__ = command.__name__
-        # Typer keeps a docstring's lines; they are to be folded where they are shown.
+        # Typer keeps a docstring's line breaks; it must be refolded for display.
         paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
         called.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
         called.__signature__ = Signature(options)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""What other installed packages add: found by the entry points that they declare, loaded by name.
+"""Plugins of other installed packages: found by entry points, loaded by name.
 
-A plugin is code that whoever runs the command has installed. It runs with all rights of the
-command, so nothing is loaded that was not asked for by its name.
+A plugin is code that the user of the command has installed. It runs with all rights of the command, so
+it is loaded only if it is requested by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def plugin_names(group: str) -> tuple[str, ...]:
 
 
 def load_plugin(group: str, name: str) -> object:
-    """Return what the entry point of that name stands for.
+    """Return the object of the entry point with that name.
 
     Raises:
         UsageError: if there is none or more than one, or it cannot be loaded.

@@ -1,4 +1,4 @@
-"""Lines about something that lasts: how often they are said, and how long it will still take."""
+"""Reminders about a long wait or task: their frequency, and the remaining time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HOUR: Final = 3600.0
 
 
 class Reminder:
-    """Says what is waited for when it changes, then after a minute, and ever more rarely.
+    """Prints the reason of a wait when it changes, then after a minute, and ever more rarely.
 
     Pauses double from a minute to an hour, so that a wait of a day is thirty lines.
 
     Args:
-        say: takes one line.
-        least: seconds between any two lines, however often it changes.
+        say: prints one line.
+        least: minimum seconds between two lines.
         clock: seconds, monotonic.
     """
 
@@ -36,11 +36,11 @@ class Reminder:
         self._pause = MINUTE
 
     def tell(self, text: str, about: str | None = None) -> None:
-        """Say ``text``, if it is time to.
+        """Print ``text``, if a line is due.
 
         Args:
             text: the line.
-            about: what has to change for it to be news; None: the text.
+            about: the value whose change is reported at once; None: the text.
         """
         now, about = self._clock(), text if about is None else about
         if self._last is not None:
@@ -53,9 +53,9 @@ class Reminder:
 
 
 class Pace:
-    """How fast a piece of work goes, from when it was first looked at.
+    """The speed of a task since it was first measured.
 
-    What was done before that, such as teachers that are stored, is no part of its speed.
+    Work done before that, such as stored teachers, does not count.
     """
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
@@ -63,7 +63,7 @@ class Pace:
         self._first: tuple[float, int] | None = None
 
     def left(self, done: int, total: int) -> float | None:
-        """Return the seconds that the rest will take at the speed so far, None while it has none."""
+        """Return the remaining seconds at the speed so far, None if unknown."""
         now = self._clock()
         if self._first is None:
             self._first = now, done
@@ -74,7 +74,7 @@ class Pace:
 
 
 def left_in_words(seconds: float | None) -> str:
-    """Return a time that is left as a few words, "" if it is not known.
+    """Return a remaining time in a few words, "" if it is not known.
 
     >>> left_in_words(7.2), left_in_words(95), left_in_words(7300), left_in_words(None)
     ('about 8 s left', 'about 2 min left', 'about 2.1 h left', '')

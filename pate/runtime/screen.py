@@ -1,7 +1,7 @@
-"""What a command shows while it works: lines and progress bars on the standard error.
+"""Output of a running command: lines and progress bars on the standard error.
 
-On a terminal the bars move; into a file or a pipe each becomes a line now and then, so that a
-log stays readable; where JSON is asked for, each is one object. The standard output is kept for
+On a terminal the bars move; in a file or a pipe each becomes an occasional line, so that a log stays
+readable; with JSON, each is one object. The standard output is kept for
 results.
 """
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from rich.progress_bar import ProgressBar
 
 _log = logging.getLogger(__name__)
-#: Seconds between two lines of one piece of work where bars cannot move.
+#: Seconds between two progress lines of one task without moving bars.
 _LINE_EVERY_S = 5.0
-#: The next line comes after this share of the time that the work has taken, if that is longer.
+#: The next line follows after this share of the elapsed time, if that is longer.
 _SHARE = 0.1
-#: Names that one line has at most.
+#: Most names in one line.
 _NAMED = 8
 #: Columns of a table inside a JSON line.
 _TABLE_WIDTH = 100
-#: Set by a program that draws the bars of the programs it starts: they then speak more often.
+#: Set by a program that draws the bars of its child programs: they then print more often.
 EVERY = "PATE_PROGRESS_EVERY_S"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as one line of a screen can show them: the first few, and how many there are."""
+    """Return names for one line of a screen: the first few, and their number."""
     shown = ", ".join(names[:_NAMED])
     return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
@@ -65,13 +65,13 @@ class Screen:
         return self._console.is_terminal and not in_json()
 
     def listen(self, callback: Callable[[Line], None]) -> Callable[[], None]:
-        """Hand every line that is said from now on to ``callback`` as well.
+        """Pass every further line to ``callback`` as well.
 
-        It is called in the thread that speaks, before the next line can be said there, so it must
-        be quick. One that raises is not called again: who listens must not stop who works.
+        It is called in the printing thread, before that thread's next line, so it must be quick. One
+        that raises is not called again: a listener must not stop the work.
 
         Returns:
-            What ends it; calling that twice does no harm.
+            A function that ends it; calling it twice is harmless.
         """
         self._listeners.append(callback)
 
@@ -85,7 +85,7 @@ class Screen:
         """Print one line.
 
         Args:
-            text: what to say.
+            text: of the line.
             level: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
         """
         line = Line.now(self._name, text, level)
@@ -93,7 +93,7 @@ class Screen:
         if in_json():
             print_line(line)
         elif self.live:
-            # Never as markup: what is said may hold brackets of a party's choosing.
+            # Never as markup: a text may contain brackets chosen by a party.
             self._console.print(Text(f"{stamp} ", style="dim"), Text(text), sep="")
         else:
             self._console.print(f"{stamp} {self._name}: {text}", markup=False)
@@ -106,7 +106,7 @@ class Screen:
                 _log.exception("a listener to the lines of %s is dropped", self._name)
 
     def show(self, renderable: object) -> None:
-        """Print a table or another thing that rich can draw."""
+        """Print a table or another object that rich can draw."""
         if not in_json():
             self._console.print(renderable)
             return
@@ -116,7 +116,7 @@ class Screen:
 
     @contextmanager
     def _live(self) -> Iterator[Progress]:
-        """Give the one display that moves, shared by all that is shown at a time."""
+        """Yield the live display, shared by everything that is shown at the same time."""
         with self._lock:
             if self._moving is None:
                 # Names first, whatever the width: a long line is cut where it ends.
@@ -153,9 +153,9 @@ class Screen:
 
     @contextmanager
     def roles(self) -> Iterator[Roles | None]:
-        """Show what some programs do, a line each; yields None where nothing can move.
+        """Show a live line for each of several programs; yields None without a terminal.
 
-        Whoever has lines of theirs to show prints them then.
+        In that case the caller prints their lines.
         """
         if not self.live:
             yield None
@@ -165,12 +165,12 @@ class Screen:
 
     @contextmanager
     def waiting(self, least: float = 0.0) -> Iterator[Callable[[str], None]]:
-        """Show what is waited for; yields a function of that text.
+        """Show the reason of a wait; yields a function of that text.
 
-        On a terminal it stands in one place. Else it is a line when it changes, then ever more rarely.
+        On a terminal it is one live line. Otherwise it is a line when it changes, then ever more rarely.
 
         Args:
-            least: seconds between two lines, however often it changes.
+            least: minimum seconds between two lines.
         """
         if not self.live:
             yield Reminder(self.say, least=least).tell
@@ -182,16 +182,16 @@ class Screen:
     def bar(
         self, title: str, *, percent: bool = False, late: bool = False, timed: bool = True
     ) -> Iterator[Callable[[int, int], None]]:
-        """Show progress of one piece of work; yields a function of (done, total).
+        """Show progress of one task; yields a function of (done, total).
 
-        Where bars cannot move it is a line now and then, with the time that is left.
+        Without moving bars it is an occasional line with the remaining time.
 
         Args:
-            title: what is done.
-            percent: show a share and not a number.
-            late: show nothing before the first call, nothing while done is total, and no line of what
-                takes a moment only.
-            timed: whether what is done says when the rest will be.
+            title: of the task.
+            percent: show a share instead of a number.
+            late: show nothing before the first call, nothing while done is total, and no line for a
+                task of a moment.
+            timed: whether progress predicts the remaining time.
         """
         if self.live:
             with self._task(title, late=late, percent=percent, timed=timed) as task:
@@ -201,7 +201,7 @@ class Screen:
 
 
 class _Task:
-    """One line of the display that moves."""
+    """One line of the live display."""
 
     def __init__(self, moving: Progress, number: TaskID, *, late: bool) -> None:
         self._moving, self._number, self._is_late = moving, number, late
@@ -212,7 +212,7 @@ class _Task:
         self._moving.update(self._number, description=text, visible=True, waits=True)
 
     def move(self, done: int, total: int, **fields: Any) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if done < self._done or self._done < 0:  # new, or begun again
             self._pace = Pace()
         self._done = done
@@ -228,7 +228,7 @@ class _Task:
 
 
 class Roles:
-    """What programs do, a line each.
+    """Live lines of programs.
 
     Args:
         begin: makes the line of a program.
@@ -239,11 +239,11 @@ class Roles:
         self._tasks: dict[str, _Task] = {}
 
     def say(self, name: str, text: str) -> None:
-        """Show the last thing that a program said."""
+        """Show the last line of a program."""
         self._of(name).say(f"{name:<11} {text}")
 
     def move(self, name: str, title: str, done: int, total: int, *, timed: bool) -> None:
-        """Show how far a program is with something, and what time is left if it knows."""
+        """Show the progress of a program's task, and its remaining time if known."""
         self._of(name).move(done, total, description=f"{name:<11} {title}", timed=timed)
 
     def _of(self, name: str) -> _Task:
@@ -253,28 +253,28 @@ class Roles:
 
 
 class _Lines:
-    """Progress as lines: the first one, and then more and more rarely, as long as something moves."""
+    """Progress as lines: the first one, and then ever more rarely, as long as there is progress."""
 
     def __init__(
         self, say: Callable[[str], None], title: str, *, percent: bool, late: bool, timed: bool
     ) -> None:
         self._say, self._title = say, title
         self._percent, self._late, self._timed = percent, late, timed
-        self._drawn = EVERY in os.environ  # by another program, which wants each of them
+        self._drawn = EVERY in os.environ  # for another program, which needs each line
         self._every = float(os.environ.get(EVERY, _LINE_EVERY_S))
         self._pace, self._began, self._next = Pace(), 0.0, 0.0
         self._last: tuple[int, int] | None = None
         self._done: int | None = None
 
     def move(self, done: int, total: int) -> None:
-        """Say how far it is, if it is time to."""
+        """Print the progress, if a line is due."""
         now = time.monotonic()
         if self._done is None or done < self._done:  # new, or begun again
             self._pace, self._began, self._last = Pace(), now, None
             self._next = now + self._every * self._late
         self._done, left = done, self._pace.left(done, total)
         is_soon = now < self._next and (done < total or self._late)
-        # That nothing is done yet is news only after a while.
+        # Zero progress is reported only after a while.
         is_new = not done and not self._drawn and now < self._began + self._every
         if (done, total) == self._last or is_soon or is_new:
             return
@@ -286,14 +286,14 @@ class _Lines:
 
 
 class _Bar(BarColumn):
-    """A bar, where there is something to measure."""
+    """A bar, if there is a measure."""
 
     def render(self, task: Task) -> ProgressBar | Text:  # type: ignore[override] # rich draws both
         return Text("") if task.fields.get("waits") else super().render(task)
 
 
 class _Done(ProgressColumn):
-    """How much is done."""
+    """The finished amount."""
 
     def render(self, task: Task) -> Text:
         if task.fields.get("waits") or task.total is None:
@@ -304,7 +304,7 @@ class _Done(ProgressColumn):
 
 
 class _Left(ProgressColumn):
-    """What time is left."""
+    """The remaining time."""
 
     def render(self, task: Task) -> Text:
         fields = task.fields

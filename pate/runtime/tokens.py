@@ -1,4 +1,4 @@
-"""Secrets by which a server knows who comes: one line of text each, in a file for its user alone."""
+"""Tokens that authenticate clients to a server: one line of text each, in a private file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pate.runtime.home import private_directory, write_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: In a server's home: what makes a student the campaign's own.
+#: In a server's home: the token of the campaign's student.
 STUDENT_TOKEN: Final = "student.token"  # noqa: S105 - a name
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _LARGEST: Final = 1024
@@ -38,10 +38,10 @@ def kept_token(path: Path) -> str:
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file that is there.
+    """Return the token in an existing file.
 
     Raises:
-        StateError: if it cannot be read, or holds no token.
+        StateError: if it cannot be read, or has no token.
     """
     try:
         with path.open("rb") as file:
@@ -57,5 +57,5 @@ def read_token(path: Path) -> str:
 
 
 def same(given: str, wanted: str) -> bool:
-    """Compare two secrets in a time that tells nothing of where they differ."""
+    """Compare two secrets in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8"))
