@@ -1,1 +1,1 @@
-"""Whole campaigns on one machine: the ``pate`` command, demo, simulation and audits. The top floor."""
+"""Whole campaigns on one machine: the ``pate`` command, demo, simulation and audits."""

@@ -1,4 +1,4 @@
-"""``python -m simulation`` is ``pate``."""
+"""``python -m simulation`` is the same as ``pate``."""
 
 from simulation.cli import main
 

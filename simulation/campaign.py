@@ -1,4 +1,4 @@
-"""One campaign in this process, as simulations and benchmarks run it: the server's own code and noise."""
+"""One campaign in this process, for simulations and benchmarks, with the server's code and noise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.runtime.screen import Screen
 
-#: Seconds for the last parties once enough have voted. None is away here; many are slow.
+#: Seconds to wait for the last parties once enough have voted. None is absent here; many are slow.
 _PATIENCE_S: Final = 3600.0
 
 

@@ -27,7 +27,7 @@ app = Commands(
     "The roles have their own commands: pate-server, pate-party, pate-student.",
 )
 
-#: Beyond it a party of the example data has too few digits to train teachers on.
+#: Most parties of the example data; with more, each has too few digits to train teachers.
 _MOST_SAMPLES: Final = 12
 
 

@@ -1,4 +1,4 @@
-"""A campaign of the real commands on this machine: its parties' data and homes, and what runs for it."""
+"""A campaign of the real commands on this machine: the parties' data and homes, and its processes."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class Sites:
         return records.take(range(len(self.names) * RECORDS, len(records)))
 
     def public(self, first: int, count: int) -> Path:
-        """Write a public set; different numbers give sets that no party has votes for yet."""
+        """Write a public set; each number gives a set that no party has votes for yet."""
         inputs = self.left().take(range(first, first + count)).inputs
         return write_inputs(self.folder / f"public-{first}-{count}", inputs)
 
     def copy(self, folder: Path, names: tuple[str, ...] | None = None) -> Sites:
-        """Return these sites, or some of them, with homes of their own; the data stay where they are."""
+        """Return these sites, or some of them, with separate homes and the same data."""
         made = Sites(folder, names or self.names, self.seed)
         (folder / "homes").mkdir(parents=True)
         (folder / "data").symlink_to((self.folder / "data").resolve())
@@ -84,7 +84,7 @@ class Sites:
 
 
 def lenient(roster: int, survivors: int) -> str:
-    """Return the policy of a party that knows its server, and has no objection to a large epsilon.
+    """Return the policy of an enrolled party that accepts a large epsilon.
 
     Args:
         roster: least number of parties.
@@ -105,12 +105,12 @@ def _do(app: typer.Typer, *arguments: object) -> None:
 
 @dataclass
 class Commands:
-    """One server, its parties, and the programs that run for them; none is left behind.
+    """One server, its parties, and their processes, all of which are ended.
 
     Attributes:
-        folder: of what the programs print.
+        folder: of the programs' output.
         sites: the parties.
-        prefix: goes before every command, to run it elsewhere.
+        prefix: of every command, to run it elsewhere.
         port: of the server, for parties.
         student_port: of the server, for students.
         programs: in the order of their starts.
@@ -141,14 +141,14 @@ class Commands:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all that runs."""
+        """End all running processes."""
         for program in self.programs:
             program.sweep()
 
     def enrol(self, policy: str, *hosts: str) -> None:
-        """Make the server's identities and enrol each party with it, by the roles' own commands.
+        """Make the server's identities and enrol each party with it, by the commands of both roles.
 
-        They run in this process, since each would import for seconds what is imported here already.
+        They run in this process, since imports would take each of them seconds.
 
         Args:
             policy: of each party, TOML.
@@ -173,12 +173,12 @@ class Commands:
         self.is_enrolled = True
 
     def train(self) -> None:
-        """Train the teachers of all parties, at a time.
+        """Train the teachers of all parties concurrently.
 
         Raises:
-            ProcessError: if one does not end as it does when it is stopped.
+            ProcessError: if one does not end as after a regular stop.
         """
-        # There is no server yet: they train, and are stopped when they look for it.
+        # There is no server yet: they train, and are stopped when they wait for it.
         for party in [self.party(name) for name in self.sites.names]:
             party.says("teachers are ready")
             party.send(signal.SIGTERM)
@@ -195,12 +195,12 @@ class Commands:
     def _program(
         self, name: str, module: str, *arguments: object, failpoint: str | None
     ) -> Program:
-        """Return the program of :meth:`run`; a kind of campaign may have its own way."""
+        """Return the program of :meth:`run`; a kind of campaign may override it."""
         command = [*self.prefix, *python(module, *arguments)]
         return Program(self.folder, name, command, failpoint=failpoint)
 
     def party(self, name: str, *options: object, failpoint: str | None = None) -> Program:
-        """Start a party; one that is enrolled knows where its server is."""
+        """Start a party; an enrolled one knows its server's address."""
         server = () if self.is_enrolled else ("--server", f"127.0.0.1:{self.port}")
         return self.run(
             name, "party", "start", "--data", self.sites.data(name), "--model", "linear",

@@ -47,7 +47,7 @@ def digits() -> Dataset:
 
 
 def digits_like(number: int, seed: int = 0) -> Dataset:
-    """Return any number of images that look like those of :func:`digits`, for load and not for learning.
+    """Return any number of images that look like those of :func:`digits`, for load tests, not for learning.
 
     They are its images, shifted by up to a pixel with a little noise. Copies of one image are on
     both sides of any split, so accuracies on them are meaningless.
@@ -68,14 +68,14 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
     """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties.
 
     Args:
-        records: all there are.
-        parties: how many data holders.
+        records: all records.
+        parties: number of data holders.
         public: size of the public set.
         test: size of the test set.
         seed: of the shuffle.
 
     Raises:
-        DataError: if too few records are left for a record a party.
+        DataError: if there is less than one record per party.
     """
     left = len(records) - public - test
     if left < parties:
@@ -93,10 +93,10 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
 
 
 def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
-    """Write a deal of images: a folder for each party, ``public.npz`` and ``test.npz``.
+    """Write a split of images: a folder for each party, ``public.npz`` and ``test.npz``.
 
     Args:
-        place: a folder, made if absent; what it holds under these names is replaced.
+        place: a folder, made if absent; existing files of these names are replaced.
         dealt: the split.
         names: of the parties.
     """
@@ -108,7 +108,7 @@ def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
 
 
 def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
-    """Write a data set that the readers understand: images as ``.npz``, a table as CSV.
+    """Write a data set in a readable format: images as ``.npz``, a table as CSV.
 
     Args:
         path: of the file.
@@ -125,7 +125,7 @@ def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
 
 
 def write_inputs(path: Path, inputs: Inputs) -> Path:
-    """Write a public set beside ``path``, images as ``.npz`` and a table as CSV; return the file."""
+    """Write a public set next to ``path``, images as ``.npz`` and a table as CSV; return the file."""
     if isinstance(inputs, Images):
         made = path.with_suffix(".npz")
         np.savez_compressed(made, images=inputs.pixels)

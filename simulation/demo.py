@@ -1,7 +1,7 @@
 """``pate demo``: four hospitals, a server and a student as real processes over Flower.
 
-The same records answer twice: with teachers, label by label; and by themselves, in one release of
-neighbour votes. Both students are judged side by side.
+The same records answer in two campaigns: with teachers, label by label; and in one release of neighbour
+votes. Both students are evaluated and compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Act:
         server: further options of the server.
         party: of each party.
         teachers: in all.
-        ending: of the names of its files.
+        ending: suffix of its files' names.
     """
 
     aggregator: str
@@ -64,7 +64,7 @@ ACTS: Final = (
         teachers=len(HOSPITALS) * TEACHERS,
         ending="",
     ),
-    # A thousand records or so is what a coordinator would guess of four small hospitals.
+    # A coordinator would guess about a thousand records for four small hospitals.
     Act(
         aggregator="neighbour",
         epsilon=1.0,
@@ -77,11 +77,11 @@ ACTS: Final = (
 
 
 def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
-    """Run the demonstration and return what came out of each campaign.
+    """Run the demonstration and return the result of each campaign.
 
     Args:
         out: folder for the students, the pictures and the logs; made if absent.
-        screen: where the roles' lines go.
+        screen: for the roles' lines.
 
     Raises:
         ProcessError: if one of the processes fails.
@@ -95,7 +95,7 @@ def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
 
 
 def pooled_accuracy(dealt: DatasetSplit) -> float:
-    """Return the test accuracy of a classifier that saw all parties' records: not private.
+    """Return the test accuracy of a non-private classifier trained on all parties' records.
 
     A support vector machine on raw values, scikit-learn's own example for these digits.
     """
@@ -118,7 +118,7 @@ def pooled_accuracy(dealt: DatasetSplit) -> float:
 def _perform(
     act: Act, place: Path, out: Path, dealt: DatasetSplit, pooled: float, screen: Screen
 ) -> Report:
-    """Run one campaign and say what came of it."""
+    """Run one campaign and report its result."""
     began = time.monotonic()
     screen.say(f"--- campaign {ACTS.index(act) + 1} of {len(ACTS)}: {act.aggregator} ---")
     student, picture = out / f"student{act.ending}", out / f"campaign{act.ending}.png"
@@ -186,12 +186,12 @@ def run_roles(
     student: Sequence[object] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> LabelSet:
-    """Run a campaign of the real commands to its end, as in so many terminals; return its labels.
+    """Run a campaign of the real commands in separate processes to its end; return its labels.
 
     Campaigns in one place share the parties' homes, and so their teachers and votes.
 
     Args:
-        programs: which starts them.
+        programs: starts the processes.
         place: with a folder of data for each party, and ``public.npz``.
         home: of the server.
         parties: their names.
@@ -199,7 +199,7 @@ def run_roles(
         party: of each party.
         campaign: its name.
         student: further options of the student; None: there is no student.
-        meanwhile: called when all have been started.
+        meanwhile: called when all are started.
 
     Raises:
         ProcessError: if one of the processes fails.

@@ -1,4 +1,4 @@
-"""The options of ``pate simulate``, and which of them go together."""
+"""The options of ``pate simulate`` and their valid combinations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OutOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions(SumOptions, CommandOptions):
-    """What to simulate; each field is the option of that name.
+    """The options; each field is the option of that name.
 
     Raises:
         UsageError: for options that make no sense together.
@@ -62,7 +62,7 @@ class SimulationOptions(SumOptions, CommandOptions):
 
     @property
     def outside(self) -> int:
-        """In how many processes besides this one the parties are; 0: in threads of this one."""
+        """Number of additional processes for the parties; 0: threads of this one."""
         from pate.masking.degree import COMPLETE_UP_TO
         from simulation.party_processes import default_processes
 

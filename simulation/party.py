@@ -32,9 +32,9 @@ if TYPE_CHECKING:
         NDArray[np.uint8] | NDArray[np.int64] | NDArray[np.float64] | NDArray[np.str_]
     )
 
-#: The public set, below the directory of all homes, if parties are not to be sent one.
+#: The public set, below the directory of all homes, if parties do not receive one.
 PUBLIC_FILE: Final = "public.npz"
-#: In the place of a number of teachers: records vote themselves.
+#: In place of a number of teachers: records vote.
 _NO_TEACHERS: Final = "-"
 _RECORDS: Final = "records.npz"
 
@@ -56,7 +56,7 @@ def open_voter(
     Args:
         home: of the party, which is named after it; made if absent.
         source: of its votes: its teachers, or its records.
-        public: its own copy of the public set, or None to be sent one.
+        public: its own copy of the public set, or None to receive one.
         shared: whether other processes answer for the same party.
 
     Raises:
@@ -89,7 +89,7 @@ def open_party(
     Args:
         home: as above.
         records: its data.
-        teachers: k, which are trained, or loaded from its home; None: its records vote themselves.
+        teachers: k, which are trained, or loaded from its home; None: its records vote.
         public: as above.
         shared: as above.
 
@@ -107,12 +107,12 @@ def open_party(
 
 
 def worker(place: Path, teachers: int | None) -> list[str]:
-    """Return the arguments with which this module is a process of some of the parties in ``place``."""
+    """Return the arguments of this module as a process for some of the parties in ``place``."""
     return [str(place), _NO_TEACHERS if teachers is None else str(teachers)]
 
 
 def main() -> None:
-    """Answer for some parties with records in their homes: a process of them, see `worker`."""
+    """Answer for some parties with records in their homes: the process of `worker`."""
     (where, teachers), numbers = arguments_of(sys.argv[1:])
     place = Path(where)
     public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None
@@ -142,7 +142,7 @@ def open_ensemble(
         teachers: k.
         model: kind of the teachers.
         device: on which they are trained.
-        progress: called with how many are trained, and k.
+        progress: called with the number of trained teachers, and k.
 
     Raises:
         DataError: if the records do not suffice for the teachers.
@@ -163,8 +163,8 @@ def open_ensemble(
 def store_records(home: Path, records: Dataset) -> None:
     """Write a party's records into its home, so that another process can open the party.
 
-    Read anew they have the same hashes, so that the stored teachers are found to be theirs: a CSV
-    would not do, since it does not tell numbers from categories that look like numbers.
+    Read again they have the same hashes, so that stored teachers are reused. CSV is unsuitable, since
+    it does not distinguish numbers from categories that look like numbers.
     """
     arrays = _as_arrays(records.inputs)
     arrays["labels"] = records.labels
@@ -187,7 +187,7 @@ def load_records(home: Path) -> Dataset:
 
 
 def store_inputs(path: Path, inputs: Inputs) -> None:
-    """Write a public set; read anew it has the same hash."""
+    """Write a public set; read again it has the same hash."""
     _write(path, _as_arrays(inputs))
 
 

@@ -1,10 +1,10 @@
-"""Simulated parties in processes of their own: many to a process, bytes in and bytes out.
+"""Simulated parties in separate processes: many per process, bytes in and bytes out.
 
-So they use all cores, and what the server takes in memory and processor can be told from what they
-take. A process is ``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with
+So they use all cores, and memory and CPU time of the server and of the parties can be measured
+separately. A process is ``python -m MODULE ARGUMENT ... FIRST STEP COUNT``; it ends its ``main`` with
 :func:`serve` for the parties FIRST, FIRST + STEP, ... below COUNT. Frames travel through its
-standard input and output, a header and a body, and nothing in them is code. Flower is not between
-them: it is neither for :class:`~aggregator_server.exchange.wire.Wire` nor for a voter to know.
+standard input and output, a header and a body, and nothing in them is code. Flower is not used: neither
+:class:`~aggregator_server.exchange.wire.Wire` nor a voter depends on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Number of the party, number of the message, whether it failed, bytes of the body.
 _HEADER: Final = struct.Struct(">IQ?I")
-#: Answers that wait to be read, of one process: a process that has more waits itself.
+#: Most unread answers of one process; with more, the process blocks.
 _MOST_WAITING: Final = 16
 #: Bytes buffered for one process; further sends block.
 _MOST_BYTES: Final = 4 * 2**20
@@ -47,13 +47,13 @@ def default_processes(parties: int) -> int:
 
 
 def memory_peak() -> int:
-    """Return the most memory that this process has had resident, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-    # Where there is no /proc; elsewhere it also counts what the process was before it was this one.
+    # For systems without /proc; elsewhere it would include the memory before exec.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -64,8 +64,8 @@ def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range)
     """Answer for some parties until the other side closes the standard input.
 
     Args:
-        open_party: returns what answers for a party; called once for each, when it is first asked.
-        numbers: of the parties that are here.
+        open_party: returns a party's handler of messages; called once per party, at its first message.
+        numbers: of this process's parties.
 
     Raises:
         ProtocolError: for a frame for another party.
@@ -82,7 +82,7 @@ def serve(open_party: Callable[[int], Callable[[bytes], bytes]], numbers: range)
                 if number not in open_:
                     open_[number] = open_party(number)
                 reply, failed = open_[number](body), False
-            except Exception as error:  # noqa: BLE001 - said in the log; the other side ends it all
+            except Exception as error:  # noqa: BLE001 - logged; the other side ends all processes
                 _log.exception("simulated party %d could not answer", number)
                 reply, failed = type(error).__name__.encode(), True
             answers.write(_HEADER.pack(number, message, failed, len(reply)))
@@ -114,11 +114,11 @@ class PartyProcesses:
     """The processes, and the wire to the parties in them: the node of a party is its number.
 
     Args:
-        module: what is run; see the module.
+        module: to run; see the module's docstring.
         arguments: before the numbers.
-        parties: how many in all.
-        processes: how many processes they are dealt to.
-        log: a file for what they say.
+        parties: total number.
+        processes: number of processes that they are distributed over.
+        log: a file for their output.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class PartyProcesses:
         return [lane.process.pid for lane in self._lanes]
 
     def nodes(self) -> frozenset[int]:
-        """Return the parties: all are there as long as their processes are.
+        """Return the parties: all are present as long as their processes run.
 
         Raises:
             ProcessError: if one has ended.
@@ -162,7 +162,7 @@ class PartyProcesses:
         self._messages += 1
         lane = self._lanes[node % len(self._lanes)]
         while not lane.has_room(_A_MOMENT_S):
-            # This process, and any other, may itself be waiting for somebody to read.
+            # This process, and any other, may itself be blocked on a full pipe.
             for each in self._lanes:
                 each.read_early()
             self.nodes()
@@ -170,12 +170,12 @@ class PartyProcesses:
         return str(self._messages)
 
     def receive(self) -> list[Arrival]:
-        """Return some of what has arrived.
+        """Return some of the arrived answers.
 
         Raises:
             ProcessError: if a process has ended, or a party's code raised: it would do so again.
         """
-        # Not above: it brings Flower along, which the processes of the parties do without.
+        # Not at the top: it imports Flower, which the parties' processes do not need.
         from aggregator_server.exchange.wire import RAISED, Arrival
 
         arrivals = []
@@ -213,7 +213,7 @@ class _Lane:
         self._out: queue.SimpleQueue[tuple[bytes, bytes] | None] = queue.SimpleQueue()
         self._unwritten = 0
         self._room = threading.Condition()
-        #: Answers that were read while room was waited for.
+        #: Answers that were read while waiting for room.
         self._early: deque[tuple[int, int, bool, bytes]] = deque()
         self._in: queue.Queue[tuple[int, int, bool, bytes]] = queue.Queue(_MOST_WAITING)
         self._closing = threading.Event()
@@ -230,12 +230,12 @@ class _Lane:
         self._out.put((_HEADER.pack(node, message, False, len(body)), body))
 
     def has_room(self, timeout: float) -> bool:
-        """Return whether more may be written, after at most so many seconds."""
+        """Return whether more may be written, after waiting at most this many seconds."""
         with self._room:
             return self._room.wait_for(lambda: self._unwritten <= _MOST_BYTES, timeout)
 
     def read_early(self) -> None:
-        """Make room for answers that nobody has asked for yet."""
+        """Make room by reading answers ahead."""
         self._early.extend(self._arrived())
 
     def received(self) -> Iterator[tuple[int, int, bool, bytes]]:
@@ -266,7 +266,7 @@ class _Lane:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for _ in self.received():  # a reader that waits for room sees the end now
+        for _ in self.received():  # a reader that waits for room now sees the end
             pass
         self._threads[1].join(_STOP_S)
         for stream in (self.process.stdin, self.process.stdout):

@@ -1,4 +1,4 @@
-"""Commands as real processes: started, listened to, killed, and never left behind."""
+"""Commands as real processes: started, read, killed, and always cleaned up."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 #: Deadline for steps that take seconds on an idle machine.
 DEADLINE_S: Final = 300.0
-#: For ending on request: its children have 8 seconds to end by themselves.
+#: Deadline for ending on request: children have 8 seconds to end by themselves.
 STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
 _HERE: Final = "127.0.0.1"
-#: A line of progress, as :meth:`pate.runtime.screen.Screen.bar` says it.
+#: A progress line, as printed by :meth:`pate.runtime.screen.Screen.bar`.
 _PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(, about .+ left)?")
 _STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+: ")
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What may differ between two starts of the same command.
+    """Environment of one start of a command.
 
     Attributes:
-        variables: of the environment, beside those of this process.
-        folder: where it works; None: here.
+        variables: of the environment, in addition to those of this process.
+        folder: working directory; None: the current one.
         umask: of it; -1: that of this process.
     """
 
@@ -97,10 +97,10 @@ def children(pid: int) -> list[int]:
 
 
 class Program:
-    """One command that runs.
+    """One running command.
 
     Attributes:
-        name: in messages, and of the files with what it prints.
+        name: in messages, and of the files with its output.
         log: the file with its standard error.
     """
 
@@ -118,16 +118,16 @@ class Program:
         """Start it, without this process's own settings (PATE_...).
 
         Args:
-            folder: gets what it prints, in files named after it.
+            folder: for its output, in files named after it.
             name: in messages, and of those files.
             command: its command line.
-            failpoint: at which it dies; None: at none.
+            failpoint: at which it is killed; None: none.
             around: its environment.
         """
         self._named(folder, name)
         around = around or Surroundings()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PATE_")}
-        # All share this machine: threads that wait for one another make everything slower.
+        # All share this machine: contending threads would slow down everything.
         environment["OMP_NUM_THREADS"] = "1"
         if failpoint is not None:
             environment["PATE_FAILPOINT"] = failpoint
@@ -144,7 +144,7 @@ class Program:
             )
 
     def _named(self, folder: Path, name: str) -> None:
-        """Take a name, and files in which nothing is yet."""
+        """Reserve a name, and empty files."""
         self.name, self.log, number = name, folder / f"{name}.log", 0
         while self.log.exists():
             number += 1
@@ -181,7 +181,7 @@ class Program:
         """Return the one JSON object that it printed; empty if it printed nothing.
 
         Raises:
-            ProcessError: if it is something else.
+            ProcessError: if it printed anything else.
         """
         try:
             found = json.loads(self.output or "{}")
@@ -194,7 +194,7 @@ class Program:
         return found
 
     def family(self) -> set[int]:
-        """Return its children so far, those that have ended since included."""
+        """Return its children so far, including those that have ended."""
         if self.code is None:
             self._family |= set(children(self.pid))
         return self._family
@@ -208,7 +208,7 @@ class Program:
         """
 
         def said() -> bool:
-            ended = self.code  # looked at first: what it said before its end is in the file
+            ended = self.code  # checked first: its output before the end is then in the file
             if self.text.count(words) >= times:
                 return True
             if ended is not None:
@@ -218,14 +218,14 @@ class Program:
         until(said, f"{self.name} says {words!r}; it said:\n{self.text}")
 
     def ends(self, *codes: int, deadline_s: float = DEADLINE_S) -> int:
-        """Wait until it ends by itself, and return its exit code (of a signal: negative).
+        """Wait until it ends by itself, and return its exit code (negative for a signal).
 
         Raises:
             ProcessError: if it is none of these codes, or it does not end.
         """
         deadline = time.monotonic() + deadline_s
         while (found := self.code) is None:
-            self.family()  # whom it starts must be known before it ends
+            self.family()  # its children must be known before it ends
             if time.monotonic() > deadline:
                 raise ProcessError(f"{self.name} still runs:\n{self.text}")
             self.pause(2 * _POLL_S)
@@ -234,19 +234,19 @@ class Program:
         return found
 
     def pause(self, seconds: float) -> None:
-        """Wait until it ends, or for so long."""
+        """Wait until it ends, at most this many seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs still."""
+        """Send it a signal if it still runs."""
         self.family()
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """As ``kill -9``; only the process itself, as a kernel short of memory would."""
+        """Send SIGKILL only to the process itself, as the kernel does when out of memory."""
         self.send(signal.SIGKILL)
         while self.code is None:
             self.pause(1.0)
@@ -255,13 +255,13 @@ class Program:
         """Wait until none of its children runs.
 
         Raises:
-            TimeoutError: if one goes on.
+            TimeoutError: if one still runs.
         """
         family = self.family()
         until(lambda: not any(map(is_alive, family)), f"{self.name}'s children have ended")
 
     def sweep(self) -> None:
-        """Stop it and its children, whatever its state."""
+        """Stop it and its children, in any state."""
         self.kill()
         for pid in filter(is_alive, self._family):
             with contextlib.suppress(ProcessLookupError):
@@ -278,13 +278,13 @@ class Programs:
     Each one's standard error goes to the screen under its name; its standard output is its result,
     one JSON object. When one fails all are stopped. Use it as a context manager.
 
-    On a terminal each has one line, with what it said last or how far it is; only what the tellers say
-    scrolls. All that each says is in its log.
+    On a terminal each has one line, with its last output or its progress; only the tellers' output
+    scrolls. The complete output of each is in its log.
 
     Args:
         screen: for the lines.
-        tellers: the programs whose lines tell the story.
-        logs: a folder for what they print; what an earlier cast printed there is removed.
+        tellers: the programs whose lines are printed.
+        logs: a folder for their output; that of an earlier run is removed.
     """
 
     def __init__(self, screen: Screen, logs: Path, *, tellers: Sequence[str] = ()) -> None:
@@ -314,7 +314,7 @@ class Programs:
 
     def start(self, name: str, module: str, *arguments: object) -> None:
         """Start ``python -m module arguments`` under a name."""
-        # What they say is read here as lines, in whichever form it is then said again.
+        # Their output is parsed here as text lines, and printed again in the requested format.
         variables = {LOG: "lines"} | ({EVERY: "1"} if self._lines else {})
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         around = Surroundings(variables)
@@ -324,7 +324,7 @@ class Programs:
             self._lines.say(name, "starting")
 
     def wait(self, *names: str) -> dict[str, dict[str, object]]:
-        """Wait until these roles have ended well, and return their results by name.
+        """Wait until these roles have ended successfully, and return their results by name.
 
         Raises:
             ProcessError: as soon as any role has failed.

@@ -1,17 +1,17 @@
 """Flower's own simulation engine: the parties' app runs in Ray's worker processes.
 
-The campaign stays where it is. Flower starts our ServerApp in a thread, and the ServerApp lends
-its grid to the campaign for as long as that lasts. The parties are Ray actors, one a core at most.
-Each actor is whichever party it gets a message for: it opens that party from its home directory,
-where the records and the trained teachers lie.
+The campaign runs in this process. Flower starts our ServerApp in a thread, and the ServerApp lends its
+grid to the campaign until it ends. The parties run in Ray actors, at most one per core. An actor serves
+the party that a message is for: it opens that party from its home directory, which has the records and
+the trained teachers.
 
-Ray serialises apps, messages and contexts between its own processes with pickle. That is its
-business, and it stays within processes that this one started; of ours nothing goes that way but
-what :func:`_client_app` closes over, two paths and a number.
+Ray serialises apps, messages and contexts between its own processes with pickle. This stays within
+processes that this one started; of our data only the closure of :func:`_client_app`, two paths and a
+number, is pickled.
 
 ``run_simulation`` is used although Flower calls it deprecated: its successor, a SuperLink with
-``--simulation``, wants both apps as code in a bundle and runs the ServerApp in a process of its
-own, away from the ledger, the screen and the student.
+``--simulation``, requires both apps as code in a bundle and runs the ServerApp in a separate process,
+without access to the ledger, the screen and the student.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from aggregator_server.flower.wire import GridWire, SwitchableWire
     from pate.data.values import Inputs
 
-#: Each takes some 400 MB, and where cores are rationed Ray and Python count them differently.
+#: Each takes about 400 MB; if CPU quotas apply, Ray and Python count cores differently.
 _MOST_ACTORS: Final = 8
-#: Parties that one actor keeps open; others are opened anew from their homes.
+#: Parties that one actor caches; others are opened again from their homes.
 _OPEN_PARTIES: Final = 64
 _POLL_S: Final = 0.05
 
@@ -75,13 +75,13 @@ def ray_wire(place: Path, *, parties: int, teachers: int, log: Path) -> Iterator
     Args:
         place: holds the public set, :data:`PUBLIC_FILE`, and the homes of the parties with their
             records and teachers; see :mod:`simulation.party`.
-        parties: how many.
+        parties: number of parties.
         teachers: of each.
         log: of Flower, Ray and the parties.
 
     Raises:
         ProcessError: from the use of the wire, if the engine stops by itself or a party's code
-            raises: an actor that has died takes messages all the same and answers none.
+            raises: a dead actor still accepts messages and answers none.
     """
     # Ray makes sockets below its directory, and a socket's path has at most 107 bytes.
     short = tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
@@ -94,14 +94,14 @@ def ray_wire(place: Path, *, parties: int, teachers: int, log: Path) -> Iterator
         link = SwitchableWire(suspect=lambda _: None)
         over = threading.Event()
         client_app = _client_app(place, teachers, log)
-        # Not in the main thread: there Ray would take SIGTERM for itself, and Ctrl-C would hit
-        # Flower's loop instead of the campaign.
+        # Not in the main thread: there Ray would handle SIGTERM, and Ctrl-C would interrupt Flower's
+        # loop instead of the campaign.
         engine = threading.Thread(
             target=_run, args=(link, over, client_app, parties, directory, log), daemon=True
         )
         engine.start()
         try:
-            # Ray forks while it starts, and gRPC must not be at work in this process then.
+            # Ray forks at its start, when gRPC must not be active in this process.
             while not (ray.is_initialized() or over.wait(_POLL_S)):
                 pass
             _take_back_sigterm()
@@ -112,11 +112,10 @@ def ray_wire(place: Path, *, parties: int, teachers: int, log: Path) -> Iterator
 
 
 def _await_end(engine: threading.Thread) -> None:
-    """Wait until an engine that was told to stop has stopped, and Ray's processes with it.
+    """Wait until a stopping engine, and Ray's processes, have ended.
 
-    An actor finishes what it was asked, or starts first if it has not yet: minutes, on a machine that
-    has much to do. Only then may the files go that it reads, and its errors have nowhere to go but
-    the log. Whoever presses Ctrl-C again changes nothing in that.
+    An actor finishes its request, or first its start: minutes on a busy machine. Only then may its
+    files be removed; its errors go to the log. A second Ctrl-C does not shorten the wait.
     """
     while engine.is_alive():
         with contextlib.suppress(KeyboardInterrupt):

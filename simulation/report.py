@@ -26,15 +26,15 @@ class Report:
     """One campaign in numbers.
 
     Attributes:
-        parties: how many data holders voted.
-        teachers: M, teachers in all; 0 where records vote themselves.
+        parties: number of data holders that voted.
+        teachers: M, teachers in all; 0 if records vote.
         labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
         labels_answered: labels released.
         label_accuracy: share of released labels that are right.
         student_accuracy: on held-back records, or None without a student.
-        nonprivate_accuracy: of a classifier trained on all parties' records pooled, which none
-            of them may do; or None if it was not trained.
-        majority_accuracy: of always answering the commonest class of the test records.
+        nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
+            if it was not trained.
+        majority_accuracy: of always predicting the most frequent class of the test records.
         epsilon: the guarantee towards ``observer``, data-independent.
         delta: of that epsilon.
         unit: of privacy.
@@ -76,7 +76,7 @@ class Report:
         files: dict[str, str],
         nonprivate_accuracy: float | None = None,
     ) -> Self:
-        """Return the numbers of a finished campaign; arguments that are attributes are those."""
+        """Return the numbers of a finished campaign; arguments are named as the attributes."""
         return cls(
             parties=len(dealt.parties),
             teachers=teachers,
@@ -113,12 +113,12 @@ def label_accuracy(labels: LabelSet, public: Dataset) -> float:
 
 
 def majority_accuracy(test: Dataset) -> float:
-    """Return the accuracy of always answering the commonest class of ``test``."""
+    """Return the accuracy of always predicting the most frequent class of ``test``."""
     return float(np.bincount(test.labels).max() / len(test))
 
 
 def show(*reports: Report) -> None:
-    """Print the closing table, a column for each campaign, and below it what is too long for a cell."""
+    """Print the closing table, one column per campaign, and below it the values too long for a cell."""
     many = len(reports) > 1
     sheet = Sheet(
         title="The two campaigns" if many else f"The campaign: {reports[0].mechanism}",
@@ -167,7 +167,7 @@ def _percent(share: float | None) -> str:
 
 
 def draw(path: Path, report: Report, labels: LabelSet, public: Dataset) -> None:
-    """Draw the campaign as a PNG: accuracies, labels by class, and some of the labels given."""
+    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 

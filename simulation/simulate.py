@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from simulation.datasets import DatasetSplit
     from simulation.options import SimulationOptions
 
-#: Of all records: what the public set and the test set take.
+#: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
-#: Of each teacher, if digits are made up.
+#: Records per teacher, if digits are synthesised.
 _RECORDS_EACH = 10
-#: Bytes of copies of the public set, one at each party, up to which each is sent its own.
+#: Largest total size of the parties' copies of the public set for which each receives its own.
 _MOST_COPIED = 2**28
 
 
 def quorum(
     parties: int, min_parties: int | None = None, colluders: int | None = None
 ) -> tuple[int | None, int | None]:
-    """Return t and c of a simulated masked sum, as far as they are not left to the campaign.
+    """Return t and c of a simulated masked sum, None if left to the campaign's defaults.
 
-    Up to 128 parties all pairs share masks, and the campaign's own defaults apply. They bear the
-    worst that masking can: a third of the parties lost, or colluding. Beyond, such a graph has half
-    a million pairs at 1,000 parties; with nine tenths needed and a twentieth colluding each party
+    Up to 128 parties all pairs share masks, and the campaign's own defaults apply. They tolerate the
+    most that masking can: a third of the parties lost, or colluding. Above that the complete graph has
+    half a million pairs at 1,000 parties; with nine tenths needed and a twentieth colluding each party
     has 140 neighbours.
 
     >>> quorum(50), quorum(1000), quorum(1000, colluders=10)
@@ -79,7 +79,7 @@ def quorum(
 
 
 def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
-    """Run a simulated campaign and return what came out.
+    """Run a simulated campaign and return its result.
 
     Raises:
         PateError: if the data, the budget or the parties do not allow it.
@@ -142,7 +142,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
 
 
 def _dealt(setting: SimulationOptions, screen: Screen) -> DatasetSplit:
-    """Return who holds what: the data that were named, the digits, or made-up ones if more are needed."""
+    """Return the split of the named data, of the digits, or of synthetic digits if more are needed."""
     if setting.data is not None:
         records = read_dataset(setting.data, label=setting.label)
     else:
@@ -207,12 +207,12 @@ def _teachers(setting: SimulationOptions) -> int | None:
 def _link(
     setting: SimulationOptions, dealt: DatasetSplit, place: Path, screen: Screen
 ) -> Iterator[Wire]:
-    """Yield the wire to the parties, which live as long as the block."""
+    """Yield the wire to the parties, which run as long as the block."""
     if setting.engine == "ray":
         from simulation.ray_engine import ray_wire
 
-        # Teachers are trained here, once: any of Ray's processes may then open any party. They have no
-        # part in our memory: what they need lies on the disk.
+        # Teachers are trained here, once: any of Ray's processes may then open any party. They share no
+        # memory with us: their state is on disk.
         _voters(setting, dealt.parties, place, screen)
         store_inputs(place / PUBLIC_FILE, dealt.public.inputs)
         for number, records in enumerate(dealt.parties):
@@ -247,7 +247,7 @@ def _link(
 
 
 def _size(inputs: Inputs) -> int:
-    """Return how many bytes inputs take."""
+    """Return the size of inputs in bytes."""
     if isinstance(inputs, Images):
         return inputs.pixels.nbytes
     return sum(column.nbytes for column in inputs.columns)

@@ -1,4 +1,4 @@
-"""Validation of a skops file, so that reading it takes memory and time linear in its size.
+"""Validation of a skops file, so that reading it takes bounded memory and time.
 
 skops builds only objects of known types, after checking all type names. But before that check it
 unpacks every array, allocates the size in an array's header, and follows each reference as often as it

@@ -245,7 +245,7 @@ class Search:
 def survey(
     like: Planned, population: Population, campaign: Campaign, axes: Axes
 ) -> Iterator[list[Setting]]:
-    """Yield each setting of a grid with its outcomes, by increasing position of the counts' noise.
+    """Yield the settings of a grid with their outcomes, one list per noise of the counts.
 
     Arguments are those of :class:`Search`, and a grid's axes.
     """

@@ -1,1 +1,1 @@
-"""``pate audit``: from its options to the campaigns that it attacks."""
+"""``pate audit``: its options, and the audited mechanisms and campaigns."""

@@ -1,4 +1,4 @@
-"""The audit of whole campaigns: many small ones on neighbouring votes, each with a real ledger.
+"""Audit of whole campaigns: many small ones on neighbouring votes, each with a real ledger.
 
 The target is everything that determines labels after the votes are in: the choice of queries,
 charges, noise, releases, and the end of the budget.
@@ -66,8 +66,8 @@ class _World:
 class Campaigns:
     """Runs of whole campaigns on neighbouring votes.
 
-    The ledger is made once for each world and copied for each run, which takes it up as a resumed
-    campaign would. Every run draws noise of its own from the operating system.
+    The ledger is made once for each world and copied for each run, which resumes it. Every run draws
+    its own noise from the operating system.
 
     Args:
         place: an empty folder.

@@ -1,10 +1,10 @@
-"""The audit of one campaign: real teachers that have, or have not, seen wrong labels on purpose.
+"""Audit of one campaign with canaries: planted wrong labels that real teachers may have learnt.
 
 A canary is a patient at one party whose records all show a public query and a wrong label. Its
 teacher learns them by heart and votes for the wrong label, and the attacker asks of each released
-label whether that one vote can be seen in it. Behind an honest mechanism it can hardly ever, and
-among the votes of many teachers not even without noise: only where there is one teacher does this
-audit say which bugs it would see, see :func:`foresee_canaries`.
+label whether that one vote can be seen in it. With a correct mechanism it hardly ever can, and among
+the votes of many teachers not even without noise: only for a single teacher does this audit state which
+bugs it would detect, see :func:`foresee_canaries`.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ if TYPE_CHECKING:
 
 #: Records of one canary: enough for its teacher to learn them.
 _RECORDS = 8
-#: How often a teacher takes a query for one given wrong class, at most.
+#: Largest rate at which a teacher predicts a given wrong class.
 _MISTAKES = 0.02
-#: Of wider noise no law is computed.
+#: Largest noise whose law is computed.
 _WIDEST = 2000
 
 
 @dataclass(frozen=True)
 class Planting:
-    """One campaign with canaries. Parameters of the mechanism left out follow from the teachers.
+    """One campaign with canaries. Omitted parameters of the mechanism follow from the teachers.
 
     Attributes:
         aggregator: ``lnmax``, ``gnmax`` or ``confident-gnmax``.
-        canaries: m, and as many public queries, all of which the budget is for.
+        canaries: m, and as many public queries, all covered by the budget.
         guesses: r of them, fixed in advance.
-        parties: how many.
+        parties: number of parties.
         teachers: of each party.
         delta: at which epsilon is claimed and bounded.
         confidence: with which the lower bound holds.
         parameters: of the mechanism, by the names of the campaign's specification.
-        copies: parties that a canary that is in goes to. What is claimed is for a patient of one
-            party, so that more than 1 is a violation, for an audit to see.
+        copies: number of parties that an included canary is planted at. The claim is for a patient of
+            one party, so more than 1 is a violation, which an audit should detect.
 
     Raises:
         UsageError: for numbers that make no sense.

@@ -1,7 +1,7 @@
-"""The audit of a gated batch: many times the same votes, their gate, and the labels behind it.
+"""Audit of a gated batch: repeated runs of the same votes, their gate, and the labels behind it.
 
-The target is a gated campaign between its charge and its release, from votes to labels or none;
-that there is one attempt is for the ledger to see to.
+The target is a gated campaign between its charge and its release, from votes to labels or none; the
+ledger ensures that there is only one attempt.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from pate.mechanisms.contract import Votes
     from pate.noise.exact import Noise
 
-#: Of the gate: its order, and the share of the divergence that its test may cost.
+#: The gate's order, and the share of the divergence that its test may cost.
 _ORDER, _SHARE = 6.0, 0.3
-#: The noise of a gate's coin: that of its module.
+#: The noise of a gate's coin, as in its module.
 _COIN: Final = 2**20
 _STEP: Final = 50
 
@@ -79,7 +79,7 @@ class Gated:
         return np.repeat(given, [1, self.queries - 1], axis=0)
 
     def distance(self, rows: Votes, mechanism: GNMax | None = None) -> int:
-        """Return how far the votes are from a closed gate, in units."""
+        """Return the distance of the votes from a closed gate, in units."""
         judge = self.mechanism if mechanism is None else mechanism
         batch = batch_of(rows, judge, self.gate.order, _bound(judge))
         return batch.distance_to(self.gate.target, self.gate.order, self.gate.levels - 1)
@@ -145,7 +145,7 @@ class Gated:
             return 1.0
         if bug.gate == 1 or distance < 0:
             return self.gate.opens(distance)
-        # What the coin of that distance asks for, from its chance, and back with other noise.
+        # The coin's threshold at that distance, from its probability, then the probability with other noise.
         chance = self.gate.opens(distance)
         level = -_COIN * math.log(2 * chance) if chance < 0.5 else _COIN * math.log(2 - 2 * chance)
         if bug.gate == 0:
@@ -177,7 +177,7 @@ def audit_gated(
 
     Args:
         gated: the target; its claim is that of the gate.
-        noise: the one that ships.
+        noise: the production source.
         runs: batches that count, in each of two worlds.
         confidence: with which the lower bound holds.
         progress: called with runs done and runs in all.
@@ -210,7 +210,7 @@ def audit_gated(
 
 
 def foresee_gated(gated: Gated, claim: Claim, runs: int, confidence: float) -> tuple[Seen, ...]:
-    """Return which bugs an audit is going to find, by exact laws."""
+    """Return the bugs that an audit will detect, by exact laws."""
     return tuple(
         seen_from(
             bug.name,

@@ -1,4 +1,4 @@
-"""The options of ``pate audit``, and which of them go together."""
+"""The options of ``pate audit`` and their valid combinations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Audited = Literal[
     "lnmax", "gnmax", "confident-gnmax", "interactive-gnmax",
     "distributed-gnmax", "neighbour", "distributed-neighbour", "gated-gnmax",
 ]  # fmt: skip
-#: What decides behind a gate; the gate is audited with it.
+#: The mechanism behind a gate; the gate is audited with it.
 GATED: Final = "gated-gnmax"
-#: The mechanisms whose noisy counts are seen as they are, and not only labels made of them. That of
-#: noise shares is the same for all three, whose labels are made of what the server sees.
+#: The mechanisms whose observer sees the noisy counts, not only their labels. With noise shares it is
+#: the same for all three, whose labels are computed from what the server sees.
 COUNTED: Final = ("distributed-gnmax", "neighbour", "distributed-neighbour")
 #: The options that each mechanism has.
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -35,7 +35,7 @@ _canary = partial(typer.Option, rich_help_panel="Canary")
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(CommandOptions):
-    """What to audit; each field is the option of that name, None where it was left out.
+    """The options; each field is the option of that name, None if omitted.
 
     Raises:
         UsageError: for options that make no sense together.

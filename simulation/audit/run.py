@@ -1,4 +1,4 @@
-"""``pate audit``: from its options to audits, and what it says of them."""
+"""``pate audit``: runs the audits of its options, and reports them."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     from simulation.audit.options import AuditOptions
 
 _THRESHOLD: Final = 60
-#: Of the noise, for each vote of a unit. The smaller it is, the more a run tells, and the smaller the
-#: errors that are seen; the check is, as in campaigns, the smaller part of the cost.
+#: Noise per vote of a unit. The smaller it is, the more informative a run, and the smaller the
+#: detectable errors; the threshold test is, as in campaigns, the smaller part of the cost.
 _SIGMA, _SCALE, _CHECK = Fraction(3, 2), Fraction(1), 3
 #: For a gated batch: its noise per vote of a unit, its queries, and its epsilon.
 _GATED_SIGMA, _GATED_QUERIES, _GATED_EPSILON = Fraction(3), 64, 2.0
-#: Of a prediction that is reinforced; it is public, and matters to no cost.
+#: Confidence of a reinforced prediction; it is public, and affects no cost.
 _CONFIDENCE: Final = Fraction(9, 10)
 #: Honest parties whose noise shares are in a sum.
 _HONEST: Final = 4
 _VOTES: Final = 2
 _DELTA: Final = 1e-2
 _QUERIES, _RUNS = 2, 20_000
-#: Of noisy counts more runs are cheap, and bring the bound near to what is claimed.
+#: For noisy counts more runs are cheap, and bring the bound close to the claim.
 _COUNTED_RUNS, _GATED_RUNS = 100_000, 1_000
 _CAMPAIGN_QUERIES, _CAMPAIGN_RUNS = 8, 600
 _CANARIES, _CANARY_DELTA = 100, 1e-5
-#: Of gnmax with canaries, for the square root of their number: so that missing noise is seen.
+#: Noise of gnmax with canaries, per square root of their number, so that missing noise is detected.
 _CANARY_SIGMA: Final = 6
 
 MEANING: Final = (
@@ -65,7 +65,7 @@ MEANING: Final = (
 
 
 def run_audits(options: AuditOptions, screen: Screen) -> tuple[Audit, ...]:
-    """Run the audits that were asked for.
+    """Run the requested audits.
 
     Raises:
         UsageError: for options that make no sense together.
@@ -128,7 +128,7 @@ def _gated(options: AuditOptions, delta: float, screen: Screen) -> Audit:
 
 
 def gated_of(options: AuditOptions, delta: float = _DELTA) -> Gated:
-    """Return the gated batch that is audited."""
+    """Return the audited gated batch."""
     from simulation.audit.gated import Gated
 
     k = options.votes_per_unit or _VOTES
@@ -168,7 +168,7 @@ def _canary(options: AuditOptions, screen: Screen) -> Audit:
 
 
 def mechanism_of(name: str, options: AuditOptions) -> Mechanism:
-    """Return the mechanism of that name that is audited."""
+    """Return the audited mechanism of that name."""
     k = options.votes_per_unit or _VOTES
     sigma2 = _exact("sigma2", options.sigma2) or _SIGMA * k
     sigma1 = _exact("sigma1", options.sigma1) or _CHECK * sigma2
@@ -212,8 +212,8 @@ def to_dict(audits: Sequence[Audit]) -> dict[str, object]:
 
 
 def show(audits: Sequence[Audit]) -> None:
-    """Print a table of the audits, the terms that they share, and which bugs they would have seen."""
-    # Eighty columns hold it: no frame, and one space between columns.
+    """Print a table of the audits, their common terms, and the bugs that they would have detected."""
+    # It fits 80 columns: no frame, and one space between columns.
     sheet = Sheet(
         title="Claimed, and found by attack",
         title_justify="left",
@@ -249,7 +249,7 @@ def show(audits: Sequence[Audit]) -> None:
     ):
         console.print(line, markup=False)
     if any(each.bugs for each in audits):
-        # As wide as it is: a bug or a pair that is cut short says nothing.
+        # At full width: a truncated bug or pair is useless.
         Console(highlight=False, width=140).print(_bugs(audits))
         console.print(
             "From exact laws, before any run: with so many --runs the bug is found but with "
@@ -280,7 +280,7 @@ def _rounded_down(figure: float) -> str:
 
 
 def require_all_hold(audits: Sequence[Audit]) -> None:
-    """Raise unless every claim stands.
+    """Raise if a claim is refuted.
 
     Raises:
         AccountingError: naming the first claim that an attack refuted.
