@@ -82,7 +82,7 @@ class LedgerError(PateError):
 
 
 class InfeasibleError(PateError):
-    """A privacy guarantee that these parameters cannot give, whatever the budget."""
+    """A privacy guarantee that these parameters cannot give at any budget."""
 
     exit_code = 23
     public = "no setting within its reach gives that guarantee"

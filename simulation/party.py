@@ -112,7 +112,7 @@ def worker(place: Path, teachers: int | None) -> list[str]:
 
 
 def main() -> None:
-    """Answer for some parties with records in their homes: the process of `worker`."""
+    """Answer for some parties with records in their homes: the process that `worker` describes."""
     (where, teachers), numbers = arguments_of(sys.argv[1:])
     place = Path(where)
     public = load_inputs(place / PUBLIC_FILE) if (place / PUBLIC_FILE).exists() else None

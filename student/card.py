@@ -104,7 +104,7 @@ noisy sums, and nothing else: no record and no vote of any single data holder.
 
 def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
     classes = ", ".join(_plain(name) for name in student.classes)
-    # "campaign" is what a campaign is called whose coordinator gave it no name.
+    # "campaign" is the default name of a campaign.
     named = provenance.name not in ("", "campaign")
     title = _plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
     kind = _KINDS.get(student.kind, f"a classifier of kind {_plain(student.kind)}")
@@ -165,7 +165,7 @@ the server gave it.
 
 
 def _withdrawn(statement: Mapping[str, object]) -> str | None:
-    """Return why the statement gives its own observer no guarantee, None if it gives one."""
+    """Return why the statement has no guarantee towards its own observer, None if it has one."""
     observers = statement.get("statements")
     for each in observers if isinstance(observers, list) else []:
         if isinstance(each, Mapping) and each.get("observer") == statement["observer"]:
@@ -174,7 +174,7 @@ def _withdrawn(statement: Mapping[str, object]) -> str | None:
 
 
 def promise_of(statement: Mapping[str, object]) -> str:
-    """Return what a checked statement guarantees, as one line with its terms."""
+    """Return the guarantee of a checked statement, as one line with its terms."""
     if _withdrawn(statement) is not None:
         return "no privacy guarantee: see privacy.json"
     unit = str(statement["unit"])

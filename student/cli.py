@@ -122,7 +122,7 @@ def evaluate(
 
     result = measure(load(model), _read_dataset(data, label, group_column, window))
     if out is None:
-        # Not in it: all of that folder is published, and figures of these data may not be fit for it.
+        # Not in the student's folder: it is published, and figures of these data may be private.
         place = model.resolve()
         out = place.with_name(f"{place.name}-evaluation")
     out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def export(
 
 
 def _promise(model: Path) -> str:
-    """Return what the statement beside a model guarantees, in a line; empty where there is none."""
+    """Return the guarantee of the statement next to a model, in one line; empty without one."""
     from pate.formats.labels import checked_statement
     from student.card import promise_of
     from student.export import PRIVACY
@@ -219,7 +219,7 @@ def _read_inputs(path: Path, drop: Sequence[str], window: Window | None) -> Inpu
 def _read_dataset(
     path: Path, label: str | None, groups: str | None, window: Window | None = None
 ) -> Dataset:
-    """Return labelled data; a column of groups stays a feature, an array of groups never was one."""
+    """Return labelled data; a column of groups remains a feature, an array of groups is none."""
     from pate.data.read import read_dataset
     from pate.data.values import Table
     from student.fairness import group_column, require_groups
@@ -282,7 +282,7 @@ def _follow(
         campaign = client.campaign()
         named = repr(campaign.name) if campaign.name else campaign.id.hex()[:12]
         screen.say(f"campaign {named}: {campaign.mechanism}")
-        # Only now: a server that is started at the same time has made the file once it answers.
+        # Only now: a server started at the same time has created the file once it answers.
         client.token = token_for(options.token_file, host)
         if client.token is None:
             _do_without_token(campaign, screen)
@@ -291,10 +291,10 @@ def _follow(
 
 
 def _do_without_token(campaign: Campaign, screen: Screen) -> None:
-    """Say what a student without a token cannot do.
+    """Report what a student without a token cannot do.
 
     Raises:
-        UsageError: if the campaign waits for predictions, which nobody would take from it.
+        UsageError: if the campaign waits for predictions, which the server would refuse.
     """
     if campaign.mechanism == "interactive-gnmax" and campaign.phase != "finished":
         raise UsageError(

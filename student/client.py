@@ -1,8 +1,7 @@
 """The student's client of the server: receives labels, sends predictions.
 
-What arrives is checked by :mod:`student.arrivals`, and ends the session if it does not fit. It
-waits for a server that is unavailable or restarts; the stream continues after the last received
-event.
+:mod:`student.arrivals` checks messages; an inconsistent one ends the session. The client waits for a
+server that is unavailable or restarts; the stream continues after the last received event.
 """
 
 from __future__ import annotations
@@ -344,7 +343,7 @@ class _Patience:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            # What gRPC says of a server that is not running is four lines long, and no news.
+            # gRPC's message for a server that is not running has four lines, and no information.
             is_away = "failed to connect" in why.lower()
             what = "it does not answer (yet)" if is_away else why
             self._say(f"waiting for the server at {self._address}: {what}")

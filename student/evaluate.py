@@ -1,6 +1,6 @@
-"""How good a student is on labelled data: accuracy, confusion matrix, rates per class and group.
+"""Evaluation of a student on labelled data: accuracy, confusion matrix, rates per class and group.
 
-The labelled data for this must be public too, or the numbers themselves are a release.
+The labelled data must be public, too; otherwise the numbers are themselves a release.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _INTERVAL: Final = "line: 95 % interval"
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a student got right and wrong.
+    """The result of an evaluation.
 
     Attributes:
         classes: class names.
         confusion: (classes, classes) int64; row: the true class, column: the predicted one.
-        groups: the same for each group of the data, where it has any.
-        coverage: how the labels that the student learnt from lie over the classes, where known.
+        groups: the same for each group of the data, if any.
+        coverage: distribution of the student's labels over the classes, if known.
     """
 
     classes: tuple[str, ...]
@@ -63,24 +63,24 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of inputs that were told right."""
+        """Share of correctly predicted inputs."""
         return float(np.trace(self.confusion) / self.confusion.sum())
 
     @property
     def rates(self) -> list[Rate]:
-        """Per class the share of its inputs that were told right, of none for an absent class."""
+        """Recall per class, as a rate; without inputs for an absent class."""
         totals = self.confusion.sum(axis=1).tolist()
         right = np.diag(self.confusion).tolist()
         return [Rate(r, t) for r, t in zip(right, totals, strict=True)]
 
     @property
     def recalls(self) -> list[float | None]:
-        """Per class the share of its inputs that were told right; None for an absent class."""
+        """Recall per class; None for an absent class."""
         return [rate.share for rate in self.rates]
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean of the recalls of the classes that are there."""
+        """Mean recall of the present classes."""
         return float(np.mean([recall for recall in self.recalls if recall is not None]))
 
     def to_json(self) -> dict[str, object]:
@@ -102,13 +102,13 @@ class Evaluation:
 
 
 def evaluate(student: Student, data: Dataset, *, coverage: Coverage | None = None) -> Evaluation:
-    """Return how a student does on labelled data.
+    """Return the evaluation of a student on labelled data.
 
     Args:
-        student: to judge.
-        data: its classes may be fewer than the student's, or in another order. Groups that it has
-            are told apart, if they are few enough to be groups and not single people.
-        coverage: of the labels that the student learnt from, to be shown with the rest.
+        student: to evaluate.
+        data: its classes may be fewer than the student's, or in another order. Its groups are evaluated
+            separately, if they are too few to be single people.
+        coverage: of the labels that the student learnt from.
 
     Raises:
         SchemaError: if the data has classes that the student does not know, or other inputs.
@@ -130,15 +130,15 @@ def evaluate(student: Student, data: Dataset, *, coverage: Coverage | None = Non
 
 
 def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise: str = "") -> None:
-    """Draw a PNG: the confusion matrix, rates per class beside it, and groups below if there are any.
+    """Draw a PNG: the confusion matrix and rates per class, with groups below if there are any.
 
-    Dark lines are intervals that hold the true share with 95 % confidence.
+    Dark lines are 95 % confidence intervals of the true share.
 
     Args:
         evaluation: to draw.
         path: of the picture.
         title: names the student.
-        promise: what its privacy statement guarantees, in a line; empty: nothing is said of that.
+        promise: the guarantee of its privacy statement, in one line; empty to omit it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -153,7 +153,7 @@ def draw(evaluation: Evaluation, path: Path, *, title: str = "Student", promise:
     figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
     if promise:
         figure.suptitle(textwrap.fill(promise, int(width / _LETTER)), fontsize=9)
-    # One part, or two: the groups lie below.
+    # One part, or two: groups are drawn below.
     parts = figure.subfigures(
         1 if groups is None else 2,
         1,
@@ -205,7 +205,7 @@ def _draw_confusion(axes: Axes, evaluation: Evaluation, title: str) -> None:
 
 
 def _draw_bars(axes: Axes, title: str, rates: Sequence[Rate], scale: float = 1.0) -> None:
-    """Draw a bar per class, its interval, and its share in figures behind it."""
+    """Draw a bar per class, its interval, and its share as a number."""
     for row, rate in enumerate(rates):
         axes.barh(row, rate.share or 0.0, color=_BAR, height=0.72)
         low, high = rate.interval() if rate.count else (0.0, 0.0)
@@ -220,7 +220,7 @@ def _draw_bars(axes: Axes, title: str, rates: Sequence[Rate], scale: float = 1.0
 
 
 def _draw_groups(panels: Sequence[Axes], groups: Groups) -> None:
-    """Draw accuracy of each group, and of two classes how often the positive one is predicted."""
+    """Draw each group's accuracy and, for two classes, its rate of positive predictions."""
     left, right = panels
     rows = range(len(groups.names))
     _draw_points(left, "accuracy by group", list(groups.accuracy.values()))

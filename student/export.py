@@ -39,15 +39,14 @@ PRIVACY: Final = "privacy.json"
 
 
 def check_out(out: Path, *, replace: bool = True) -> None:
-    """Refuse a place where publishing would fail or overwrite something else; before training.
+    """Refuse, before training, a place where publishing would fail or overwrite other content.
 
     Args:
         out: the folder.
         replace: whether a student that was published there may be replaced.
 
     Raises:
-        UsageError: if ``out`` holds something that is not a published student, or one that may not be
-            replaced.
+        UsageError: if ``out`` has content that is not a published student, or one that may not be replaced.
         DiskError: if nothing can be written there.
     """
     if out.exists() and not out.is_dir():
@@ -66,12 +65,12 @@ def check_out(out: Path, *, replace: bool = True) -> None:
 
 @contextlib.contextmanager
 def scratch(out: Path, *, replace: bool = True) -> Iterator[Path]:
-    """Keep what this process writes for itself beside ``out``, and remove it when the block ends.
+    """Keep this process's temporary files next to ``out``, and remove them when the block ends.
 
     The arguments are those of :func:`check_out`.
 
-    Libraries leave folders of their own where temporary files go. What an earlier training for the
-    same ``out`` left there when it was killed is removed first.
+    Libraries leave folders in the directory of temporary files. Those of an earlier, killed training
+    for the same ``out`` are removed first.
 
     Yields:
         The folder, accessible only to the owner.
@@ -121,7 +120,7 @@ def publish(
     Raises:
         DataError: if the privacy statement is missing or incomplete.
         UsageError: if ``out`` has other content.
-        DiskError: if the disk is full or not writable; ``out`` is then as it was.
+        DiskError: if the disk is full or not writable; ``out`` is then unchanged.
     """
     if not privacy.strip():
         raise DataError("a student is not published without its privacy statement")
@@ -165,14 +164,14 @@ def _write_all(
 
 
 def write_evaluation(evaluation: Evaluation, folder: Path, promise: str = "") -> None:
-    """Write ``evaluation.json`` and ``evaluation.png``, with what is guaranteed, into a folder."""
+    """Write ``evaluation.json`` and ``evaluation.png``, with the guarantee, into a folder."""
     from matplotlib import rc_context
 
     from student.evaluate import draw
 
     text = json.dumps(evaluation.to_json(), indent=2, ensure_ascii=False)
     (folder / "evaluation.json").write_text(text + "\n", encoding="utf-8")
-    # Names of classes and words of a statement are foreign: `$` would be read as a formula.
+    # Names of classes and texts of a statement are untrusted: `$` would be parsed as a formula.
     with rc_context({"text.parse_math": False}):
         draw(evaluation, folder / "evaluation.png", promise=promise)
 

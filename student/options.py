@@ -1,4 +1,4 @@
-"""The options of ``pate-student``, and which of them go together."""
+"""The options of ``pate-student`` and their valid combinations."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ DataPath = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(CommandOptions):
-    """What ``pate-student train`` is asked; each field is the option of that name.
+    """The options of ``pate-student train``; each field is the option of that name.
 
     Raises:
-        UsageError: for options that make no sense together.
+        UsageError: for options that exclude each other.
     """
 
     public: Annotated[

@@ -1,4 +1,4 @@
-"""How ``pate-student`` shows what it has found: tables of the screen, and predictions as a file."""
+"""Output of ``pate-student``: tables on the screen, and predictions as a file."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from student.session import Published
     from student.trainers.base import Student
 
-#: Columns of a confusion matrix that a screen has room for; the files have all.
+#: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
 
 
 def confusion_grid(result: Evaluation) -> Grid:
-    """Return a table: a row a true class, a column a predicted one, and the recall."""
+    """Return a table: one row per true class, one column per predicted class, and the recall."""
     from rich.table import Table
 
     grid = Table(title="true class down, predicted across", title_justify="left")
@@ -46,7 +46,7 @@ def confusion_grid(result: Evaluation) -> Grid:
 
 
 def group_grid(groups: Groups) -> Grid:
-    """Return a table: a row a group, with the 95 % interval of its accuracy."""
+    """Return a table: one row per group, with the 95 % interval of its accuracy."""
     from rich.table import Table
 
     grid = Table(title="groups", title_justify="left")
@@ -66,7 +66,7 @@ def group_grid(groups: Groups) -> Grid:
 def tell_published(
     published: Published, labels: LabelSet, out: Path, screen: Screen, *, as_json: bool
 ) -> None:
-    """Say what was published, and what it promises."""
+    """Report the published files and their guarantee."""
     from pate.formats.labels import checked_statement
     from pate.formats.privacy_statement import do_records_vote, in_words, neighbours_of
 
@@ -95,7 +95,7 @@ def tell_published(
 
 
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
-    """Say, before the training, which classes have few labels or none, and what to change."""
+    """Warn, before training, about classes with few labels or none, with a remedy."""
     from pate.campaign.choices import UNITS
     from pate.campaign.outlook import classes_in_words, plan_command
     from pate.formats.labels import checked_statement
@@ -127,18 +127,18 @@ def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
 
 
 def _count(number: object) -> int | None:
-    """Return a whole number; None for all else, which has no place in a command to be copied."""
+    """Return a whole number; None for anything else, which a command to be copied must not contain."""
     return number if type(number) is int else None
 
 
 def _first(mechanism: object) -> Mapping[str, object]:
-    """Return a statement's first mechanism, an empty one if there is none."""
+    """Return a statement's first mechanism, or an empty one."""
     first = mechanism[0] if isinstance(mechanism, list) and mechanism else None
     return first if isinstance(first, dict) else {}
 
 
 def _planned(mechanism: object) -> str | None:
-    """Return what `pate plan` calls a statement's mechanism; None if it does not know it."""
+    """Return the name of a statement's mechanism in `pate plan`, None if unknown there."""
     from pate.campaign.choices import AGGREGATORS
 
     name = str(_first(mechanism).get("mechanism")).removeprefix("distributed-")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Returns a student's accuracy on labelled inputs, from 0 to 1.
 Measure: TypeAlias = Callable[[Student], float]
-#: Trains a student for a round; the number makes the seeds of rounds differ, 0 is the last one.
+#: Trains a student for a round; the number varies the seed by round; 0 is the final training.
 Trainer: TypeAlias = Callable[[Lesson, int], Student]
 Say: TypeAlias = Callable[[str], None]
 

@@ -1,1 +1,1 @@
-"""Privacy accounting: what was done (events), what it costs, and what is left of a budget."""
+"""Privacy accounting: events, their costs, and the remaining budget."""

@@ -114,11 +114,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class Account:
-    """What :func:`account` found.
+    """The result of :func:`account`.
 
     Attributes:
         queries: rows of the votes.
-        answered: expected number of labels; where there is a check it depends on the votes.
+        answered: expected number of labels; with a threshold test it depends on the votes.
         figures: by bound.
         gate: the gate of least epsilon that would open for such votes, if it was looked for and
             there is one.
@@ -145,7 +145,7 @@ def account(
     gate: bool = False,
     sanitised: bool = False,
 ) -> Account:
-    """Return what answering every row of ``votes`` once costs.
+    """Return the cost of answering every row of ``votes`` once.
 
     Args:
         votes: (queries, classes) counts.
@@ -163,7 +163,7 @@ def account(
 
     Raises:
         AccountingError: for impossible votes, orders or parameters.
-        UsageError: for a bound that the mechanism has not, or a noisy release that is not known.
+        UsageError: for a bound that the mechanism does not have, or an unknown noisy release.
     """
     check_delta(delta)  # before a table is built for nothing
     counts = check_histograms(votes)
@@ -303,7 +303,7 @@ def _worst(
     delta: float,
     orders: Floats,
 ) -> Figures:
-    """Return the worst cost of all checks and so many labels: a bound if there can be no more."""
+    """Return the worst cost of all checks and this number of labels, an upper bound for any fewer."""
     mu_squared = labels * neighbours.squared_distance * setting.label.mu_of_step**2
     rate = labels * neighbours.squared_distance / (2 * setting.label.sigma**2)
     if setting.check is not None:

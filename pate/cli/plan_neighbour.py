@@ -1,4 +1,4 @@
-"""``pate plan-neighbour``: how many representatives, before anybody votes."""
+"""``pate plan-neighbour``: choose the number of representatives, before any votes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pate.runtime.options import CommandOptions, of_campaign, of_privacy, takes
 if TYPE_CHECKING:
     from pate.planning.neighbour import NeighbourNoise, NeighbourPlan
 
-#: Numbers of representatives that are shown beside the default.
+#: Numbers of representatives shown in addition to the default.
 _STEPS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighbourOptions(CommandOptions):
-    """What was typed."""
+    """The options."""
 
     records: Annotated[int, of_campaign(min=1, help="Your guess at all parties' records.")] = 10_000
     parties: Annotated[int, of_campaign(min=1, help="How many parties.")] = 5

@@ -1,4 +1,4 @@
-"""``pate schema draft``: the schema of a table, as far as public facts tell it.
+"""``pate schema draft``: the schema of a table, as far as it follows from public facts.
 
 It is made of a public set or of a codebook, never of a party's records: an edge that is the largest
 value there, or a code that one patient has, would be a release of its own.
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 app = Commands(no_args_is_help=True, help="Draft a schema: what a table's columns may hold.")
 
-#: About so many bins of a number.
+#: Approximate number of bins of a number.
 _BINS: Final = 10
-#: More codes than this are no list that anybody agreed on.
+#: Most codes of an agreed list.
 _CODES: Final = 100
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _KINDS: Final = ("number", "whole", "category")
@@ -129,7 +129,7 @@ def _of_codebook(book: TextTable) -> list[dict[str, object]]:
     """Return the columns that a codebook lists.
 
     Raises:
-        DataError: naming the line with what can't be read.
+        DataError: naming the unreadable line.
     """
     lacks = [name for name in ("column", "kind", "values") if name not in book.columns]
     if lacks:

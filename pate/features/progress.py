@@ -1,4 +1,4 @@
-"""How far the features of many inputs are: for whoever waits for them, however deep they are computed."""
+"""Progress of computing features of many inputs, reported from any depth of calls."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TOLD: Final[ContextVar[Callable[[int, int], None] | None]] = ContextVar("told",
 def telling(progress: Callable[[int, int], None] | None) -> Iterator[None]:
     """Call ``progress`` with a percentage and 100 while features are computed within the block.
 
-    None is for parts of a whole that is told itself.
+    None: the caller reports the progress of the whole.
 
-    A percentage, and not a number of inputs: how many records a party has is private.
+    A percentage, not a number of inputs: a party's number of records is private.
     """
     before = _TOLD.set(progress)
     try:
@@ -28,7 +28,7 @@ def telling(progress: Callable[[int, int], None] | None) -> Iterator[None]:
 
 
 def told(starts: Sequence[int]) -> Iterator[int]:
-    """Yield where each block starts, and tell how far they are; a single block is not worth telling."""
+    """Yield the start of each block, and report progress if there are several."""
     progress = _TOLD.get()
     for number, start in enumerate(starts):
         yield start

@@ -1,12 +1,12 @@
-"""What a coordinator and a data holder hand each other so that a party is enrolled: two small files.
+"""Files of an enrolment: the coordinator's bundle and the party's answer.
 
-A *bundle* goes from the server to one party, by a way that nobody else reads: it pins the server's
-certificate authority and holds a one-time code. An *answer* goes back: the public keys that the
-party made, signed by each of them and by the code. An answer holds no secret.
+A *bundle* goes from the server to one party, over a confidential channel: it pins the server's
+certificate authority and contains a one-time code. An *answer* goes back: the public keys that the
+party made, signed by each of them and by the code. An answer contains no secret.
 
-The code is the seed of a one-time Ed25519 key, and the server keeps only the public half of it. So
-a server's records, read by somebody else, do not let him answer in a party's place, and a code
-cannot be found by trying: it has 256 bits.
+The code is the seed of a one-time Ed25519 key, and the server stores only its public half. So leaked
+records of a server do not suffice to answer in a party's place, and a code of 256 bits cannot be
+guessed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BUNDLE_FORMAT: Final = "pate-enrolment-bundle/1"
 ANSWER_FORMAT: Final = "pate-enrolment-answer/1"
-#: Where a server takes answers, by POST.
+#: The server's route for answers, by POST.
 ROUTE: Final = "/pate/v1/enroll"
 #: Largest file of either kind, in bytes; real ones stay below 2 KiB.
 MAX_FILE: Final = 8192
@@ -52,7 +52,7 @@ _NODE_SIGNATURE: Final = ec.ECDSA(hashes.SHA256())
 
 
 def check_name(name: str) -> str:
-    """Return the name of a party if it can stand in a file name and on a screen.
+    """Return the name of a party if it is valid in a file name and on a screen.
 
     Raises:
         ProtocolError: otherwise.
@@ -66,10 +66,10 @@ def check_name(name: str) -> str:
 
 
 def is_host(host: str) -> bool:
-    """Say whether this is an address, or a name that can stand in a certificate.
+    """Return whether this is an address, or a name that is valid in a certificate.
 
-    A name that ends in a number is none: it is an address that was mistyped, and where it leads
-    depends on the program. Nor is an address with the name of a network interface.
+    A name that ends in a number is invalid: it is a mistyped address, and programs resolve it
+    differently. Nor is an address with the name of a network interface.
 
     >>> [is_host(host) for host in ("pate.example.org", "2001:db8::7", "192.0.2.300", "fe80::1%a")]
     [True, True, False, False]
@@ -89,7 +89,7 @@ def split_address(address: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    # In brackets an address of IPv6 and nothing else, and it nowhere else.
+    # Brackets are required for an IPv6 address, and allowed only for it.
     known = is_host(bare) and (":" in bare) == (bare != host)
     if not (known and _PORT.fullmatch(port) and 0 < int(port) < 2**16):
         raise ProtocolError(f"{address!r:.320} is no server address; write host:port")
@@ -97,7 +97,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def line_of_party(name: str, identity: bytes) -> str:
-    """Return a party as the table ``[parties]`` of a ``policy.toml`` has it.
+    """Return a party's line in the table ``[parties]`` of a ``policy.toml``.
 
     >>> line_of_party("b.1", bytes(32))[:16]
     '"b.1" = "0000000'
@@ -129,20 +129,20 @@ def readable(digest: bytes) -> str:
 
 
 def verifier_of(code: bytes) -> bytes:
-    """Return what a server keeps of a one-time code: 32 bytes that check answers and make none."""
+    """Return the verifier of a one-time code: 32 bytes that check answers but cannot sign them."""
     return _code_key(code).public_key().public_bytes_raw()
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one party needs to enrol. Its code is a secret until it has been used.
+    """The bundle of one party's enrolment. Its code is secret until it has been used.
 
     Attributes:
         name: of the party, as the coordinator calls it.
         server: ``host:port``.
         ca: certificate (PEM) of the authority that signed the server's.
         code: one-time code, 32 bytes.
-        campaign_key: Ed25519 public key (32 bytes) that signs what the server asks.
+        campaign_key: Ed25519 public key (32 bytes) that signs the server's requests.
         expires: when the code ends, in seconds since 1970.
     """
 
@@ -181,7 +181,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Answer:
-    """The public keys of a party, and proof that it holds their private halves and the code.
+    """The public keys of a party, and proof that it has their private halves and the code.
 
     Attributes:
         name: of the party.
@@ -191,8 +191,8 @@ class Answer:
         by_node: signature of the node key, ECDSA with SHA-256, DER.
         by_code: signature of the one-time code's key, 64 bytes.
 
-    All three sign name and keys and the hash of the authority, so that an answer is good for one
-    server and for these keys alone.
+    All three sign name and keys and the hash of the authority, so that an answer is valid only for one
+    server and these keys.
     """
 
     name: str
@@ -232,7 +232,7 @@ class Answer:
         )
 
     def check_keys(self, authority: bytes) -> None:
-        """Check that whoever made this holds both keys, and made it for this server.
+        """Check that the sender has both private keys, and signed for this server.
 
         Args:
             authority: the :func:`fingerprint` of the server's authority.
@@ -252,7 +252,7 @@ class Answer:
             ) from error
 
     def made_with(self, verifier: bytes, authority: bytes) -> bool:
-        """Say whether this was made with the code of :func:`verifier_of`.
+        """Return whether this was signed with the code of :func:`verifier_of`.
 
         Nothing secret is compared: the verifier is a public key.
         """
@@ -265,12 +265,12 @@ class Answer:
         return True
 
     def to_json(self) -> bytes:
-        """Return the file, which is also what is sent."""
+        """Return the file, which is also the body of the request."""
         return _write(ANSWER_FORMAT, write(self))
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
-        """Read the file, or what was sent.
+        """Read the file, or the body of the request.
 
         Raises:
             ProtocolError: if it is no answer of this version.

@@ -1,4 +1,4 @@
-"""The exported labels of a campaign: what a student may learn from without a server.
+"""The exported labels of a campaign, from which a student can learn without a server.
 
 A label file is one JSON object. Labels are public: they were released, and their cost is in the
 privacy statement that the file carries. Reading is strict, because a file may come from anywhere.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "pate-labels/2"
 #: How a label came about.
 SOURCES: Final = ("teachers", "records", "reinforced")
-#: What every privacy statement says, whatever else it says.
+#: Required fields of every privacy statement.
 STATEMENT_KEYS: Final = (
     "epsilon",
     "delta",
@@ -204,7 +204,7 @@ def checked_statement(text: str) -> dict[str, object]:
         text: of ``privacy.json``.
 
     Raises:
-        DataError: if it is not a JSON object, or does not say its epsilon (finite, not negative),
+        DataError: if it is not a JSON object, or lacks its epsilon (finite, not negative),
             delta (from 0, below 1), unit, adjacency, observer, mechanism and ledger head.
     """
     fields = parse(text, most=_LONGEST, error=DataError, what="a privacy statement")

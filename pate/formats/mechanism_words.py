@@ -1,4 +1,4 @@
-"""A mechanism, as statements and terms name it, in words: what it releases, and with which noise."""
+"""Descriptions of mechanisms in words: their output and their noise."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def mechanism_in_words(mechanism: object) -> str:
     One that is not known here is given as its name and parameters.
 
     Args:
-        mechanism: as a statement's ``mechanism``, or one step of it. It may come from anybody.
+        mechanism: as a statement's ``mechanism``, or one step of it. Untrusted input.
 
     >>> mechanism_in_words({"mechanism": "gnmax", "sigma": "15/2", "votes_per_unit": 1}).split(";")[0]
     'GNMax: the class with the most votes (noise of sigma 7.5 on each count)'
@@ -94,7 +94,7 @@ def _exact(value: object) -> Fraction | None:
 
 
 def _figure(value: object) -> str:
-    """Return a figure with a point if that is exact, else as it stands."""
+    """Return a number in decimal if that is exact, else unchanged."""
     exact = _exact(value)
     if exact is None or Fraction(text := f"{float(exact):.6f}") != exact:
         return str(value)

@@ -1,8 +1,8 @@
-"""Noisy votes that were released as they are: public, like labels, and more telling.
+"""Released noisy votes: public, like labels, and more informative.
 
-Where the noise lies on the whole vote matrix, as with neighbour votes, the noisy counts themselves
-are what was paid for. Labels are made of them, and a student may look at them: how clear a vote was,
-and how large, is post-processing.
+If the noise is on the whole vote matrix, as with neighbour votes, the charge covers the noisy counts
+themselves. Labels are computed from them, and a student may use their margins and sizes: this is
+post-processing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pate.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Counts and their noise stay below it, as in mechanisms: what is larger was made up.
+#: Counts and their noise are below it, as in mechanisms; larger ones are invalid.
 _LARGEST: Final = 2**40
 
 

@@ -1,8 +1,8 @@
-"""The privacy statement: what a campaign promises, in the words and numbers of ``privacy.json``.
+"""The privacy statement: a campaign's guarantee, as in ``privacy.json``.
 
-A statement holds nothing that depends on votes except the released labels' number: no margins, no
+Nothing in a statement depends on votes except the number of released labels: no margins, no
 histogram, no data-dependent epsilon. The epsilon is that of the filter's cap, which was fixed before
-the first answer; what was really spent is described beside it and is no guarantee.
+the first answer; the realised charge is stated separately and is not a guarantee.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIXED: Final = (
 #: The end of it where a record's own cells could still decide how its party read all others.
 _FIXED_ONCE: Final = "class list, image size and channels, columns and their kinds"
 
-#: What two neighbouring worlds differ by, per unit. "Reaches k" is the events' votes_per_unit.
+#: The adjacency, per unit. "Reaches k" is the events' votes_per_unit.
 ADJACENCY: Final[Mapping[str, str]] = {
     "record": (
         "one record added or removed: it is in one shard of one party, so it changes the votes of "
@@ -89,7 +89,7 @@ _FIXED_FOR_VOTING_ONCE: Final = (
 
 
 def adjacency_of(unit: str, *, records_vote: bool) -> str:
-    """Return what neighbouring worlds differ by, in words.
+    """Return the adjacency, in words.
 
     Args:
         unit: record, patient or party.
@@ -102,9 +102,9 @@ def adjacency_of(unit: str, *, records_vote: bool) -> str:
 
 
 def adjacencies_of(unit: str, *, records_vote: bool) -> tuple[str, ...]:
-    """Return how statements have said what neighbouring worlds differ by, the present words first.
+    """Return all wordings of the adjacency in statements, the current one first.
 
-    Those of before promised less; they stay readable.
+    Earlier ones promised less; they remain readable.
     """
     now = adjacency_of(unit, records_vote=records_vote)
     if records_vote:
@@ -143,7 +143,7 @@ def in_words(
         delta: at which.
         unit: what it protects.
         observer: towards whom.
-        neighbours: what neighbouring worlds differ by; see :func:`neighbours_of`.
+        neighbours: the adjacency; see :func:`neighbours_of`.
 
     >>> in_words(1.96999, 1e-5, "record", neighbours=neighbours_of("record", records_vote=False))
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
@@ -162,7 +162,7 @@ def rounded_up(epsilon: float) -> str:
 
 @dataclass(frozen=True)
 class ObserverStatement:
-    """What holds towards one observer.
+    """The guarantee towards one observer.
 
     Attributes:
         observer: ``public`` sees the labels and everything made of them; ``server`` sees what the

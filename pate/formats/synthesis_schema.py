@@ -1,7 +1,7 @@
 """The signature under a schema of synthetic queries: made by a coordinator, checked by parties.
 
-What is signed is the file, byte by byte, so nothing depends on how JSON is written. The signature
-lies beside it in a file of its own.
+The signature covers the bytes of the file, so nothing depends on the form of its JSON. It is in a
+separate file next to the schema.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 SCHEMA_FORMAT: Final = "pate-synthesis-schema/1"
 SIGNATURE_FORMAT: Final = "pate-synthesis-schema-signature/1"
-#: With what a draft begins where a person has to decide.
+#: Prefix in a draft where a person has to decide.
 TODO: Final = "TODO"
-#: Of the file beside a schema, after the schema's own name.
+#: Suffix of the signature file, after the schema's own name.
 SUFFIX: Final = ".sig"
 #: Largest schema, in bytes.
 MAX_SCHEMA: Final = 4 << 20
@@ -90,7 +90,7 @@ def verify(content: bytes, signature: bytes, key: bytes) -> None:
     Args:
         content: the schema file.
         signature: the signature file.
-        key: Ed25519 public key, 32 bytes; what the signature file says of its key is not relied on.
+        key: Ed25519 public key, 32 bytes; the key named in the signature file is not trusted.
 
     Raises:
         SchemaError: if it was not.

@@ -1,4 +1,4 @@
-"""Mechanisms: from a vote histogram to a label or no answer, and the events that say what was done.
+"""Mechanisms: from a vote histogram to a label or no answer, with the events for accounting.
 
 A mechanism has parameters, receives votes and noise, and knows no budget: the caller charges before
 it releases a label.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.formats.noisy_counts import NoisyVotes
 
-#: Called with (step, total, loss) while a student trains. The loss is NaN if there is none.
+#: Called with (step, total, loss) during training. The loss is NaN if there is none.
 Progress: TypeAlias = Callable[[int, int, float], None]
 
 

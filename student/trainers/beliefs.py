@@ -48,8 +48,8 @@ _SHARPNESS: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0)
 _LEAST: Final = 1e-4  # probability
 FEWEST: Final = 3  # images; of fewer, none has two neighbours
 _LOOKED_AT: Final = 400  # images used to choose the description
-_CHANCE: Final = 1.0  # standard deviations of the noise that are taken off every count, up to
-_FEW_CLASSES: Final = 10  # classes; of more, more rise above it by chance
+_CHANCE: Final = 1.0  # standard deviations subtracted from every count, up to
+_FEW_CLASSES: Final = 10  # classes; with more classes, more counts exceed it by chance
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Settings:
     Attributes:
         directions: main directions of the features that are kept.
         neighbours: edges of the graph from each image.
-        roads: (memory, rounds) to choose among by labels held out: of the spreading, see
-            :func:`student.trainers.graph.spread`, and of self-training. The first where there are too
-            few labels to hold any out.
+        roads: candidate (memory, rounds), chosen by held-out labels: memory of the spreading, see
+            :func:`student.trainers.graph.spread`, and rounds of self-training. The first if there are
+            too few labels to hold any out.
         width: of the kernel, for points of mean squared length one.
         ridge: of the kernel machine.
         landmarks: of the kernel machine.
-        sharpness: factor on the machine's scores in self-training, and where there are too few
-            labels to hold any out.
+        sharpness: factor on the machine's scores in self-training, and if there are too few labels to
+            hold any out.
     """
 
     directions: int = 256
@@ -121,8 +121,8 @@ def shares(noisy: NoisyVotes) -> NDArray[np.float64]:
     A query with less than half as many such votes as is usual, or fewer than the noise could bring,
     weighs less than one.
 
-    The largest of m draws of noise grows as the root of 2 ln m, so more is taken off where classes
-    are many; otherwise noise in the many classes without votes would outweigh the votes.
+    The largest of m draws of noise grows as the root of 2 ln m, so more is subtracted for many classes;
+    otherwise noise in the many classes without votes would outweigh the votes.
 
     >>> from pate.formats.noisy_counts import NoisyVotes
     >>> counts = np.array([[390, 30], [350, 50], [140, -10]])
@@ -166,7 +166,7 @@ class _View:
 
 
 def described(lesson: Lesson, by: Settings, seed: int) -> list[Floats]:
-    """Return (n, d) points per view, of mean squared length one, directions half-way to even."""
+    """Return (n, d) points per view, of mean squared length one, directions partly whitened."""
     public = lesson.public
     if isinstance(public, Images) and default_name(public).startswith("steady"):
         points = space_over(public).embed(public)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _CHUNK_ENTRIES: Final = 1 << 23  # of a matrix of distances in memory: 32 MiB
-_WIDTH_FROM: Final = 6  # an edge is as wide as its ends are from this neighbour of theirs
-_ROUNDS: Final = 80  # what is left of a label is then below 0.95^80, two per cent
+_WIDTH_FROM: Final = 6  # the width of an edge is the distance of its ends to this neighbour
+_ROUNDS: Final = 80  # a label's remainder is then below 0.95^80, two per cent
 
 
 def squared_distances(left: Floats, right: Floats) -> Floats:

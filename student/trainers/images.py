@@ -177,18 +177,18 @@ class Averaged:
 
 
 def falling(rate: float, fraction: float) -> float:
-    """Return a learning rate that falls in a line, over the second half, to a hundredth."""
+    """Return a learning rate that falls linearly, over the second half, to a hundredth."""
     return rate * min(1.0, 2 - 2 * fraction + 0.01)
 
 
 def repeat(step: Callable[[float], float], steps: int, effort: Effort, progress: Progress) -> None:
-    """Take up to ``steps`` steps, fewer where the time runs out.
+    """Take up to ``steps`` steps, fewer if the time runs out.
 
     Args:
         step: called with the fraction of the training that is done, from 0 up to below 1; returns
             the loss.
-        steps: how many.
-        effort: holds the time limit.
+        steps: largest number of steps.
+        effort: with the time limit.
         progress: called after every step.
     """
     started = time.monotonic()
@@ -210,7 +210,7 @@ def draw(bound: int, count: int, random: torch.Generator) -> Tensor:
 
 @contextmanager
 def running_statistics_kept(network: nn.Module) -> Iterator[None]:
-    """Let batches be normalised by themselves without being remembered."""
+    """Normalise batches by their own statistics, without updating the running ones."""
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     before = [norm.track_running_stats for norm in norms]
     for norm in norms:

@@ -1,7 +1,7 @@
 """The convolutional network of an image student, described by plain numbers.
 
 One description (:class:`Architecture`) is enough to build the torch module here and the ONNX
-graph in :mod:`student.onnx_graph`, so the two cannot drift apart: both read the same fields.
+graph in :mod:`student.onnx_graph`, so the two always agree: both read the same fields.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def swift_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Archit
 
 
 class Block(nn.Module):
-    """Two normalised 3x3 convolutions beside a shortcut, a 1x1 convolution where shapes differ."""
+    """Two normalised 3x3 convolutions and a shortcut, a 1x1 convolution if shapes differ."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class Network(nn.Module):
         return logits
 
     def features(self, images: Tensor) -> Tensor:
-        """Return (b, channels of the last stage): what the linear layer sees."""
+        """Return (b, channels of the last stage), the input of the linear layer."""
         maps = nn.functional.leaky_relu(self.stem_norm(self.stem(images)), SLOPE)
         for block in self.blocks:
             maps = block(maps)
@@ -156,14 +156,14 @@ def block_shapes(architecture: Architecture) -> list[tuple[int, int, int]]:
 
 
 def has_projection(before: int, after: int, stride: int) -> bool:
-    """Say whether a block of this shape has a 1x1 convolution on its shortcut."""
+    """Return whether a block of this shape has a 1x1 convolution on its shortcut."""
     return before != after or stride != 1
 
 
 def build(architecture: Architecture, generator: torch.Generator) -> Network:
-    """Return a network with weights drawn from ``generator`` alone (on the CPU).
+    """Return a network with weights drawn only from ``generator`` (on the CPU).
 
-    The global generator of torch is neither read nor moved.
+    The global generator of torch is neither read nor advanced.
     """
     with torch.device("meta"):
         network = Network(architecture)
@@ -181,7 +181,7 @@ def build(architecture: Architecture, generator: torch.Generator) -> Network:
                 module.weight.normal_(0.0, math.sqrt(1.0 / module.in_features), generator=generator)
                 module.bias.zero_()
         for block in network.blocks:
-            if isinstance(block, Block):  # a block begins as its shortcut: steadier early steps
+            if isinstance(block, Block):  # a block starts as its shortcut, which stabilises early steps
                 block.norm2.weight.fill_(0.2)
     return network
 

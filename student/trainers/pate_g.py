@@ -1,13 +1,13 @@
 """A baseline for images, PATE-G: a generative adversarial network with feature matching.
 
-The classifier also tells public images from generated ones: with logits l_1 ... l_m, an image is
+The classifier also distinguishes public images from generated ones: with logits l_1 ... l_m, an image is
 real with probability Z / (Z + 1), where Z is the sum of exp(l_j), as if there were one more class,
 "generated", with the logit zero. The generator is trained to make images whose features have the
 same mean, over a batch, as those of public ones.
 
 The papers' classifier had weight normalisation, ours has batch normalisation. Generated images are
-therefore a batch of their own, which leaves no trace in the running statistics; features are matched
-under the running statistics of real images, where a difference of means can be seen.
+therefore a separate batch, which does not update the running statistics; features are matched under the
+running statistics of real images, where a difference of means is visible.
 
 Source: Salimans et al., "Improved techniques for training GANs", NIPS 2016, sections 3.1 and 5;
 Papernot et al., "Semi-supervised knowledge transfer for deep learning from private training data",
@@ -50,7 +50,7 @@ class Settings:
     Attributes:
         labelled: labelled images per step.
         unlabelled: unlabelled, and as many generated, images per step.
-        noise: numbers that a generated image is made of.
+        noise: size of a generated image's random input.
         learning_rate: of both networks; it falls in a line to a hundredth over the second half.
         memory: decay per step of the running mean of the classifier's weights.
     """
@@ -86,7 +86,7 @@ class Generator(nn.Module):
 
 
 def build_generator(size: tuple[int, int, int], noise: int, random: torch.Generator) -> Generator:
-    """Return a generator with weights drawn from ``random`` alone (on the CPU)."""
+    """Return a generator with weights drawn only from ``random`` (on the CPU)."""
     with torch.device("meta"):
         made = Generator(size, noise)
     made.to_empty(device="cpu")
@@ -165,7 +165,7 @@ def train(
 
 
 def told_apart(real: Tensor, fake: Tensor) -> Tensor:
-    """Return the loss of taking public images for real and generated ones for generated.
+    """Return the loss of classifying public images as real and generated ones as generated.
 
     With z the logarithm of Z, -log(Z / (Z + 1)) = softplus(z) - z, and -log(1 / (Z + 1)) =
     softplus(z). Each kind has half the weight.

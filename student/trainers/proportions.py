@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_STEPS: Final = 8  # intervals a column of numbers is cut into
+_STEPS: Final = 8  # intervals of a column of numbers
 #: Prior inverse variance of a coefficient. It was chosen on labelled splits of Adult's and
 #: Diabetes' private files, so for benchmarks on these two it has seen their records; figures change
 #: little from 20 to 100.
@@ -67,7 +67,7 @@ def guess_shares(rows: NDArray[np.float32], cells: Cells) -> Floats:
 
 
 def steps(rows: NDArray[np.float32]) -> Floats:
-    """Return a constant, the columns, and steps of those that are more than 0 and 1, all scaled."""
+    """Return a constant, the columns, and steps of those with other values than 0 and 1, all scaled."""
     made = [np.ones(len(rows))]
     for column in rows.T.astype(np.float64):
         parts = [column]
@@ -81,7 +81,7 @@ def steps(rows: NDArray[np.float32]) -> Floats:
 
 
 def _cuts(column: Floats, values: Floats) -> Floats:
-    """Return where to cut: at quantiles, and where most rows share a value, at those of the rest."""
+    """Return the cuts: at quantiles or, if most rows share a value, at those of the others."""
     at = np.linspace(0, 1, _STEPS + 1)[1:-1]
     cuts = np.unique(np.quantile(column, at))
     if len(cuts) < 3:

@@ -4,9 +4,9 @@ The network should give the same answer for an image and for the image moved sli
 direction that changes its answer most, and with low entropy. That direction is found by one round
 of power iteration on the divergence's second derivative. No image is augmented.
 
-Two measures prevent a constant answer, which would also be smooth and certain. Unlabelled images
-are normalised as a batch of their own, as moved ones are: beside labelled ones their answers would
-differ before any move, and the divergence would punish that difference. And the entropy's weight
+Two measures prevent a constant answer, which would also be smooth and certain. Unlabelled images are
+normalised as a separate batch, as moved ones are: in one batch with labelled ones their answers would
+differ before any move, and the divergence would penalise that difference. And the entropy's weight
 grows with the training, so that the labels separate the classes before answers are sharpened.
 
 Source: Miyato et al., "Virtual adversarial training: a regularization method for supervised and
@@ -143,7 +143,7 @@ def divergence(
 
 
 def unit(moves: Tensor) -> Tensor:
-    """Return each image's move at length one; a move of nearly nothing stays nothing."""
+    """Return each image's move, scaled to length one; a move of nearly zero remains zero."""
     largest = moves.abs().amax(dim=(1, 2, 3), keepdim=True)  # against underflow of the squares
     scaled = moves / (largest + 1e-30)
     length = scaled.square().sum(dim=(1, 2, 3), keepdim=True).sqrt()

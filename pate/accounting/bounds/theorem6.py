@@ -9,7 +9,7 @@ probability q or less: with mu2 = sqrt(-log q / c) and mu1 = mu2 + 1, the best c
 provided that order < mu1 and log((mu2+1)/(mu2-1)) <= c (2 mu2 - 1), which is the paper's condition
 that makes it grow with q; and never more than c * order, the cost without knowledge of the votes.
 
-A and B depend on the query alone. They are formed once for each query, and per order there are two
+A and B depend only on the query. They are formed once for each query, and per order there are two
 exponentials and a logarithm. All terms of (1-q) (A^l - 1) + q (B^l - 1) are positive, so a cost of
 1e-10 has as many good digits as one of 1.
 
@@ -161,7 +161,7 @@ def log_q0(c: float, order: float) -> float:
 
 
 class _Orders(NamedTuple):
-    """What depends on the mechanism and the orders only."""
+    """Terms that depend only on the mechanism and the orders."""
 
     c: float
     excess: Floats  # (orders,), order - 1
@@ -175,7 +175,7 @@ class _Orders(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """What depends on the query only; each (queries,)."""
+    """Terms that depend only on the query; each (queries,)."""
 
     log_q: Floats
     mu: Floats

@@ -54,7 +54,7 @@ TIGHTNESS: Final = 3e-4
 
 #: Above this q the cost without votes is given; it is above V by less than 1e-6 of itself.
 _CAP_ABOVE: Final = 0.99
-#: Above this mu too: such little noise gives no privacy worth measuring.
+#: Above this mu too: with so little noise there is practically no privacy.
 _CAP_ABOVE_MU: Final = 1e3
 #: Where the density of the knots is measured, how often, and how closely.
 _PROBES: Final = 256

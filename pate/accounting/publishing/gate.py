@@ -67,7 +67,7 @@ _ROUNDING: Final = 2.0**-44
 
 @dataclass(frozen=True, kw_only=True)
 class GateParameters:
-    """What a gate was fixed to be, before any vote was seen. Public.
+    """The parameters of a gate, fixed before any vote was seen. Public.
 
     >>> gate = GateParameters(order=10.0, target=0.85, test=0.15, failure=1e-5)
     >>> round(gate.epsilon(1e-5), 3)
@@ -78,7 +78,7 @@ class GateParameters:
     Attributes:
         order: the one Renyi order at which costs are counted.
         target: largest cost of the labels with which the gate may open, nats.
-        test: what the test costs on top, nats.
+        test: additional cost of the test, nats.
         failure: probability of opening with distance 0, that is when one unit decides.
 
     Raises:
@@ -105,20 +105,20 @@ class GateParameters:
 
     @classmethod
     def worth(cls, epsilon: float, delta: float, *, order: float, share: float) -> Self:
-        """Return the gate at ``order`` that is worth ``epsilon``, rounded down.
+        """Return the gate at ``order`` that converts to ``epsilon``, rounded down.
 
         >>> gate = GateParameters.worth(2.0, 1e-5, order=10.0, share=0.15)
         >>> gate.epsilon(1e-5) <= 2.0
         True
 
         Args:
-            epsilon: what labels and test together may be worth.
+            epsilon: of labels and test together, at most.
             delta: the whole failure probability.
             order: Renyi order.
             share: part of the divergence at that order that the test may cost.
 
         Raises:
-            AccountingError: if no gate is worth as little, or it would hardly open.
+            AccountingError: if no gate gives so small an epsilon, or it would hardly open.
         """
         (order,) = check_orders([order])
         check_positive(epsilon, "epsilon")
@@ -183,7 +183,7 @@ class GateParameters:
         return made
 
     def decide(self, batch: Batch, noise: Noise) -> bool:
-        """Toss the coin: whether the labels may go out. Once per batch, whatever it says.
+        """Toss the coin that decides whether the labels may be released: once per batch.
 
         Args:
             batch: the votes and a bound at the order of the gate.
@@ -222,7 +222,7 @@ def least_for_public_proxy(proxy: Batch, *, delta: float) -> Choice | None:
     What is chosen by looking at private votes is itself about them, and would break the promise.
 
     Args:
-        proxy: votes that are nobody's secret: of a simulation, or of another, public data set. The
+        proxy: public votes: of a simulation, or of another, public data set. The
             gate gets one of its orders.
         delta: the whole failure probability.
 
@@ -253,7 +253,7 @@ def _best_of(proxy: Batch, epsilon: float, delta: float) -> Choice | None:
 
 
 def _gates_worth(epsilon: float, delta: float, order: float) -> Sequence[GateParameters]:
-    """Return gates of at most that epsilon, which differ by what their test costs."""
+    """Return gates of at most that epsilon with different costs of their test."""
     gates: list[GateParameters] = []
     for share in _SHARES:
         with contextlib.suppress(AccountingError):  # too cheap a test for a gate that opens

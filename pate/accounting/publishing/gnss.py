@@ -1,4 +1,4 @@
-"""GNSS: the published way to release a data-dependent cost, and what it truly costs.
+"""GNSS: the published release of a data-dependent cost, and its actual cost.
 
 The mechanism of PATE18 releases f(D) + SS(D) sigma N(0, 1), with f(D) the data-dependent cost and
 SS its beta-smooth sensitivity: |f(D) - f(D')| is at most the smaller of SS(D) and SS(D'), and these

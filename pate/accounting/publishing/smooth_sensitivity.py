@@ -15,7 +15,7 @@ differences of edges bound every difference within, however the cost varies ther
 It serves comparison with published figures (``pate account --sanitised``). The gate does not need
 it.
 
-Source: Papernot et al. 2018, appendix B.4, for what is computed; the method is own.
+Source: Papernot et al. 2018, appendix B.4, for the quantity; the method is ours.
 Proof: docs/proofs/gate.md, sections 1 and 6.
 """
 

@@ -1,1 +1,1 @@
-"""``pate account``: what a file of votes costs."""
+"""``pate account``: the privacy cost of a file of votes."""

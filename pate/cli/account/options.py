@@ -20,7 +20,7 @@ _settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 
 @dataclass(frozen=True, kw_only=True)
 class AccountOptions(CommandOptions):
-    """What was typed; each field is the option of that name.
+    """The options; each field is the option of that name.
 
     Raises:
         UsageError: for options that make no sense together.

@@ -1,4 +1,4 @@
-"""``pate account``: what a file of votes costs, by every bound, and what may be told of it."""
+"""``pate account``: the cost of a file of votes by every bound, and what of it may be published."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pate.cli.account.options import AccountOptions
     from pate.votes import Counts
 
-#: What may be told of an account, by what was computed.
+#: What of an account may be published, by its kind.
 PUBLISH: Final = {
     "independent": (
         "may be published: it is what these queries cost at most, whatever the votes are; a "
@@ -91,7 +91,7 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
 
 
 def _gate(found: Account, options: AccountOptions) -> dict[str, Any] | None:
-    """Return the gate that would open for such votes, with what pate-server wants to know of it."""
+    """Return the gate that would open for such votes, with the options of pate-server."""
     if found.gate is None:
         return None
     gate = found.gate.gate
@@ -119,7 +119,7 @@ def _sanitised(noisy: Sanitised) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print what :func:`run_account` returned as a table."""
+    """Print the result of :func:`run_account` as a table."""
     console = Console(highlight=False)
     sheet = Sheet(title=f"epsilon at delta {found['delta']:g}", title_justify="left")
     for heading in ("bound", "classical", "improved", "exact", "best order", "what it is"):

@@ -1,4 +1,4 @@
-"""``pate plan``: what a campaign may be expected to give and cost, before anyone trains."""
+"""``pate plan``: expected utility and privacy cost of a campaign, before any training."""
 
 from __future__ import annotations
 

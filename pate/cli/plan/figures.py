@@ -1,4 +1,4 @@
-"""What a plan found, before it is written down or drawn."""
+"""The figures of a plan, before they are printed or drawn."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class PlanReport:
     """A plan in numbers.
 
     Attributes:
-        options: what was typed.
+        options: of the command.
         spec: the campaign that a server would have of it.
-        population: what the expectations are made of.
+        population: of the expectations.
         votes_per_unit: k.
         plans: ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
             ``accurate`` (the most accurate of :attr:`enough` labels); None where there is none.
         search: for the best settings, or None if there was none.
-        notes: what went wrong, for people.
+        notes: warnings, for people.
     """
 
     options: PlanOptions
@@ -42,7 +42,7 @@ class PlanReport:
 
     @property
     def headings(self) -> dict[str, str]:
-        """Plans that there are, and what to call them."""
+        """Existing plans, and their titles."""
         asked = self.options
         settings = (asked.threshold, asked.sigma1, asked.sigma2, asked.scale)
         given = "as given" if any(settings) else "server's defaults"
@@ -51,12 +51,12 @@ class PlanReport:
 
     @property
     def enough(self) -> int:
-        """Labels of which a student may learn all classes, if the public set has so many."""
+        """Number of labels sufficient for all classes, at most the size of the public set."""
         return min(ENOUGH * self.population.classes, self.options.queries)
 
     @property
     def title(self) -> str:
-        """One line on what was planned."""
+        """One line about the planned campaign."""
         parties = "" if self.options.parties is None else f" at {self.options.parties} parties"
         shares = ", noise from the parties" if self.spec.sums.distributed else ""
         return (
@@ -66,5 +66,5 @@ class PlanReport:
 
     @property
     def adjective(self) -> str:
-        """What an accurate label is."""
+        """The meaning of an accurate label."""
         return "right" if self.population.meaning == "right" else "agreeing"

@@ -26,7 +26,7 @@ _wanted = partial(typer.Option, rich_help_panel="Search", metavar="NUMBER")
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
-    """What was typed. Settings that are left out are those that a server would choose."""
+    """The options. Omitted settings are those that a server would choose."""
 
     mechanism: Annotated[
         OfTeachers,

@@ -1,4 +1,4 @@
-"""What ``pate plan`` shows: a table and a JSON object of the same figures, and what they rest on."""
+"""Output of ``pate plan``: a table and a JSON object of the same figures, and their assumptions."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _files(report: PlanReport) -> dict[str, str]:
 
 
 def show(report: PlanReport) -> None:
-    """Print the plans side by side, and what they rest on."""
+    """Print the plans side by side, and their assumptions."""
     spec = report.spec
     terms = (
         f"Each epsilon is at delta {spec.delta:g}; unit: {spec.unit}; adjacency: "
@@ -203,7 +203,7 @@ def _rows(plan: Plan, report: PlanReport) -> Iterable[tuple[str, str]]:
 
 
 def remarks(report: PlanReport) -> list[str]:
-    """Return what the figures rest on, a sentence or two a line."""
+    """Return the assumptions of the figures, one or two sentences per line."""
     seen, spec = report.population, report.spec
     if seen.source == "assumed":
         basis = (
@@ -264,7 +264,7 @@ def _command(report: PlanReport, plan: Plan) -> str:
 
 
 def _of_noise(report: PlanReport) -> list[str]:
-    """Return why the server chooses the noise that it does, and what a threshold above M is for."""
+    """Return the reasons for the server's noise, and for a threshold above M."""
     spec, seen = report.spec, report.population
     noise = noise_of(spec, seen.teachers, report.votes_per_unit, seen.classes)
     lines = []

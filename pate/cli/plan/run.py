@@ -45,14 +45,14 @@ _NUMBERS: Final = tuple(each.name for each in fields(ParameterOptions))
 
 
 def run_plan(options: PlanOptions, screen: Screen) -> PlanReport:
-    """Return what a campaign may be expected to give and cost.
+    """Return the expected utility and privacy cost of a campaign.
 
     Raises:
         UsageError: for options that make no sense together.
         DataError: for a proxy that cannot be read.
-        BudgetError: if not a single label fits the budget, whatever the settings.
+        BudgetError: if not a single label fits the budget at any settings.
     """
-    # Everything that can be wrong with what was typed is found before the work begins.
+    # All invalid options are found before the work begins.
     check_delta(options.delta)
     spec = _spec(options)
     population = _population(options)
