@@ -181,7 +181,7 @@ def build(architecture: Architecture, generator: torch.Generator) -> Network:
                 module.weight.normal_(0.0, math.sqrt(1.0 / module.in_features), generator=generator)
                 module.bias.zero_()
         for block in network.blocks:
-            if isinstance(block, Block):  # a block starts as its shortcut, which stabilises early steps
+            if isinstance(block, Block):  # starts as its shortcut, for stability
                 block.norm2.weight.fill_(0.2)
     return network
 

@@ -66,5 +66,5 @@ class PlanReport:
 
     @property
     def adjective(self) -> str:
-        """The meaning of an accurate label."""
+        """The definition of an accurate label, in words."""
         return "right" if self.population.meaning == "right" else "agreeing"
